@@ -1,0 +1,3 @@
+"""tensorprog: symbolic-to-numeric Tensor Programs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,100 @@
+"""Exception types and the one format in which problems are shown."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "AccuracyError",
+    "MemoryLimitError",
+    "OutsideError",
+    "Problem",
+    "ProgramError",
+    "Span",
+    "TensorprogError",
+    "did_you_mean",
+]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a piece of a program was written: file, 1-based line and column, and the text itself."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    text: str = ""
+
+    def at(self, offset: int) -> Span:
+        """Return the position `offset` characters further right on the same line."""
+        return Span(self.file, self.line, self.column + offset if self.column else 0, self.text)
+
+    def __str__(self) -> str:
+        place = [self.file] if self.file else []
+        if self.line:
+            place.append(f"line {self.line}")
+            if self.column:
+                place.append(f"column {self.column}")
+        return ", ".join(place)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: what is wrong, where it stands, and what to write instead."""
+
+    message: str
+    span: Span = Span()
+    fix: str = ""
+
+    def __str__(self) -> str:
+        place = str(self.span)
+        lines = [f"{self.message}   [{place}]" if place else self.message]
+        if self.span.text:
+            lines.append(f"  in    {self.span.text}")
+        if self.fix:
+            lines.append(f"  try   {self.fix}")
+        return "\n".join(lines)
+
+
+class TensorprogError(Exception):
+    """Base of every error a user can cause; its text is complete and needs no traceback."""
+
+    exit_code = 2
+
+
+class ProgramError(TensorprogError):
+    """A program, file or argument is not valid; `problems` lists every mistake found."""
+
+    def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems)
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class OutsideError(TensorprogError):
+    """No limit is claimed for this program; the text names the findings that caused it."""
+
+    exit_code = 1
+
+
+class AccuracyError(TensorprogError):
+    """A number could not be computed to the accuracy asked for."""
+
+    exit_code = 3
+
+
+class MemoryLimitError(TensorprogError):
+    """A result would not fit in the memory allowed."""
+
+    exit_code = 3
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return 'did you mean x?' for the closest known name, else the known names, else ''."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known names: {', '.join(sorted(known)[:12])}" if known else ""

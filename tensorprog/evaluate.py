@@ -1,0 +1,145 @@
+"""Expressions on arrays: one walk serves the finite interpreter, the sampler of the limit and the constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import COORDINATE, Open, align, broadcast, contract, take, union
+from tensorprog.atoms import ATOMS, REDUCTIONS
+from tensorprog.errors import ProgramError
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.ir import ConstantDef, Netsor, Range, Table
+
+__all__ = ["Scope", "constant_array", "evaluate", "index_array"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the names of an expression stand for while it is evaluated."""
+
+    netsor: Netsor
+    ranges: Mapping[str, Range]
+    variable: Callable[[Variable, Mapping[str, Range]], Open]
+    dtype: Any = np.float64
+
+
+def evaluate(expr: Expr, scope: Scope) -> Open:
+    """Value of an expression over the open grid of its free indices.
+
+    Shapes    the result has an axis for each free index that matters, and those of the variables read
+    """
+    if isinstance(expr, Number):
+        return Open((), np.asarray(expr.value, dtype=scope.dtype))
+    if isinstance(expr, IndexValue):
+        return Open((expr.name,), np.arange(*scope.ranges[expr.name]).astype(scope.dtype))
+    if isinstance(expr, Constant):
+        value = constant_array(scope.netsor, expr, scope.ranges)
+        return Open(value.axes, value.data.astype(scope.dtype, copy=False))
+    if isinstance(expr, Variable):
+        return scope.variable(expr, scope.ranges)
+    if isinstance(expr, Call):
+        return _apply(ATOMS[expr.atom].numpy, [evaluate(arg, scope) for arg in expr.args])
+    assert isinstance(expr, Reduction)
+    if REDUCTIONS[expr.reducer].linear:
+        count = int(np.prod([scope.ranges[name][1] - scope.ranges[name][0] for name in expr.indices]))
+        total = _sum(expr.arg, expr.indices, scope)
+        return total if expr.reducer == "sum" else Open(total.axes, total.data / count)
+    inner = evaluate(expr.arg, scope)
+    axes = union(inner.axes, expr.indices)
+    sizes = _sizes(inner, scope)
+    data = broadcast(inner, axes, sizes)
+    positions = tuple(axes.index(name) for name in expr.indices)
+    result = REDUCTIONS[expr.reducer].numpy(data, positions)
+    return Open(axes if not expr.removes else tuple(name for name in axes if name not in expr.indices), result)
+
+
+def _apply(function: Callable[..., NDArray[Any]], args: Sequence[Open]) -> Open:
+    axes = union(*(arg.axes for arg in args))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
+        result = function(*(align(arg, axes) if arg.axes else arg.data for arg in args))
+    return Open(axes, np.asarray(result))
+
+
+def _sizes(value: Open, scope: Scope) -> dict[str, int]:
+    sizes = {name: stop - start for name, (start, stop) in scope.ranges.items()}
+    return sizes | dict(zip(value.axes, value.data.shape, strict=True))
+
+
+def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
+    """Sum over indices: linear in its terms, and a product of factors is contracted, never broadcast."""
+    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "negative"):
+        return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
+    if isinstance(expr, Reduction) and expr.reducer == "sum":
+        return _sum(expr.arg, (*indices, *expr.indices), scope)
+    values = [evaluate(factor, scope) for factor in _factors(expr)]
+    # the factors with coordinates are large, the others small: one product each, then one contraction
+    small = _product([value for value in values if COORDINATE not in value.axes])
+    large = _product([value for value in values if COORDINATE in value.axes])
+    if small is None or large is None:
+        value = small if large is None else large
+        assert value is not None
+        small, large = Open((), np.ones((), dtype=value.data.dtype)), value
+    repeated = 1
+    for name in indices:
+        if name not in small.axes and name not in large.axes:
+            repeated *= scope.ranges[name][1] - scope.ranges[name][0]
+    result = contract(small, large, [name for name in indices if name in small.axes or name in large.axes])
+    return result if repeated == 1 else Open(result.axes, result.data * repeated)
+
+
+def _factors(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Call) and expr.atom == "multiply":
+        return [*_factors(expr.args[0]), *_factors(expr.args[1])]
+    if isinstance(expr, Call) and expr.atom == "divide":
+        return [*_factors(expr.args[0]), Call("divide", (Number(1), expr.args[1]))]
+    if isinstance(expr, Call) and expr.atom == "negative":
+        return [Number(-1), *_factors(expr.args[0])]
+    return [expr]
+
+
+def _product(values: Sequence[Open]) -> Open | None:
+    result: Open | None = None
+    for value in values:
+        result = value if result is None else _apply(np.multiply, [result, value])
+    return result
+
+
+def constant_array(netsor: Netsor, node: Constant, ranges: Mapping[str, Range]) -> Open:
+    """Value of a constant at its slots."""
+    definition = netsor.constant[node.name]
+    if isinstance(definition.value, int | float):
+        return Open((), np.asarray(definition.value))
+    starts = [netsor.index[name].start for name in definition.indices]
+    rules = [netsor.index[name].boundary for name in definition.indices]
+    return take(_full_constant(netsor, definition), (), starts, node.slots, (), ranges, rules)
+
+
+def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
+    if isinstance(definition.value, Table):
+        return definition.value.array
+    assert isinstance(definition.value, Expr)
+    return index_array(netsor, definition.value, definition.indices)
+
+
+def index_array(netsor: Netsor, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None) -> NDArray[Any]:
+    """Evaluate an expression of constants and indices over the full grid of the axes named.
+
+    Raises    ProgramError if a vector or scalar of the program occurs in it
+    """
+    def refuse(node: Variable, _: Mapping[str, Range]) -> Open:
+        raise ProgramError(f"{node} is not a constant or an index here")
+
+    own = netsor.ranges if ranges is None else ranges
+    value = evaluate(expr, Scope(netsor, own, refuse))
+    sizes = {name: own[name][1] - own[name][0] for name in axes}
+    return broadcast(value, axes, sizes)
+
+
+def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
+    """Slots that are the bare indices named."""
+    return tuple(Affine(((name, 1),)) for name in names)

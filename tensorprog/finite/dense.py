@@ -1,0 +1,37 @@
+"""MatMul with materialised weight matrices: the reference, exact by definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.grouping import Grouping
+
+__all__ = ["Dense"]
+
+
+class Dense:
+    """Weight matrices of one block of networks, drawn when first used and dropped after their last use."""
+
+    def __init__(self, generator: np.random.Generator, dtype: Any) -> None:
+        self._generator, self._dtype = generator, dtype
+        self._weights: dict[str, NDArray[Any]] = {}
+
+    def matmul(
+        self, group: Grouping, vectors: NDArray[Any], scale: NDArray[Any], rows: int, members: int, again: bool
+    ) -> NDArray[Any]:
+        """Multiply packed vectors by their weights.
+
+        Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each
+                  -> (batch, members used, columns, rows)
+        """
+        name = group.weight.name
+        if name not in self._weights:
+            shape = (vectors.shape[0], members, rows, vectors.shape[-1])
+            self._weights[name] = self._generator.standard_normal(shape, dtype=self._dtype)
+        weight = self._weights[name] if again else self._weights.pop(name)
+        if not np.array_equal(group.members, np.arange(members)):
+            weight = weight[:, group.members]
+        return np.matmul(vectors, weight.swapaxes(-1, -2)) * scale[:, None, None]  # type: ignore[no-any-return]

@@ -1,0 +1,343 @@
+"""Running a program at finite width: blocks of networks, one random stream per block.
+
+The block is the unit of everything: its size follows from the program and the width alone, and its numbers from the
+seed and its number.  So results do not depend on threads, on memory or on how many blocks run at a time, and a longer
+run begins with the numbers of a shorter one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, take
+from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
+from tensorprog.evaluate import Scope, evaluate, index_array
+from tensorprog.expr import Variable
+from tensorprog.finite.dense import Dense
+from tensorprog.finite.lazy import Lazy
+from tensorprog.finite.plan import Plan, plan
+from tensorprog.grouping import Grouping
+from tensorprog.initials import initial_law
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range
+from tensorprog.linalg import psd_cholesky
+from tensorprog.order import Step, steps
+from tensorprog.samples import Samples
+
+__all__ = ["METHODS", "estimate", "parse_memory", "run"]
+
+Array = NDArray[Any]
+METHODS = {"dense": Dense, "lazy": Lazy}
+BLOCK_BYTES = 4 << 20  # aimed at for the numbers of one block: they should stay in cache
+MAX_BLOCK = 1024
+MAX_TASK = 16  # blocks handed to a worker at once, at most
+
+
+@dataclass(frozen=True)
+class Job:
+    """All a worker needs to draw any block of networks."""
+
+    netsor: Netsor
+    plan: Plan
+    seed: int
+    block: int
+    method: str
+    coordinates: int
+    kept: tuple[str, ...]
+    dtype: str
+
+
+def parse_memory(text: str | int) -> int:
+    """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
+    if isinstance(text, int):
+        return text
+    units = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+             "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+    digits = text.strip().rstrip("BbiIkKmMgGtT ")
+    unit = text.strip()[len(digits) :].strip().lower()
+    try:
+        return int(float(digits) * units[unit])
+    except (ValueError, KeyError, OverflowError):
+        raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
+
+
+def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str) -> Job:
+    if isinstance(width, bool) or not hasattr(width, "__index__") or width < 1:
+        raise ProgramError(f"width must be a whole number of at least 1, not {width!r}")
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
+    if coordinates < 1 or coordinates > width:
+        raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
+    if dtype not in ("float64", "float32"):
+        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
+    method = "lazy" if method == "auto" else method
+    if method not in METHODS:
+        raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
+    scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
+    for name in keep:
+        if name not in netsor.families or netsor.families[name].kind == "weight":
+            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; "
+                               f"{did_you_mean(name, list(netsor.families))}")
+    kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
+    decided = plan(netsor, int(width), coordinates, kept, method)
+    itemsize = np.dtype(dtype).itemsize
+    block = max(1, min(MAX_BLOCK, 1 << int(math.log2(max(1.0, BLOCK_BYTES / max(1, decided.floats * itemsize))))))
+    return Job(netsor, decided, int(seed), block, method, coordinates, kept, dtype)
+
+
+def estimate(
+    netsor: Netsor, width: int, samples: int, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
+    threads: int | None = None,
+) -> tuple[float, int]:
+    """Rough seconds and peak bytes of a run, before it starts.
+
+    Scale     from the numbers drawn and multiplied per network, at the speed of one current core
+    """
+    job = _job(netsor, width, 0, method, coordinates, keep, "float64")
+    workers = threads or _cores()
+    seconds = samples * (job.plan.normals * 14e-9 + job.plan.flops * 1e-9 + 2e-3 / job.block)
+    memory = 2 * job.plan.floats * 8 * job.block * workers + _result_bytes(job, samples)
+    return seconds / workers, memory
+
+
+def _cores() -> int:
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not on every system
+        return max(1, os.cpu_count() or 1)
+
+
+def _result_shape(job: Job, name: str, samples: int) -> tuple[int, ...]:
+    family = job.netsor.families[name]
+    coordinates = (job.coordinates,) if family.kind == "vector" and job.coordinates > 1 else ()
+    return (samples, *coordinates, *family.shape)
+
+
+def _result_bytes(job: Job, samples: int) -> int:
+    return sum(math.prod(_result_shape(job, name, samples)) for name in job.kept) * np.dtype(job.dtype).itemsize
+
+
+def run(
+    netsor: Netsor, width: int, samples: int, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
+    keep: Sequence[str] = (), threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
+    executor: Executor | None = None, progress: Callable[[int, int], None] | None = None,
+) -> Samples:
+    """Draw independent networks of the given width.
+
+    Shapes    see `Samples`; the coordinates reported are the first `coordinates` of the width (they are exchangeable)
+    Scale     method "lazy" draws O(width) numbers per MatMul member, "dense" O(width**2) per weight
+    Raises    ProgramError for bad arguments, MemoryLimitError when one block or the results exceed `max_memory`
+    """
+    if isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1:
+        raise ProgramError(f"samples must be a whole number of at least 1, not {samples!r}")
+    if threads is not None and threads < 1:
+        raise ProgramError(f"threads must be at least 1, not {threads!r}")
+    started = time.perf_counter()
+    job = _job(netsor, width, seed, method, coordinates, keep, dtype)
+    budget = parse_memory(max_memory)
+    results = _result_bytes(job, samples)
+    block_bytes = 2 * job.plan.floats * job.block * np.dtype(dtype).itemsize
+    if results + block_bytes > budget:
+        what = "the results" if results > block_bytes else f"one block of {job.block} networks"
+        better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
+        raise MemoryLimitError(f"{what} would take {max(results, block_bytes) / 2**30:.3g} GiB, more than max_memory="
+                               f"{max_memory}: ask for fewer samples or raise max_memory{better}")
+    blocks = -(-samples // job.block)
+    workers = max(1, min(threads or _cores(), blocks, (budget - results) // max(1, block_bytes)))
+    arrays = {name: np.empty(_result_shape(job, name, samples), dtype=dtype) for name in job.kept}
+    done = 0
+    size = max(1, min(MAX_TASK, blocks // (4 * workers)))
+    tasks = (range(start, min(start + size, blocks)) for start in range(0, blocks, size))
+    with _one_blas_thread() if workers > 1 else nullcontext():
+        for task, drawn in _execute(job, tasks, workers, executor):
+            for number, values in zip(task, drawn, strict=True):
+                start = number * job.block
+                stop = min(start + job.block, samples)
+                for name, value in values.items():
+                    arrays[name][start:stop] = value[: stop - start]
+                done += stop - start
+            if progress is not None:
+                progress(done, samples)
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ProgramError(f"{name} took values that are not finite numbers at width {width}: the program overflows "
+                               "or leaves the domain of a function (log, sqrt, division)")
+    return Samples(netsor, arrays, samples, seed, job.method, width, coordinates, time.perf_counter() - started)
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    # workers are threads already; BLAS threads under them only fight for the cores
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)  # type: ignore[no-any-return]
+
+
+def _execute(
+    job: Job, tasks: Iterator[range], workers: int, executor: Executor | None
+) -> Iterator[tuple[range, list[dict[str, Array]]]]:
+    """Run tasks with a bounded number in flight, in order."""
+    if workers == 1 and executor is None:
+        for task in tasks:
+            yield task, _draw_blocks(job, task)
+        return
+    own = ThreadPoolExecutor(workers) if executor is None else None
+    pool: Executor = own if own is not None else executor  # type: ignore[assignment]
+    flying: list[tuple[range, Future[list[dict[str, Array]]]]] = []
+    try:
+        for task in tasks:
+            flying.append((task, pool.submit(_draw_blocks, job, task)))
+            if len(flying) > 2 * workers:
+                first, future = flying.pop(0)
+                yield first, future.result()
+        while flying:
+            first, future = flying.pop(0)
+            yield first, future.result()
+    finally:
+        for _, future in flying:
+            future.cancel()
+        if own is not None:
+            own.shutdown()
+
+
+def _draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
+    return [_Block(job, number).draw() for number in blocks]
+
+
+class _Block:
+    """The environment of one block of networks while its steps run."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.job, self.netsor = job, job.netsor
+        self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
+        self.values: dict[str, Array] = {}  # (batch, *members, coordinates) or (batch, *members)
+        self.engine = METHODS[job.method](self.generator, job.dtype)
+
+    def draw(self) -> dict[str, Array]:
+        for initial in self.netsor.initial:
+            self.initial(initial)
+        order = steps(self.netsor)
+        last = {reference.name: position for position, step in enumerate(order) for reference in step.statement.inputs}
+        uses: dict[str, int] = {}
+        for step in order:
+            if isinstance(step.statement, MatMul):
+                uses[step.statement.weight.name] = uses.get(step.statement.weight.name, 0) + 1
+        for position, step in enumerate(order):
+            if isinstance(step.statement, MatMul):
+                uses[step.statement.weight.name] -= 1
+                value = self.matmul(step, step.statement, uses[step.statement.weight.name] > 0)
+            elif isinstance(step.statement, Dot):
+                value = self.dot(step, step.statement)
+            else:
+                value = self.nonlin(step, step.statement)
+            self.store(step, value)
+            for reference in step.statement.inputs:
+                if last[reference.name] == position and reference.name not in self.job.kept:
+                    self.values.pop(reference.name, None)
+        return {name: self.reported(name) for name in self.job.kept}
+
+    def reported(self, name: str) -> Array:
+        value = self.values[name]
+        if self.netsor.families[name].kind == "scalar":
+            return np.array(value)
+        value = value[..., : self.job.coordinates]
+        return np.array(value[..., 0] if self.job.coordinates == 1 else np.moveaxis(value, -1, 1))
+
+    def coordinates(self, name: str) -> int:
+        width = self.job.plan.widths[self.netsor.families[name].width]
+        return width if name in self.job.plan.full else min(self.job.coordinates, width)
+
+    def initial(self, initial: Any) -> None:
+        law = initial_law(self.netsor, initial)
+        family = self.netsor.families[initial.name]
+        count = self.coordinates(initial.name)
+        factor = psd_cholesky(law.blocks.astype(self.job.dtype))
+        normals = self.generator.standard_normal(
+            (self.job.block, *law.blocks.shape[:-1], count), dtype=self.job.dtype  # type: ignore[arg-type]
+        )
+        drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else factor * normals
+        sizes = [family.shape[initial.indices.index(name)] for name in (*law.independent, *law.joint)]
+        axes = (BATCH, *law.independent, *law.joint, COORDINATE)
+        value = Open(axes, drawn.reshape(self.job.block, *sizes, count))
+        self.values[initial.name] = align(value, (BATCH, *initial.indices, COORDINATE)) + law.mean[..., None].astype(
+            self.job.dtype
+        )
+
+    def read(self, reference: Variable, ranges: Mapping[str, Range], coordinates: int) -> Open:
+        family = self.netsor.families[reference.name]
+        array = self.values[reference.name]
+        trail: tuple[str, ...] = ()
+        if family.kind == "vector":
+            array, trail = array[..., :coordinates], (COORDINATE,)
+        return take(array, (BATCH,), [a for a, _ in family.ranges], reference.slots, trail, ranges, family.boundaries)
+
+    def matmul(self, step: Step, statement: MatMul, again: bool) -> Open:
+        ranges = step.ranges(self.netsor.ranges)
+        weight = self.netsor.weight[statement.weight.name]
+        family = self.netsor.families[weight.name]
+        group = Grouping(statement, family, ranges)
+        columns = self.job.plan.widths[weight.shape[1]]
+        vectors = group.pack(self.read(statement.vector, ranges, columns))
+        variance = index_array(self.netsor, weight.variance, weight.indices).reshape(-1)[group.members]
+        scale = np.sqrt(variance / columns).astype(self.job.dtype)
+        product = self.engine.matmul(
+            group, vectors, scale, self.coordinates(statement.target.name), math.prod(family.shape), again
+        )
+        return group.unpack(product)
+
+    def dot(self, step: Step, statement: Dot) -> Open:
+        ranges = step.ranges(self.netsor.ranges)
+        width = self.job.plan.widths[self.netsor.families[statement.left.name].width]
+        left = self.read(statement.left, ranges, width)
+        right = self.read(statement.right, ranges, width)
+        scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
+        return _inner(left, right, np.asarray(scale, dtype=self.job.dtype))
+
+    def nonlin(self, step: Step, statement: Nonlin) -> Open:
+        ranges = step.ranges(self.netsor.ranges)
+        vector = self.netsor.families[statement.target.name].kind == "vector"
+        count = self.coordinates(statement.target.name) if vector else 0
+        scope = Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype)
+        return evaluate(statement.expr, scope)
+
+    def store(self, step: Step, value: Open) -> None:
+        """Enter a result in the family, broadcasting over indices it does not depend on."""
+        name = step.statement.target.name
+        family = self.netsor.families[name]
+        vector = family.kind == "vector"
+        count = self.coordinates(name) if vector else 0
+        ranges = step.ranges(self.netsor.ranges)
+        sizes = {index: stop - start for index, (start, stop) in ranges.items()} | {BATCH: self.job.block, COORDINATE: count}
+        slots = step.statement.target.slots
+        axes = (BATCH, *(slot.bare for slot in slots if slot.bare), *((COORDINATE,) if vector else ()))
+        full = broadcast(value, axes, sizes)
+        for position, slot in enumerate(slots):
+            if not slot.bare:
+                full = np.expand_dims(full, position + 1)
+        trail = (count,) if vector else ()
+        if full.shape[1 : 1 + len(slots)] == family.shape:
+            self.values[name] = full
+            return
+        if name not in self.values:
+            self.values[name] = np.zeros((self.job.block, *family.shape, *trail), dtype=self.job.dtype)
+        key = []
+        for slot, (start, _) in zip(slots, family.ranges, strict=True):
+            low, high = slot.bounds(ranges)
+            key.append(slice(low - start, high + 1 - start))
+        self.values[name][(slice(None), *key)] = full
+
+
+def _inner(left: Open, right: Open, scale: Array) -> Open:
+    """Inner products over the coordinates: batched matrix products over the indices both share."""
+    from tensorprog.arrays import contract
+
+    result = contract(left, right, (COORDINATE,))
+    return Open(result.axes, result.data * scale)

@@ -1,0 +1,137 @@
+"""Which member of a weight family makes which member of a MatMul: packs vectors as (weight member, column)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, COORDINATE, Open, affine_values, align, broadcast
+from tensorprog.ir import Family, MatMul, Range
+
+__all__ = ["Grouping"]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One MatMul over the box `ranges`: its members grouped by the weight matrix they use.
+
+    Packed vectors have shape (batch, members or 1, columns, coordinates); a member axis of length 1 means that all
+    weight members see the same vectors.
+    """
+
+    statement: MatMul
+    weight: Family
+    ranges: Mapping[str, Range]
+
+    @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """Indices on the left side that the right side depends on, in order of the left side."""
+        used = {name for slot in (*self.statement.weight.slots, *self.statement.vector.slots) for name in slot.indices}
+        return tuple(slot.bare for slot in self.statement.target.slots if slot.bare in used and slot.bare is not None)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Size of each index."""
+        return {name: stop - start for name, (start, stop) in self.ranges.items()}
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether every weight slot is a number or one index plus a constant, no index twice."""
+        names = [name for slot in self.statement.weight.slots for name in slot.indices]
+        return len(set(names)) == len(names) and all(
+            not slot.terms or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in self.statement.weight.slots
+        )
+
+    @cached_property
+    def member_axes(self) -> tuple[str, ...]:
+        """Indices that choose the weight member (separable case)."""
+        return tuple(name for slot in self.statement.weight.slots for name in slot.indices)
+
+    @cached_property
+    def column_axes(self) -> tuple[str, ...]:
+        """Indices of the vectors that one weight member multiplies (separable case)."""
+        return tuple(name for name in self.axes if name not in self.member_axes)
+
+    def _member_numbers(self) -> Open:
+        """Number of the weight member, in C order of the whole weight family, over the indices of its slots."""
+        total: NDArray[Any] = np.zeros((), dtype=np.int64)
+        axes: tuple[str, ...] = ()
+        for slot, (start, stop), rule in zip(
+            self.statement.weight.slots, self.weight.ranges, self.weight.boundaries, strict=True
+        ):
+            value = affine_values(slot, self.ranges)
+            position = value.data - start
+            if rule == "wrap":
+                position = position % (stop - start)
+            joined = (*axes, *(name for name in value.axes if name not in axes))
+            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, position), joined)
+            axes = joined
+        return Open(axes, total)
+
+    @cached_property
+    def members(self) -> NDArray[np.int64]:
+        """Numbers of the weight members used, in the order of the packed axis."""
+        numbers = self._member_numbers()
+        if self.separable:
+            return broadcast(numbers, self.member_axes, self.sizes).reshape(-1).astype(np.int64)
+        return np.unique(numbers.data).astype(np.int64)
+
+    @cached_property
+    def _positions(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """For weights that are not separable: flat position over `axes` of each (member, column), and which exist."""
+        numbers = broadcast(self._member_numbers(), self.axes, self.sizes).reshape(-1)
+        order = np.argsort(numbers, kind="stable")
+        _, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
+        column = np.arange(counts.max())
+        exists = column < counts[:, None]
+        flat = np.where(exists, starts[:, None] + np.minimum(column, counts[:, None] - 1), 0)
+        return order[flat].astype(np.int64), exists
+
+    @property
+    def columns(self) -> int:
+        """Number of vectors per weight member (the largest, where it varies)."""
+        if self.separable:
+            return math.prod(self.sizes[name] for name in self.column_axes)
+        return self._positions[0].shape[1]
+
+    def varies(self, vector: Open) -> bool:
+        """Whether different weight members see different vectors."""
+        return not self.separable or any(name in vector.axes for name in self.member_axes)
+
+    def pack(self, vector: Open) -> NDArray[Any]:
+        """Arrange the vectors to be multiplied as (batch, members or 1, columns, coordinates)."""
+        sizes = self.sizes | dict(zip(vector.axes, vector.data.shape, strict=True))
+        batch, width = sizes.get(BATCH, 1), sizes.get(COORDINATE, 1)
+        if BATCH not in vector.axes or COORDINATE not in vector.axes:
+            full = tuple(dict.fromkeys((BATCH, *vector.axes, COORDINATE)))
+            vector = Open(full, align(vector, full))
+        if self.separable:
+            # one axis order for all: members (only if the vectors vary over them), columns
+            own = self.member_axes if self.varies(vector) else ()
+            axes = (BATCH, *own, *self.column_axes, COORDINATE)
+            data = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width})
+            return data.reshape(batch, math.prod(sizes[name] for name in own), self.columns, width)
+        axes = (BATCH, *self.axes, COORDINATE)
+        flat = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width}).reshape(batch, -1, width)
+        positions, exists = self._positions
+        return flat[:, positions] * exists[None, :, :, None]
+
+    def unpack(self, product: NDArray[Any]) -> Open:
+        """Arrange products (batch, members, columns, coordinates) over the indices of the left side."""
+        batch, width = product.shape[0], product.shape[-1]
+        if self.separable:
+            order = (*self.member_axes, *self.column_axes)
+            data = product.reshape(batch, *(self.sizes[name] for name in order), width)
+            result = Open((BATCH, *order, COORDINATE), data)
+            axes = (BATCH, *self.axes, COORDINATE)
+            return Open(axes, align(result, axes))
+        positions, exists = self._positions
+        flat = np.empty((batch, math.prod(self.sizes[name] for name in self.axes), width), dtype=product.dtype)
+        flat[:, positions[exists]] = product[:, exists]
+        return Open((BATCH, *self.axes, COORDINATE), flat.reshape(batch, *(self.sizes[n] for n in self.axes), width))

@@ -1,0 +1,54 @@
+"""Initial vectors: their means and covariances as arrays, block by block where members are independent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.evaluate import index_array
+from tensorprog.expr import IndexValue, walk
+from tensorprog.ir import Initial, Netsor, Table
+
+__all__ = ["InitialLaw", "initial_law"]
+
+
+@dataclass(frozen=True)
+class InitialLaw:
+    """Mean and covariance of one initial family.
+
+    Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
+    indices for every value of the independent ones.
+
+    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order
+    """
+
+    mean: NDArray[np.float64]
+    independent: tuple[str, ...]
+    joint: tuple[str, ...]
+    blocks: NDArray[np.float64]
+
+
+def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
+    """Evaluate the mean and covariance of an initial family."""
+    shape = netsor.families[initial.name].shape
+    members = math.prod(shape)
+    if isinstance(initial.mean, Table):
+        mean = initial.mean.array
+    else:
+        mean = index_array(netsor, initial.mean, initial.indices)
+    if isinstance(initial.cov, Table):
+        return InitialLaw(mean, (), initial.indices, initial.cov.array.reshape(members, members))
+    if initial.data is not None:
+        data = initial.data.array
+        scale = float(index_array(netsor, initial.cov, ()))
+        return InitialLaw(mean, (), initial.indices, scale * (data @ data.T) / data.shape[1])
+    copies = {node.name[:-1] for node in walk(initial.cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
+    joint = tuple(name for name in initial.indices if name in copies)
+    independent = tuple(name for name in initial.indices if name not in copies)
+    axes = (*independent, *joint, *(f"{name}_" for name in joint))
+    values = index_array(netsor, initial.cov, axes)
+    size = math.prod(netsor.index[name].stop - netsor.index[name].start for name in joint)
+    return InitialLaw(mean, independent, joint, values.reshape(*values.shape[: len(independent)], size, size))

@@ -1,0 +1,76 @@
+"""`Samples`: named arrays of draws, of networks of finite width or of the limit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.ir import Netsor
+
+__all__ = ["Samples"]
+
+
+@dataclass(frozen=True)
+class Samples(Mapping[str, NDArray[Any]]):
+    """Draws of outputs, scores and kept variables by name.
+
+    Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar
+              family (samples, *members)
+    """
+
+    netsor: Netsor = field(repr=False)
+    arrays: Mapping[str, NDArray[Any]] = field(repr=False)
+    samples: int
+    seed: int
+    method: str
+    width: int | None = None  # None for the limit
+    coordinates: int = 1
+    seconds: float = 0.0
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        try:
+            return self.arrays[name]
+        except KeyError:
+            hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
+            raise ProgramError(f"{name} was not kept; {hint}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the program's outputs."""
+        return self.netsor.outputs
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the Dots held."""
+        dots = {s.target.name for s in self.netsor.body if type(s).__name__ == "Dot"}
+        return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an .npz with every array, the seed, the version and the program's text, in one step."""
+        from tensorprog import __version__
+        from tensorprog.yaml_io import dump
+
+        meta = {"program": dump(self.netsor), "version": __version__, "seed": self.seed, "method": self.method,
+                "width": self.width, "samples": self.samples, "coordinates": self.coordinates}
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            with partial.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays))
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
