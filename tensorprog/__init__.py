@@ -1,3 +1,52 @@
-"""tensorprog: symbolic-to-numeric Tensor Programs."""
+"""tensorprog: Tensor Programs from text to numbers.
+
+Declare a Netsor program in a file or in Python, check the assumptions of its limit theorem, run it at finite width and
+sample its infinite-width limit.  Every nonlinearity of the registry is a function of this module: `tensorprog.clip`,
+`tensorprog.softmax[j]`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "OutsideError", "Program", "ProgramError", "Report", "Samples",
+    "TensorprogError", "compare", "load",
+]
+
+# loaded when asked for: `tp check` must not wait for what it does not use
+_HOMES = {
+    "AccuracyError": "errors", "MemoryLimitError": "errors", "OutsideError": "errors", "ProgramError": "errors",
+    "TensorprogError": "errors", "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law",
+    "Samples": "samples", "Comparison": "compare", "compare": "compare",
+}
+
+if TYPE_CHECKING:
+    from tensorprog.assumptions import Report
+    from tensorprog.compare import Comparison, compare
+    from tensorprog.errors import AccuracyError, MemoryLimitError, OutsideError, ProgramError, TensorprogError
+    from tensorprog.limit.law import Law
+    from tensorprog.program import Program, load
+    from tensorprog.samples import Samples
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"tensorprog.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        from tensorprog.functions import function, function_names
+
+        if name in function_names():
+            return function(name)
+    raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from tensorprog.functions import function_names
+
+    return sorted({*__all__, *function_names(), "__version__"})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.expr import Affine
 
-__all__ = ["BATCH", "COORDINATE", "Open", "affine_values", "align", "broadcast", "contract", "take", "union"]
+__all__ = ["BATCH", "COORDINATE", "Open", "affine_values", "align", "broadcast", "contract", "gather", "take", "union"]
 
 BATCH, COORDINATE = "#", "@"
 Range = tuple[int, int]
@@ -104,6 +104,38 @@ def take(
     if mask is not None and not mask.all():
         picked = picked * np.broadcast_to(mask, full).reshape((1,) * len(lead) + full + (1,) * len(trail))
     return Open((*lead, *axes, *trail), picked)
+
+
+def gather(
+    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
+) -> Open:
+    """Read the axes named in `forms` at affine forms of other indices; places outside an axis read its edge.
+
+    Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
+    """
+    forms = {name: form for name, form in forms.items() if name in value.axes and form.bare != name}
+    if not forms:
+        return value
+    mapped = [name for name in value.axes if name in forms]
+    kept = [name for name in value.axes if name not in forms]
+    # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
+    incoming = {name for form in forms.values() for name in form.indices}
+    mapped += [name for name in kept if name in incoming]
+    kept = [name for name in kept if name not in incoming]
+    data = align(value, (*mapped, *kept))
+    slots, begin = [], []
+    for position, name in enumerate(mapped):
+        slot = forms.get(name, Affine(((name, 1),)))
+        start, size = starts[name], data.shape[position]
+        low, high = slot.bounds(dict(ranges))
+        if low < start or high >= start + size:
+            data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, size - 1), axis=position)
+            start = low
+        slots.append(slot)
+        begin.append(start)
+    result = take(data, (), begin, slots, tuple(kept), ranges)
+    axes = union(result.axes)
+    return Open(axes, align(result, axes))
 
 
 def _leaves(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:

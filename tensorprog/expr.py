@@ -1,6 +1,7 @@
 """Immutable expressions over atoms: the language inside `Nonlin(...)`.
 
-    expr  ::= Number | Constant[slots] | Variable[slots] | IndexValue | Call(atom, args) | Reduction(reducer, indices, arg)
+    expr  ::= Number | Constant[slots] | Variable[slots] | IndexValue | Call(atom, args)
+            | Reduction(reducer, indices, arg)
     slot  ::= affine form in indices with integer coefficients
 
 Python's operators build the same trees as the parser, and `str` prints text that parses back to an equal tree.
@@ -28,11 +29,13 @@ __all__ = [
     "Variable",
     "as_expr",
     "call",
+    "rebuild",
     "variables",
     "walk",
 ]
 
 Operand = Union["Expr", int, float]
+MAX_INTEGER = 2**53
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Affine:
 
 class Expr:
     """Base of all expressions; operators and comparisons build `Call` nodes."""
+
+    __array_ufunc__ = None  # numpy numbers leave the operators to the expression
 
     def __add__(self, other: Operand) -> Expr:
         return call("add", self, other)
@@ -240,7 +245,9 @@ def as_expr(value: Any) -> Expr:
         return value
     if isinstance(value, bool):
         raise ProgramError(f"{value} is not a number")
-    if hasattr(value, "__index__"):
+    if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
+        if abs(int(value)) > MAX_INTEGER:
+            raise ProgramError("this integer is too large; write it as a float")
         return Number(int(value))
     if isinstance(value, float) or (hasattr(value, "__float__") and getattr(value, "ndim", None) == 0):
         return Number(float(value))
@@ -257,7 +264,7 @@ def call(name: str, *args: Operand, column: int = 0, **keywords: Operand) -> Exp
     if atom is None:
         raise ProgramError(f"there is no function {name}; {did_you_mean(name, [*ATOMS, *REDUCTIONS])}")
     given = [as_expr(arg) for arg in args]
-    if name == "negative" and isinstance(given[0], Number):
+    if name == "negative" and len(given) == 1 and isinstance(given[0], Number):
         return Number(-given[0].value)
     names = list(atom.params)
     signature = ", ".join(

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from tensorprog.errors import Problem, Span
 from tensorprog.expr import Affine, Expr, Variable, variables
 
-__all__ = ["ConstantDef", "Dot", "Family", "Index", "Initial", "MatMul", "Netsor", "Nonlin", "Statement", "Table", "Weight"]
+__all__ = [
+    "ConstantDef", "Dot", "Family", "Index", "Initial", "MatMul", "Netsor", "Nonlin", "Statement", "Table", "Weight",
+]
 
 Range = tuple[int, int]  # start <= value < stop
 Kind = Literal["vector", "scalar", "weight"]
@@ -89,7 +91,7 @@ class Initial:
 
 @dataclass(frozen=True)
 class Weight:
-    """Weight matrices of shape (rows, columns) with i.i.d. N(0, variance / columns) entries, independent of all else."""
+    """Weight matrices of shape (rows, columns), entries i.i.d. N(0, variance / columns), independent of all else."""
 
     name: str
     indices: tuple[str, ...]
@@ -192,6 +194,7 @@ class Netsor:
     title: str = ""
     reference: str = ""
     run: tuple[tuple[str, Any], ...] = ()  # defaults of `tp run`
+    written: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # texts of constants and fixed widths
 
     def __post_init__(self) -> None:
         from tensorprog.validity import validate  # the rules read the records of this module

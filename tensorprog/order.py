@@ -110,7 +110,7 @@ def _order(
                 f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
                 f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases",
                 statement.span,
-                "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), with s[0] given "
+                "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), s[0] given "
                 "(Sakai et al. 2025, footnote 2)",
             ))
     return tuple(result)

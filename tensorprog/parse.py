@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, call
+from tensorprog.expr import MAX_INTEGER, Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, call
 
-__all__ = ["MAX_DEPTH", "Names", "affine", "constant_value", "parse_expression", "parse_statement", "parse_target"]
+__all__ = [
+    "MAX_DEPTH", "Names", "affine", "as_slot", "constant_value", "parse_expression", "parse_statement", "parse_target",
+]
 
 MAX_LENGTH = 20_000  # characters in one statement
 MAX_DEPTH = 60  # nested brackets
-MAX_INTEGER = 2**53
+
+_LONG_NUMBER = re.compile(r"\d{400}")
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
@@ -29,6 +33,9 @@ _COMPARE: dict[type[ast.AST], str] = {
 _SPELLING = {"min": "minimum", "max": "maximum"}
 _OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *_SPELLING.values()}
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
+_EXACT: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,9 @@ def _tree(text: str, mode: str) -> ast.AST:
         depth += (character in "([{") - (character in ")]}")
         if depth > MAX_DEPTH:
             raise _Error(f"brackets are nested more than {MAX_DEPTH} deep", position, "name the inner parts")
+    number = _LONG_NUMBER.search(text)
+    if number is not None:
+        raise _Error("this number has too many digits", number.start(), "write it as 1e20, say")
     if "\n" in text:
         text = text.replace("\n", " ")
     try:
@@ -76,13 +86,18 @@ def _tree(text: str, mode: str) -> ast.AST:
             hint = "write one statement `name[indices] = Instruction(...)`"
         raise _Error(f"this cannot be read: {(error.msg or 'invalid syntax').split('. ')[0]}",
                      max((error.offset or 1) - 1, 0), hint) from None
-    except (MemoryError, RecursionError, ValueError):
+    except (MemoryError, RecursionError):
         raise _Error("this is nested too deeply to be read", 0, "name the inner parts") from None
-    stack = [(tree, 0)]
+    except ValueError:
+        raise _Error("this cannot be read: it contains characters that are not text", 0) from None
+    characters = None if text.isascii() else text.lstrip().encode()
+    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
     while stack:  # operators nest without brackets (1+1+..., ----x): bound that depth as well
         node, level = stack.pop()
         if level > 4 * MAX_DEPTH:
             raise _Error("the expression is nested too deeply", node, "name the inner parts")
+        if characters is not None and hasattr(node, "col_offset"):  # ast counts bytes
+            node.col_offset = len(characters[: node.col_offset].decode(errors="ignore"))
         stack.extend((child, level + 1) for child in ast.iter_child_nodes(node))
     return tree
 
@@ -281,7 +296,7 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
             known = [*names.indices, *names.constants]
             raise _Error(f"{part.name} is not an index or a constant", node, did_you_mean(part.name, known))
         value = constant_value(part, names.constants)
-        if value != int(value) or abs(value) > MAX_INTEGER:
+        if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
             raise _Error(f"the index expression {expr} is not made of whole numbers", node)
         return {}, int(value)
 
@@ -290,32 +305,45 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
     return Affine(tuple((key, value) for key, value in terms.items() if value), offset, "" if plain else str(expr))
 
 
+def as_slot(expr: Expr, names: Names) -> Affine:
+    """As `affine`, for expressions built in Python.
+
+    Raises    ProgramError
+    """
+    try:
+        return affine(expr, names)
+    except _Error as error:
+        raise ProgramError(Problem(error.message, fix=error.fix)) from None
+
+
 def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> int | float:
     """Evaluate an expression made of numbers and scalar constants.
 
     Raises    ProgramError if something else occurs in it, or the value is not a finite number
     """
     def value(part: Expr) -> int | float:
-        if isinstance(part, Number):
+        if isinstance(part, Number) and math.isfinite(part.value):
             return part.value
+        if isinstance(part, Number):
+            raise ProgramError(f"{part} is not a finite number")
         if isinstance(part, Constant) and not part.slots and constants.get(part.name) is not None:
             return constants[part.name]  # type: ignore[return-value]
         if isinstance(part, Call):
             args = [value(arg) for arg in part.args]
-            exact = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-                     "negative": lambda a: -a}.get(part.atom)
+            exact = _EXACT.get(part.atom)
             if exact is not None and all(isinstance(arg, int) for arg in args):
                 result: int | float = exact(*args)
             else:
                 with_floats = ATOMS[part.atom].numpy(*(float(arg) for arg in args))
                 result = float(with_floats)
-                whole = all(isinstance(arg, int) for arg in args) and result == int(result) if math.isfinite(result) else False
-                if whole and part.atom in ("divide", "power"):
+                integers = all(isinstance(arg, int) for arg in args) and part.atom in ("divide", "power")
+                if integers and abs(result) <= MAX_INTEGER and result == int(result):
                     result = int(result)
-            if isinstance(result, float) and math.isnan(result) or abs(result) > 1e300:
+            if (isinstance(result, float) and math.isnan(result)) or abs(result) > 1e300:
                 raise ProgramError(f"{part} is not a finite number")
             return result
-        raise ProgramError(f"{part} is not a constant", )
+        hint = did_you_mean(part.name, list(constants)) if isinstance(part, Variable) else ""
+        raise ProgramError(Problem(f"{part} is not a constant number", fix=hint))
 
     import numpy as np
 

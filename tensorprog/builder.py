@@ -1,0 +1,595 @@
+"""Programs written in Python: `Builder`, its handles, and the makers of records both front ends share.
+
+    P = Builder("rnn", constants={"T": 3})
+    t = P.index("t", "1..T")
+    x, W = P.initial("x[t]"), P.weight("W")
+    s = P.family("s[t]")                        # announced, because u refers to it before it is defined
+    P.nonlin("s[0]", 0)
+    u = P.matmul("u[t]", W, s[t - 1])
+    P.nonlin("s[t]", function("tanh")(u[t] + x[t]))
+    P.outputs(s)
+    P.netsor
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, NoReturn, cast
+
+import numpy as np
+
+from tensorprog.errors import Problem, ProgramError, Span, did_you_mean
+from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Variable, as_expr
+from tensorprog.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
+from tensorprog.parse import Names, as_slot, constant_value, parse_expression, parse_target
+from tensorprog.schema import RUN_KEYS
+from tensorprog.validity import Draft, problems_of
+
+__all__ = ["Builder", "FamilyHandle"]
+
+MAX_WHOLE = 2**53
+
+_SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
+    "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
+    "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
+}
+_SHAPES = {"MatMul": "MatMul(W[i], x[i])", "Nonlin": "Nonlin(tanh(u[i]))", "Dot": "Dot(q[i], k[j])"}
+_DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+
+
+# -- records from text or numbers: what the YAML loader and the builder have in common ---------------------------
+
+
+def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:
+    """One problem as an exception, ready to raise."""
+    return ProgramError(Problem(message, span, fix))
+
+
+def plain_number(text: str) -> int | float | None:
+    """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
+    text = text.strip()
+    if len(text) > 400:
+        return None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    return int(text, 0) if _RADIX.fullmatch(text) else None
+
+
+def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | float:
+    """A finite number from a number or the text of an expression in constants.
+
+    Raises    ProgramError naming `what`
+    """
+    number: Any = value
+    if isinstance(value, str):
+        number = plain_number(value)
+        if number is None:
+            number = constant_value(parse_expression(value, names, span), names.constants)
+    elif isinstance(value, Expr):
+        number = constant_value(value, names.constants)
+    else:
+        expr = as_expr(value)
+        number = expr.value if isinstance(expr, Number) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        raise fail(f"{what} must be a finite number, not {value}", span)
+    if isinstance(number, int) and abs(number) > MAX_WHOLE:
+        raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
+    return cast("int | float", number)
+
+
+def whole(value: Any, names: Names, what: str, span: Span = Span()) -> int:
+    """As `scalar`, but a whole number."""
+    number = scalar(value, names, what, span)
+    if number != int(number):
+        raise fail(f"{what} must be a whole number, not {number:g}", span)
+    return int(number)
+
+
+def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
+    """An expression from a number, the text of one, or an expression."""
+    if not isinstance(value, str):
+        return as_expr(value)
+    number = plain_number(value)
+    return parse_expression(value, names, span) if number is None else Number(number)
+
+
+def make_index(name: str, size: Any, boundary: str, names: Names, span: Span = Span()) -> Index:
+    """An index from its size (0..size-1) or its range `start..stop`, both ends included."""
+    if boundary not in ("", "zero", "wrap"):
+        raise fail(f"index {name}: there is no boundary {boundary}", span, "boundary: zero, or boundary: wrap")
+    what = f"the size of index {name}"
+    text = str(size).strip()
+    if isinstance(size, str) and ".." in text:
+        ends = text.split("..")
+        if len(ends) != 2 or not all(end.strip() for end in ends):
+            raise fail(f"index {name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
+        start, last = (whole(end, names, f"the end {end.strip()} of index {name}", span) for end in ends)
+        if last < start:
+            raise fail(f"index {name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
+        stop = last + 1
+    else:
+        start, stop = 0, whole(size, names, what, span)
+        if stop < 1:
+            raise fail(f"{what} must be at least 1, not {stop}", span)
+    return Index(name, start, stop, cast(Any, boundary), text, span)
+
+
+def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
+    """A further width `n/H` as a rational multiple of n, with its text."""
+    text = str(value).strip()
+    expr = parse_expression(text, names, span)
+    fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
+
+    def parts(part: Expr) -> tuple[Fraction, int]:  # coefficient, power of n
+        if isinstance(part, Variable) and part.name == "n" and not part.slots:
+            return Fraction(1), 1
+        if isinstance(part, Variable) and not part.slots:
+            raise fail(f"width {name}: {part.name} is neither n nor a constant", span,
+                       did_you_mean(part.name, ["n", *names.constants]))
+        if isinstance(part, Call) and part.atom in ("multiply", "divide"):
+            (first, p), (second, q) = parts(part.args[0]), parts(part.args[1])
+            if part.atom == "multiply":
+                return first * second, p + q
+            if second == 0:
+                raise fail(f"width {name}: division by zero", span)
+            return first / second, p - q
+        number = constant_value(part, names.constants)
+        return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
+
+    ratio, power = parts(expr)
+    if power != 1:
+        raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
+    if ratio <= 0 or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
+        raise fail(f"width {name}: {text} is not a positive multiple of n", span, fix)
+    return name, ratio, text
+
+
+def make_fixed(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, int]:
+    """A width that stays finite."""
+    size = whole(value, names, f"the fixed width {name}", span)
+    if not 1 <= size <= 10**7:
+        raise fail(f"the fixed width {name} must lie between 1 and 10000000, not {size}", span)
+    return name, size
+
+
+def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[str, tuple[str, ...]]:
+    """Name and plain indices of a declaration such as `WQ[a]`."""
+    target = parse_target(text, names, span)
+    indices = []
+    for slot in target.slots:
+        if slot.bare is None:
+            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
+        indices.append(slot.bare)
+    return target.name, tuple(indices)
+
+
+def plain_name(text: str, what: str, span: Span = Span()) -> str:
+    """The name of an index, a width or a scalar constant."""
+    name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
+    if not name.isidentifier():
+        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
+    return name
+
+
+def make_statement(
+    target: Variable, instruction: str, args: Sequence[Expr], keywords: Iterable[tuple[str, str]] = (),
+    span: Span = Span(),
+) -> Statement:
+    """The record of `target = instruction(args, keywords)`.
+
+    Raises    ProgramError if arguments or keywords do not fit the instruction
+    """
+    allowed = {"MatMul": "", "Nonlin": "width", "Dot": "scale"}[instruction]
+    given: dict[str, str] = {}
+    problems = []
+    for key, text in keywords:
+        if key != allowed:
+            fix = {"MatMul": "MatMul has no options", "Nonlin": "Nonlin(..., width=d)",
+                   "Dot": "Dot(..., scale=1/n)"}[instruction]
+            problems.append(Problem(f"{instruction} has no option {key}", span, fix))
+        if key in given:
+            problems.append(Problem(f"{instruction}: {key} is given twice", span))
+        given[key] = text.replace(" ", "")
+    count = 1 if instruction == "Nonlin" else 2
+    if len(args) != count:
+        takes = {"MatMul": "a weight and a vector", "Nonlin": "one expression", "Dot": "two vectors"}[instruction]
+        problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
+                                f"{target} = {_SHAPES[instruction]}"))
+    if problems:
+        raise ProgramError(problems)
+    if instruction == "Nonlin":
+        width = given.get("width", "")
+        if width and not width.isidentifier():
+            raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
+        return Nonlin(target, args[0], width, span)
+    for position, arg in enumerate(args):
+        if isinstance(arg, Variable):
+            continue
+        role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
+        fix = ("declare it under weights: and write " + _SHAPES["MatMul"] if role == "a weight"
+               else f"give it a name first: z = Nonlin({arg}), then {instruction} of z")
+        problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
+                                span.at(getattr(arg, "column", 0)), fix))
+    if problems:
+        raise ProgramError(problems)
+    first, second = cast("tuple[Variable, Variable]", tuple(args))
+    if instruction == "MatMul":
+        return MatMul(target, first, second, span)
+    text = given.get("scale", "n**-0.5")
+    if text not in _SCALES:
+        raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
+    return Dot(target, first, second, _SCALES[text], span)
+
+
+def make_option(key: str, value: Any, span: Span = Span()) -> Any:
+    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text)."""
+    if key not in RUN_KEYS:
+        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
+    rule = RUN_KEYS[key]
+    if key == "averages":
+        if not isinstance(value, Mapping):
+            raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
+        for text in value.values():
+            parse_expression(str(text), Names(), span)
+        return tuple((str(name), str(text)) for name, text in value.items())
+    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
+        raise fail(f"{key} takes one value", span)
+    if "items" not in rule:
+        return _one_option(key, value, rule, span)
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise fail(f"{key} is empty", span, f"{key}: {rule['examples'][0]}")
+    return tuple(_one_option(key, item, rule["items"], span) for item in items)
+
+
+def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
+    if "minimum" in rule:
+        number = whole(value, Names(), key, span)
+        if not rule["minimum"] <= number <= rule["maximum"]:
+            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
+        return number
+    text = str(value).strip()
+    if "enum" in rule and text not in rule["enum"]:
+        raise fail(f"there is no {key} {text}", span, did_you_mean(text, rule["enum"]))
+    if "pattern" in rule and not re.search(rule["pattern"], text):
+        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
+    return text
+
+
+# -- the builder --------------------------------------------------------------------------------------------------
+
+
+class _NoName(ProgramError, AttributeError):
+    """A name the program does not know, asked for as an attribute."""
+
+
+class FamilyHandle:
+    """A family with indices, or a constant with indices: `u[i]` is an expression, `u` alone is not."""
+
+    def __init__(self, builder: Builder, name: str, count: int, constant: bool = False) -> None:
+        self.builder, self.name, self.count, self.constant = builder, name, count, constant
+
+    @property
+    def usage_hint(self) -> str:
+        """How to use the handle in an expression."""
+        example = ", ".join(["i", "j", "k", "l"][: self.count]) if self.count <= 4 else "i, ..."
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.name}[{example}]"
+
+    def __getitem__(self, key: Any) -> Variable | Constant:
+        """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != self.count:
+            raise fail(f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}, {len(parts)} given",
+                       fix=self.usage_hint.split("write ")[1])
+        names = self.builder.names
+        slots = []
+        for part in parts:
+            if isinstance(part, slice):
+                raise fail(f"{self.name}: slices are not index expressions", fix=self.usage_hint)
+            expr = parse_expression(part, names) if isinstance(part, str) else as_expr(part)
+            slots.append(as_slot(expr, names))
+        return (Constant if self.constant else Variable)(self.name, tuple(slots))
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __iter__ = _refuse
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Handle = Variable | FamilyHandle
+
+
+class Builder:
+    """A program under construction; every call declares one thing and checks it at once.
+
+    Names of constants are attributes (`P.C`); `P["u"]` finds any declared name.  Sizes, variances and expressions
+    may be numbers, text as in a program file, or expressions.
+    Raises    ProgramError at the call that is wrong; what only the whole program shows is reported by `netsor`
+    """
+
+    def __init__(
+        self, name: str, constants: Mapping[str, Any] | None = None, *, title: str = "", reference: str = "",
+        widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._parts: dict[str, Any] = {
+            "name": _line(name, "the name of a program"), "title": _line(title, "a title"),
+            "reference": _line(reference, "a reference"), "constants": (), "indices": (), "initial": (), "weights": (),
+            "body": (), "outputs": (), "widths": (), "fixed_widths": (), "run": (), "written": (),
+        }
+        self._announced: dict[str, int] = {}
+        self._cache: Netsor | None = None
+        for key, value in (constants or {}).items():
+            self.constant(key, value)
+        for key, value in (widths or {}).items():
+            self._add("widths", make_ratio(plain_name(key, "a width"), value, self.names))
+        for key, value in (fixed_widths or {}).items():
+            self._add("fixed_widths", make_fixed(plain_name(key, "a width"), value, self.names))
+            self._written(key, value)
+
+    @classmethod
+    def from_netsor(cls, netsor: Netsor) -> Builder:
+        """A builder that continues a program."""
+        builder = cls(netsor.name)
+        builder._parts = {key: getattr(netsor, key) for key in builder._parts}
+        builder._cache = netsor
+        return builder
+
+    @property
+    def netsor(self) -> Netsor:
+        """The program as declared so far, validated."""
+        if self._cache is None:
+            self._cache = Netsor(**self._parts)
+        return self._cache
+
+    @property
+    def names(self) -> Names:
+        """Constants and indices declared so far."""
+        values = {c.name: c.value if isinstance(c.value, int | float) else None for c in self._parts["constants"]}
+        return Names(values, frozenset(index.name for index in self._parts["indices"]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        for constant in self._parts["constants"]:
+            if constant.name == name:
+                return self[name]
+        known = [c.name for c in self._parts["constants"]]
+        raise _NoName(Problem(f"the program has no constant {name}", fix=did_you_mean(name, known)))
+
+    def __getitem__(self, name: str) -> Any:
+        """Constant, index or family by name."""
+        count = self._counts().get(name)
+        if count is None:
+            raise fail(f"{name} is not defined", fix=did_you_mean(str(name), list(self._counts())))
+        if any(index.name == name for index in self._parts["indices"]):
+            return IndexValue(name)
+        if any(constant.name == name for constant in self._parts["constants"]):
+            return FamilyHandle(self, name, count, constant=True) if count else Constant(name)
+        return self._handle(name, count)
+
+    # -- declarations -------------------------------------------------------------------------------------------
+
+    def constant(self, name: str, value: Any) -> Any:
+        """A number, or over indices (`"b[i]"`) an array or an expression; returns its handle."""
+        short, indices = make_name(name, self.names, "a constant")
+        record: Any
+        if not indices:
+            record = ConstantDef(short, scalar(value, self.names, f"constant {name}"))
+        elif isinstance(value, str | Expr):
+            record = ConstantDef(short, expression(value, self.names), indices)
+        else:
+            record = ConstantDef(short, _array(value, f"constant {name}"), indices)
+            if not record.value.shape:
+                raise fail(f"{name} is one number for all indices", fix=f'P.constant("{short}", {value})')
+        self._add("constants", record)
+        if not indices:
+            self._written(short, value)
+        return self[short]
+
+    def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
+        """An index of a size (`4`, `"s"`, `2*P.s`) or a range (`"1..T"`); boundary "zero" or "wrap" pads families."""
+        self._add("indices", make_index(plain_name(name, "an index"), size, boundary, self.names))
+        return IndexValue(self._parts["indices"][-1].name)
+
+    def second(self, index: IndexValue) -> IndexValue:
+        """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""
+        return IndexValue(f"{index.name}_")
+
+    def initial(
+        self, name: str, mean: Any = 0, cov: Any = 1, *, data: Any = None, gram: Any = None, variance: Any = None,
+        width: str = "n",
+    ) -> Any:
+        """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
+
+        An index whose second copy does not occur in `cov` makes independent members.  `gram` is a covariance matrix;
+        `data` (members, d) with `variance` gives variance * data data^T / d instead.
+        """
+        short, indices = make_name(name, self.names, "an initial vector")
+        given = [key for key, value in (("gram", gram), ("data", data)) if value is not None]
+        if not _is_one(cov):
+            given.insert(0, "cov")
+        if len(given) > 1:
+            raise fail(f"initial vector {short}: {' and '.join(given)} both give its covariance",
+                       fix="keep one of cov, gram and data")
+        if variance is not None and data is None:
+            raise fail(f"initial vector {short}: variance belongs to data", fix="cov=... for the covariance")
+        what = f"initial vector {short}"
+        if data is not None:
+            cov = 1 if variance is None else variance
+        elif gram is not None:
+            cov = _array(gram, what)
+        self._add("initial", Initial(short, indices, self._number(mean, what), self._number(cov, what),
+                                     None if data is None else _array(data, what), width))
+        return self[short]
+
+    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
+        """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
+        short, indices = make_name(name, self.names, "a weight")
+        if isinstance(shape, str) or len(shape) != 2 or not all(isinstance(width, str) for width in shape):
+            raise fail(f"the shape of {short} is (rows, columns), two widths by name", fix='shape=("d", "n")')
+        self._add("weights", Weight(short, indices, expression(variance, self.names), (shape[0], shape[1])))
+        return self[short]
+
+    def weights(self, *names: str) -> tuple[Any, ...]:
+        """Several weights of variance 1 and shape (n, n)."""
+        return tuple(self.weight(name) for name in names)
+
+    def family(self, name: str) -> Any:
+        """Announce a family that is defined further below, for recurrences: `s = P.family("s[t]")`."""
+        target = parse_target(name, self.names)
+        if target.name in self._counts():
+            return self[target.name]
+        self._announced[target.name] = len(target.slots)
+        return self[target.name]
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def matmul(self, target: str, weight: Any, vector: Any) -> Any:
+        """`target = MatMul(weight, vector)`."""
+        return self._state(target, "MatMul", (weight, vector))
+
+    def nonlin(self, target: str, expr: Any, width: str = "") -> Any:
+        """`target = Nonlin(expr)`, coordinatewise; `width` for constant vectors that are not of width n."""
+        return self._state(target, "Nonlin", (expr,), [("width", width)] if width else [])
+
+    def dot(self, target: str, left: Any, right: Any, scale: str = "n**-0.5") -> Any:
+        """`target = Dot(left, right)`: a score with "n**-0.5", an average with "1/n"."""
+        return self._state(target, "Dot", (left, right), [("scale", scale)])
+
+    def outputs(self, *handles: Any) -> None:
+        """Name the results: handles or names of whole families."""
+        names = []
+        for handle in handles:
+            name = handle if isinstance(handle, str) else getattr(handle, "name", None)
+            if not isinstance(name, str) or not isinstance(handle, str | Variable | FamilyHandle):
+                raise fail(f"an output is a family, not {handle}", fix="P.outputs(y)")
+            if isinstance(handle, Variable) and handle.slots:
+                raise fail(f"an output is a whole family, not {handle}", fix=f"P.outputs({name})")
+            if name not in self._counts():
+                raise fail(f"the output {name} is not defined", fix=did_you_mean(name, list(self._counts())))
+            names.append(name)
+        self._parts["outputs"] = tuple(names)
+        self._cache = None
+
+    def defaults(self, **options: Any) -> None:
+        """Defaults of `tp run`, as in the section `run:` of a file: width, samples, seed, ..."""
+        run = dict(self._parts["run"]) | {key: make_option(key, value) for key, value in options.items()}
+        self._parts["run"] = tuple(run.items())
+        self._cache = None
+
+    # -- inner parts --------------------------------------------------------------------------------------------
+
+    def _counts(self) -> dict[str, int]:
+        """Number of indices of every name."""
+        parts = self._parts
+        counts = {entry.name: len(entry.indices) for key in ("constants", "initial", "weights") for entry in parts[key]}
+        counts |= {index.name: 0 for index in parts["indices"]}
+        return counts | self._announced | {s.target.name: len(s.target.slots) for s in parts["body"]}
+
+    def _handle(self, name: str, count: int) -> Handle:
+        return FamilyHandle(self, name, count) if count else Variable(name)
+
+    def _number(self, value: Any, what: str) -> Expr | Table:
+        if isinstance(value, Table):
+            return value
+        if isinstance(value, str | Expr) or np.ndim(value) == 0:
+            return expression(value, self.names)
+        return _array(value, what)
+
+    def _written(self, name: str, value: Any) -> None:
+        if isinstance(value, str | Expr) and plain_number(str(value)) is None:
+            self._parts["written"] += ((name, str(value).strip()),)
+
+    def _add(self, part: str, record: Any) -> None:
+        """Add a declaration, if the program so far stays valid."""
+        before = self._parts
+        self._parts = before | {part: (*before[part], record)}
+        draft = Draft(**self._parts | {"body": (), "outputs": ()})
+        problems = problems_of(draft, {"outputs"})
+        name = record[0] if isinstance(record, tuple) else record.name
+        if name in {statement.target.name for statement in before["body"]} | set(self._announced):
+            problems.append(Problem(f"{name} is bound twice", fix="give one of them another name"))
+        if problems:
+            self._parts = before
+            raise ProgramError(problems)
+        self._cache = None
+
+    def _state(
+        self, target: str, instruction: str, args: Sequence[Any], keywords: Iterable[tuple[str, str]] = ()
+    ) -> Any:
+        names = self.names
+        left = parse_target(target, names)
+        exprs = [parse_expression(arg, names) if isinstance(arg, str) else as_expr(arg) for arg in args]
+        text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
+        statement = make_statement(left, instruction, exprs, keywords, Span(text=text))
+        for expr in exprs:
+            self._readable(expr, names, statement.span)
+        counts = self._counts()
+        if counts.get(left.name, len(left.slots)) != len(left.slots):
+            raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", statement.span)
+        parts = self._parts | {"body": (*self._parts["body"], statement)}
+        # families defined in parts (s[0] and s[t]) may still lack members: their ranges are checked by `netsor`
+        partial = {s.target.name for s in parts["body"] if any(not slot.terms for slot in s.target.slots)}
+        problems = problems_of(Draft(**parts), {*self._announced, *partial}, last=True)
+        if problems:
+            raise ProgramError([
+                Problem(p.message, p.span, p.fix or "announce a family that is defined later: P.family(\"s[t]\")")
+                if p.message.endswith("is not defined") else p for p in problems])
+        self._parts = parts
+        self._cache = None
+        return self._handle(left.name, len(left.slots))
+
+    def _readable(self, expr: Expr, names: Names, span: Span) -> None:
+        """Every program can be written to a file: refuse what could not be read back."""
+        try:
+            same = parse_expression(str(expr), names) == expr
+        except (ProgramError, RecursionError) as error:
+            reason = error.problems[0].message if isinstance(error, ProgramError) else "it is nested too deeply"
+            raise fail(f"this expression cannot be written as text: {reason}", span,
+                       "name inner parts by statements of their own, or use sum[i](...)") from None
+        if not same:
+            raise fail("this expression uses names in another meaning than the program does", span,
+                       "take indices and constants from this program, and families by u[i]")
+
+
+def _shown(expr: Expr) -> str:
+    try:
+        text = str(expr)
+    except RecursionError:
+        return "..."
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _line(text: str, what: str) -> str:
+    if not isinstance(text, str) or any(0xD800 <= ord(c) < 0xE000 for c in text):
+        raise fail(f"{what} must be text, not {text!r}")
+    return text.strip()
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int | float) and value == 1
+
+
+def _array(value: Any, what: str) -> Table:
+    if isinstance(value, Table):
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+        return Table.of(array)
+    except (TypeError, ValueError):
+        raise fail(f"{what}: an array of real numbers is needed, not {type(value).__name__}",
+                   fix="numpy.asarray(...), every row of the same length") from None

@@ -1,0 +1,237 @@
+"""`compare`: samples against a law (or other samples), variable by variable, every number with its uncertainty."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.distances import distances, effective_size, moments
+from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.ir import Netsor
+from tensorprog.reference import Curve, Reference, column, label, members, split
+
+__all__ = ["BRACKETS", "Comparison", "Row", "aligned", "chance", "compare", "quantity"]
+
+Array = NDArray[Any]
+
+MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
+BRACKETS = "in brackets: the standard error of the last digits"
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variable: its statistics, those of the reference, and the distances; nan where a number does not exist.
+
+    `n` counts networks; `effective` independent draws, between n and n * coordinates.
+    """
+
+    variable: str
+    n: int
+    effective: float
+    mean: float
+    mean_se: float
+    variance: float
+    variance_se: float
+    kurtosis: float
+    kurtosis_se: float
+    limit_mean: float = _NAN
+    limit_variance: float = _NAN
+    limit_kurtosis: float = _NAN
+    limit_kurtosis_error: float = _NAN
+    z_mean: float = _NAN
+    z_variance: float = _NAN
+    z_kurtosis: float = _NAN
+    ks: float = _NAN
+    ks_se: float = _NAN
+    ks_p: float = _NAN
+    ks_floor: float = _NAN
+    w1: float = _NAN
+    w1_se: float = _NAN
+    w1_floor: float = _NAN
+    kl: float = _NAN
+    kl_se: float = _NAN
+    kl_floor: float = _NAN
+    kl_method: str = "kde"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; None for numbers that do not exist."""
+        return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+                for key, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Samples against a law (or other samples), one row per variable.
+
+    Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
+    """
+
+    rows: tuple[Row, ...]
+    width: int | None
+    reference: str  # "limit", "samples" or "nothing"
+    program: str = ""
+
+    def __getitem__(self, variable: str) -> Row:
+        for row in self.rows:
+            if row.variable == variable.replace(" ", ""):
+                return row
+        known = [row.variable for row in self.rows]
+        raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, known)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Rows as dictionaries, with what was compared."""
+        return {"program": self.program, "width": self.width, "reference": self.reference,
+                "rows": [row.to_json() for row in self.rows]}
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells as text."""
+        header = ["variable", "networks", "variance", "kurtosis", "KS", "p", "W1", "KL (nats)", "KL floor"]
+        cells = [
+            [row.variable, str(row.n), quantity(row.variance, row.variance_se), quantity(row.kurtosis, row.kurtosis_se),
+             quantity(row.ks, row.ks_se), chance(row.ks_p), quantity(row.w1, row.w1_se), quantity(row.kl, row.kl_se),
+             quantity(row.kl_floor)]
+            for row in self.rows
+        ]
+        return header, cells
+
+    @property
+    def title(self) -> str:
+        """What is compared with what."""
+        subject = f"{self.program or 'samples'}{f' at n = {self.width}' if self.width else ''}"
+        against = {"limit": " against its limit", "samples": " against other samples"}
+        return subject + against.get(self.reference, "")
+
+    def __str__(self) -> str:
+        header, cells = self.table()
+        return "\n".join([self.title, aligned(header, cells), BRACKETS])
+
+    def _repr_html_(self) -> str:
+        header, cells = self.table()
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
+        return (f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
+                f"<tbody>{body}</tbody></table>")
+
+
+def aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """A table as plain text: the first column to the left, numbers to the right."""
+    rows = [header, *cells]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, len(header)))]).rstrip()
+        for row in rows
+    )
+
+
+def quantity(value: float, error: float = _NAN) -> str:
+    """A number with its standard error in brackets, in units of the last digit: 3.571(12); '-' if there is none."""
+    if not math.isfinite(value):
+        return "-"
+    if not math.isfinite(error) or error < 0:
+        return f"{value:.3g}" if abs(value) < 1e-2 else f"{value:.4g}"
+    if error == 0 or error < abs(value) * 1e-12:
+        return f"{value:.6g}"
+    largest = max(abs(value), error)
+    exponent = math.floor(math.log10(largest))
+    shift = exponent if exponent < -3 or exponent > 6 else 0
+    value, error = value / 10.0**shift, error / 10.0**shift
+    digits = 1 - math.floor(math.log10(error))  # two significant digits of the error
+    digits = max(0, digits)
+    bracket = round(error * 10**digits)
+    if bracket >= 100 and digits > 0:
+        digits, bracket = digits - 1, round(error * 10 ** (digits - 1))
+    text = f"{value:.{digits}f}({bracket})"
+    return f"{text}e{shift}" if shift else text
+
+
+def chance(p: float) -> str:
+    """A p-value."""
+    return "-" if not math.isfinite(p) else "<1e-9" if p < 1e-9 else f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+
+
+def _z(value: float, error: float, limit: float, limit_error: float) -> float:
+    scale = math.hypot(error, limit_error if math.isfinite(limit_error) else 0.0)
+    return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
+
+
+def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
+    """Compare samples with a law, or with other samples, variable by variable.
+
+    `variables` are members ("y[0]") or families ("y"); by default the outputs, of large families the first 64 members.
+    Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and every error, p-value and floor allows for their
+    dependence.
+
+    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, KL); p-values for a reference known
+              exactly
+    Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
+              second argument where the law has one
+    """
+    two_samples = isinstance(law, Mapping) and hasattr(law, "samples")
+    against = law if two_samples or law is None else Reference.of(law)
+    netsor: Netsor = samples.netsor
+    rows = []
+    for number, (name, position, variable) in enumerate(_variables(netsor, samples.outputs, variables)):
+        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(number,))))
+        rows.append(_row(samples, against, name, position, variable, rng))
+    kind = "nothing" if law is None else "samples" if two_samples else "limit"
+    return Comparison(tuple(rows), samples.width, kind, netsor.name)
+
+
+def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
+    values = column(samples, name, position)
+    own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
+    size, other_size = effective_size(values), math.inf
+    other: Curve | Array | None = None
+    target = dict.fromkeys(own, (_NAN, _NAN))
+    method = "kde"
+    if against is None:
+        pass
+    elif isinstance(against, Reference):
+        target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
+        other = against.curve(variable, float(values.min()), float(values.max()))
+        if other is None and target["variance"][0] > 0:
+            # no density: draw as many from the law and smooth both, as the paper does
+            draws = against.law.sample(min(values.size, 200_000), seed=1)
+            other, method = column(draws, name, position), "kde of both"
+            other_size = float(len(other))
+    else:
+        other, method = column(against, name, position), "kde of both"
+        other_size = effective_size(other)
+        target = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(other[..., None]).items()}
+    found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
+    z = {key: _z(*own[key], *target[key]) for key in own}
+    names = {field.name for field in fields(Row)}
+    return Row(
+        variable=variable, n=len(values), effective=size,
+        mean=own["mean"][0], mean_se=own["mean"][1], variance=own["variance"][0], variance_se=own["variance"][1],
+        kurtosis=own["kurtosis"][0], kurtosis_se=own["kurtosis"][1],
+        limit_mean=target["mean"][0], limit_variance=target["variance"][0], limit_kurtosis=target["kurtosis"][0],
+        limit_kurtosis_error=target["kurtosis"][1],
+        z_mean=z["mean"], z_variance=z["variance"], z_kurtosis=z["kurtosis"], kl_method=method,
+        **{key: value for key, value in found.items() if key in names},
+    )
+
+
+def _variables(
+    netsor: Netsor, outputs: Iterable[str], wanted: str | Iterable[str] | None
+) -> list[tuple[str, int, str]]:
+    """(family, position, label) of the variables to compare."""
+    if wanted is None:
+        return [(name, position, label(name, index)) for name in outputs
+                for position, index in enumerate(members(netsor, name, MAX_MEMBERS))]
+    chosen = []
+    for variable in [wanted] if isinstance(wanted, str) else wanted:
+        family = netsor.families.get(variable)
+        if family is not None and family.kind != "weight":  # a whole family
+            chosen += [(variable, k, label(variable, index)) for k, index in enumerate(members(netsor, variable))]
+        else:
+            name, position = split(netsor, variable)
+            chosen.append((name, position, variable.replace(" ", "")))
+    return chosen

@@ -1,0 +1,227 @@
+"""What the command line prints: rich tables and progress bars on a terminal, plain text in a pipe."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import numpy as np
+
+from tensorprog.compare import BRACKETS, Row, aligned, chance, quantity
+from tensorprog.reference import Reference, label, members
+from tensorprog.study import Listener, Study
+
+__all__ = ["Progress", "Table", "findings_table", "is_terminal", "limit_tables", "run_tables", "show", "stacked"]
+
+SHOWN = 4  # members of one family in the table of a run
+MATRIX = 8  # members of a family whose covariance is printed as a matrix
+LISTED = 12  # members listed one by one otherwise
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table before it meets a screen; `marked` rows stand out, the first column is text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    marked: tuple[int, ...] = ()
+    text_columns: tuple[int, ...] = (0,)
+    sections: tuple[int, ...] = ()  # rows after which a line is drawn
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person is looking."""
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # closed
+        return False
+
+
+def show(table: Table, write: Callable[[str], None], stream: TextIO | None = None) -> None:
+    """Print a table: with rich on a terminal, one value per line on a narrow one, aligned text in a pipe."""
+    stream = stream or sys.stdout
+    terminal = is_terminal(stream)
+    plain = aligned(table.header, table.rows)
+    wide = max((len(line) for line in plain.splitlines()), default=0)
+    if terminal:
+        width = shutil.get_terminal_size().columns
+        if wide + 2 * len(table.header) > width and len(table.text_columns) < len(table.header):
+            write(stacked(table))
+        else:
+            _rich(table, stream)
+    else:
+        write("\n".join(part for part in (table.title, plain, table.note) if part))
+
+
+def stacked(table: Table) -> str:
+    """A table for narrow screens: one value per line, for each row."""
+    size = max((len(name) for name in table.header), default=0)
+    blocks = [table.title] if table.title else []
+    for row in table.rows:
+        cells = zip(table.header, row, strict=True)
+        blocks.append("\n".join(f"  {name:<{size}}  {cell}" for name, cell in cells if cell))
+    return "\n\n".join([*blocks, table.note] if table.note else blocks)
+
+
+def _rich(table: Table, stream: TextIO) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
+    grid = Grid(box=box.SIMPLE_HEAD, title=Text(table.title), title_justify="left", title_style="bold",
+                caption=Text(table.note) if table.note else None, caption_justify="left", pad_edge=False)
+    for k, name in enumerate(table.header):
+        text = k in table.text_columns
+        grid.add_column(Text(name), justify="left" if text else "right", no_wrap=not text,
+                        overflow="fold" if text else "ellipsis")
+    for k, row in enumerate(table.rows):
+        grid.add_row(*(Text(cell) for cell in row), style="bold" if k in table.marked else None,
+                     end_section=k in table.sections)
+    console.print(grid)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def run_tables(study: Study) -> Iterator[Table]:
+    """One table per output family: the widths against the limit."""
+    netsor = study.netsor
+    for name in netsor.outputs:
+        size = math.prod(netsor.families[name].shape)
+        rows: list[tuple[str, ...]] = []
+        marked, sections = [], []
+        for index in members(netsor, name, SHOWN):
+            variable = label(name, index)
+            found = [(c.width, c[variable]) for c in study.comparisons]
+            rows += [_run_row(variable if k == 0 else "", width, row) for k, (width, row) in enumerate(found)]
+            if study.reference is not None and found:
+                limit = found[0][1]
+                marked.append(len(rows))
+                rows.append(("", "limit", quantity(limit.limit_variance), _exact(limit), "", "", "", "", ""))
+            sections.append(len(rows) - 1)
+        note = BRACKETS + ("; KL in nats" if study.reference is not None else "")
+        if size > SHOWN:
+            note += f"; {size - SHOWN:,} further members of {name} are in report.json"
+        header: tuple[str, ...] = ("variable", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor")
+        if study.reference is None:
+            header, rows = header[:4], [row[:4] for row in rows]
+        yield Table(f"{netsor.name}: {name}", header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+
+
+def _exact(row: Row) -> str:
+    return quantity(row.limit_kurtosis, row.limit_kurtosis_error)
+
+
+def _run_row(variable: str, width: int | None, row: Row) -> tuple[str, ...]:
+    return (variable, str(width), quantity(row.variance, row.variance_se), quantity(row.kurtosis, row.kurtosis_se),
+            quantity(row.ks, row.ks_se), chance(row.ks_p), quantity(row.w1, row.w1_se), quantity(row.kl, row.kl_se),
+            f"{row.kl_floor:.1e}" if math.isfinite(row.kl_floor) else "-")
+
+
+def limit_tables(reference: Reference) -> Iterator[Table]:
+    """Means, variances and kurtosis of each family of the limit, and its covariances."""
+    law, netsor = reference.law, reference.netsor
+    for kind, names in (("output", law.outputs), ("score", law.scores)):
+        for name in names:
+            size = math.prod(netsor.families[name].shape)
+            if size > 4096:
+                yield Table(f"{kind} {name}: {size:,} members, not listed; ask for single ones in Python", (), ())
+                continue
+            values = reference.moments(name)
+            listed = members(netsor, name, LISTED)
+            rows = tuple(
+                (label(name, index), _number(values["mean"][0][k]), _number(values["variance"][0][k]),
+                 quantity(float(values["kurtosis"][0][k]), float(values["kurtosis"][1][k])))
+                for k, index in enumerate(listed)
+            )
+            note = f"{size - len(listed):,} further members" if size > len(listed) else ""
+            yield Table(f"{kind} {name}", ("variable", "mean", "variance", "kurtosis"), rows, note)
+            yield _covariance_table(reference, name, size)
+
+
+def _covariance_table(reference: Reference, name: str, size: int) -> Table:
+    matrix = reference.covariance(name)
+    assert matrix is not None  # at most 4096 members here
+    names = [label(name, index) for index in members(reference.netsor, name)]
+    if size <= MATRIX:
+        rows = tuple((variable, *map(_number, row)) for variable, row in zip(names, matrix, strict=True))
+        return Table(f"covariance of {name}", ("", *names), rows) if size > 1 else Table("", (), ())
+    upper = np.triu(matrix, 1)
+    scale = float(np.abs(matrix.diagonal()).max())
+    places = np.argwhere(np.abs(upper) > 1e-12 * scale)
+    pairs = size * (size - 1) // 2
+    order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
+    rows = tuple((names[places[k][0]], names[places[k][1]], _number(upper[places[k][0], places[k][1]])) for k in order)
+    title = f"covariance of {name}: {len(places):,} of {pairs:,} pairs are not zero" + (
+        f", the largest {len(rows)}:" if len(places) > len(rows) else "")
+    return Table(title, ("first", "second", "covariance") if rows else (), rows, text_columns=(0, 1))
+
+
+def _number(value: float) -> str:
+    return "0" if abs(value) < 1e-15 else f"{value:.6g}"
+
+
+def findings_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of text."""
+    return Table(title, tuple(header), tuple(tuple(row) for row in rows), text_columns=tuple(range(len(header))))
+
+
+# ---- progress -------------------------------------------------------------------------------------------------------
+
+
+class Progress(Listener):
+    """Notes on stderr, and one progress bar per width if it is a terminal."""
+
+    def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.notes = notes
+        self.bar: Any = None
+        self.task: Any = None
+        self.text = ""
+
+    @contextmanager
+    def shown(self) -> Iterator[Progress]:
+        """Show the bar inside the block, and take it away at the end."""
+        if not (self.notes and is_terminal(self.stream)):
+            yield self
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self.bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
+                       TimeRemainingColumn(), console=Console(file=self.stream), transient=True)
+        with self.bar:
+            self.task = self.bar.add_task("", total=None)
+            yield self
+        self.bar = None
+
+    def stage(self, text: str) -> None:
+        """Name the step that begins."""
+        self.text = text
+        if self.bar is not None:
+            self.bar.reset(self.task, total=None, description=text)
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        if not self.notes:
+            return
+        if self.bar is not None:
+            self.bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def progress(self, done: int, total: int) -> None:
+        """Move the bar."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total)

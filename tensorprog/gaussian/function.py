@@ -1,0 +1,232 @@
+"""What a Gaussian expectation needs to know about a function of one real variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Array = NDArray[np.floating]
+
+__all__ = ["KINDS", "Function", "Term", "polynomial_terms", "terms_affine", "terms_call", "times_polynomial"]
+
+KINDS: dict[str, Callable[[Array], Array]] = {
+    "one": lambda t: np.ones_like(t),
+    "step": lambda t: (t > 0).astype(np.float64),
+    "erf": lambda t: np.asarray(special.erf(t)),
+    "exp": lambda t: np.exp(t),
+    "sin": lambda t: np.sin(t),
+    "cos": lambda t: np.cos(t),
+    "gaussian": lambda t: np.exp(-0.5 * t * t),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """coefficient * x**power * kind(scale * x + shift).
+
+    `kind` is one of "one" (the constant 1), "step" (1 where its argument is positive, else 0), "erf", "exp", "sin",
+    "cos" and "gaussian" (exp(-t**2 / 2)).
+
+    Shapes    coefficient, scale and shift are numbers or arrays that broadcast against the batch, without node axis
+    Raises    ValueError for an unknown kind or a negative power
+    """
+
+    coefficient: Array | float
+    power: int
+    kind: str = "one"
+    scale: Array | float = 1.0
+    shift: Array | float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"unknown kind of term: {self.kind!r}; known kinds are {', '.join(KINDS)}")
+        if self.power < 0:
+            raise ValueError(f"the power of a term must be 0 or more, not {self.power}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape its parameters need."""
+        return np.broadcast_shapes(np.shape(self.coefficient), np.shape(self.scale), np.shape(self.shift))
+
+    def lifted(self) -> Term:
+        """The same term for a batch with one more axis at the end (its parameters do not vary along that axis)."""
+        return replace(
+            self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift)
+        )
+
+    def flat(self) -> Term:
+        """The same term with numbers for parameter arrays of one element."""
+        c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
+        return replace(self, coefficient=c, scale=a, shift=b)
+
+    def __call__(self, x: Array) -> Array:
+        """Its values at x of shape batch + (m,)."""
+        value = np.asarray(_lift(self.coefficient) * x**self.power)
+        if self.kind == "one":
+            return value
+        return np.asarray(value * KINDS[self.kind](np.asarray(_lift(self.scale) * x + _lift(self.shift))))
+
+
+def _lift(parameter: Array | float) -> Array:
+    return np.asarray(parameter, dtype=np.float64)[..., None]
+
+
+def _no_features() -> Array:
+    return np.zeros((0, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A real function of one real variable, as Gaussian expectations see it.
+
+    call      x of shape batch + (m,) -> values of the same shape; parameter arrays inside are already shaped
+              (broadcastable to the batch) + (1,)
+    kinks     (..., K): where f, f' or f'' jumps; +-inf means none; K may be 0
+    features  (..., L, 2): (centre, length scale) of smooth but localised structure, as (-1/3, 1/3) for
+              tanh(3 x + 1); the length is about the distance from the centre to the nearest complex singularity,
+              or any smaller number; L may be 0. Missing features cost accuracy, which the reported error shows
+    parity    +1 even, -1 odd, 0 neither or unknown
+    terms     the exact expansion of f into finitely many terms, if there is one: closed forms use it
+    """
+
+    call: Callable[[Array], Array]
+    kinks: Array
+    features: Array = field(default_factory=_no_features)
+    parity: int = 0
+    terms: tuple[Term, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape that its visible parameters need."""
+        shapes = [np.shape(self.kinks)[:-1], np.shape(self.features)[:-2]]
+        return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
+
+    @staticmethod
+    def from_terms(terms: Sequence[Term], features: Array | None = None, parity: int = 0) -> Function:
+        """The function a list of terms defines: steps give its kinks, erf and gaussian their own features.
+
+        Shapes    parameters of the terms broadcast against the batch
+        Raises    nothing
+        """
+        kinks: list[Array] = []
+        centres: list[Array] = []
+        widths: list[Array] = []
+        for term in terms:
+            scale = np.asarray(term.scale, dtype=np.float64)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                centre = np.asarray(np.where(scale == 0, np.inf, -np.asarray(term.shift) / scale))
+                width = np.asarray(np.where(scale == 0, np.inf, 1 / np.abs(scale)))
+            if term.kind == "step":
+                kinks.append(centre)
+            elif term.kind in ("erf", "gaussian", "sin", "cos", "exp"):
+                centres.append(centre)
+                widths.append(np.broadcast_to(width, centre.shape))
+        shape = np.broadcast_shapes(*(np.shape(k) for k in kinks), *(np.shape(c) for c in centres))
+        stacked = [np.broadcast_to(k, shape) for k in kinks]
+        own = [
+            np.stack([np.broadcast_to(c, shape), np.broadcast_to(w, shape)], axis=-1)
+            for c, w in zip(centres, widths, strict=True)
+        ]
+        return Function(
+            call=terms_call(tuple(terms)),
+            kinks=np.stack(stacked, axis=-1) if stacked else np.zeros(0),
+            features=features if features is not None else (np.stack(own, axis=-2) if own else _no_features()),
+            parity=parity,
+            terms=tuple(terms),
+        )
+
+    def affine(self, a: Array | float, b: Array | float = 0.0) -> Function:
+        """x -> f(a x + b).
+
+        Shapes    a and b broadcast against the batch
+        """
+        slope, offset = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        a1, b1 = slope[..., None], offset[..., None]
+        call = self.call
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kinks = np.where(a1 == 0, np.inf, (self.kinks - b1) / a1)
+            centres = np.where(a1 == 0, np.inf, (self.features[..., 0] - b1) / a1)
+            widths = np.where(a1 == 0, np.inf, self.features[..., 1] / np.abs(a1))
+        return Function(
+            call=lambda x: call(np.asarray(a1 * x + b1)),
+            kinks=kinks,
+            features=np.stack(np.broadcast_arrays(centres, widths), axis=-1),
+            parity=self.parity if not np.any(offset) else 0,
+            terms=None if self.terms is None else terms_affine(self.terms, slope, offset),
+        )
+
+    def scaled(self, factor: Array | float) -> Function:
+        """x -> factor * f(x)."""
+        c = np.asarray(factor, dtype=np.float64)
+        call, c1 = self.call, c[..., None]
+        terms = self.terms
+        if terms is not None:
+            terms = tuple(replace(term, coefficient=c * term.coefficient) for term in terms)
+        return replace(self, call=lambda x: np.asarray(c1 * call(x)), terms=terms)
+
+    def plus(self, other: Function) -> Function:
+        """x -> f(x) + g(x)."""
+        first, second = self.call, other.call
+        joint = None if self.terms is None or other.terms is None else self.terms + other.terms
+        return Function(
+            call=lambda x: np.asarray(first(x) + second(x)),
+            kinks=concatenate(self.kinks, other.kinks, 1),
+            features=concatenate(self.features, other.features, 2),
+            parity=self.parity if self.parity == other.parity else 0,
+            terms=joint,
+        )
+
+
+def concatenate(first: Array, second: Array, trailing: int) -> Array:
+    """Join along axis -trailing after broadcasting the batch axes before it.
+
+    Shapes    (..., K) and (..., M), or (..., K, 2) and (..., M, 2) -> the batch broadcast, K + M
+    """
+    batch = np.broadcast_shapes(first.shape[:-trailing], second.shape[:-trailing])
+    parts = [np.broadcast_to(p, batch + p.shape[len(p.shape) - trailing :]) for p in (first, second)]
+    return np.concatenate(parts, axis=-trailing)
+
+
+def terms_call(terms: tuple[Term, ...]) -> Callable[[Array], Array]:
+    """The function of x (shape batch + (m,)) that the terms sum to."""
+
+    def call(x: Array) -> Array:
+        total = np.zeros_like(x)
+        for term in terms:
+            total = total + term(x)
+        return total
+
+    return call
+
+
+def polynomial_terms(*coefficients: Array | float) -> tuple[Term, ...]:
+    """Terms of c0 + c1 x + c2 x**2 + ..."""
+    return tuple(Term(c, k) for k, c in enumerate(coefficients))
+
+
+def times_polynomial(terms: Sequence[Term], *coefficients: Array | float) -> tuple[Term, ...]:
+    """Terms of (c0 + c1 x + ...) times the given sum."""
+    return tuple(
+        replace(term, coefficient=np.asarray(c) * term.coefficient, power=term.power + k)
+        for term in terms
+        for k, c in enumerate(coefficients)
+    )
+
+
+def terms_affine(terms: Sequence[Term], a: Array | float, b: Array | float) -> tuple[Term, ...]:
+    """Terms of f(a x + b), the powers expanded by the binomial theorem."""
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    result: list[Term] = []
+    for term in terms:
+        scale, shift = np.asarray(term.scale * a), np.asarray(term.scale * b + term.shift)
+        for k in range(term.power + 1):
+            if k < term.power and not np.any(b):
+                continue
+            c = comb(term.power, k) * np.asarray(term.coefficient) * a**k * b ** (term.power - k)
+            result.append(Term(c, k, term.kind, scale, shift))
+    return tuple(result)

@@ -1,0 +1,617 @@
+"""`Law`: the limit of a program, to be asked for covariances, draws, densities and moments."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast
+from tensorprog.errors import AccuracyError, MemoryLimitError, OutsideError, ProgramError, did_you_mean
+from tensorprog.expr import Variable
+from tensorprog.ir import Dot, Netsor
+from tensorprog.limit.conditional import ConditionalGaussian
+from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.mixture import Mixture
+from tensorprog.limit.moments import Moment
+from tensorprog.limit.parts import position_names
+from tensorprog.limit.sampler import Box, Sampler
+from tensorprog.parse import Names, parse_target
+from tensorprog.samples import Samples
+
+__all__ = ["Conditional", "Covariance", "Law"]
+
+Array = NDArray[Any]
+REPLICATES = 16
+MIN_LOG2, MAX_LOG2 = 8, 17
+CHUNK_NUMBERS = 1 << 23  # numbers held at once while draws are evaluated
+BLOCK = 1024  # draws per random stream in `sample`, at most
+SOBOL_DIMENSIONS = 21_000
+
+
+class Covariance:
+    """A covariance between two families, kept as a sum of structured terms.
+
+    `np.asarray` gives the array (members of the first, then of the second) and refuses above `max_memory`; `at` reads
+    single entries; `factors` lists the terms; `error` bounds the error of every entry.
+    """
+
+    def __init__(self, moment: Moment, first: Sequence[str], second: Sequence[str], max_memory: int = 1 << 30) -> None:
+        self.moment, self._axes, self._max = moment, (*first, *second), max_memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Members of the first family, then of the second."""
+        return tuple(self.moment.ranges[name][1] - self.moment.ranges[name][0] for name in self._axes)
+
+    @property
+    def error(self) -> float:
+        """A bound on the error of every entry."""
+        return self.moment.error
+
+    @property
+    def factors(self) -> list[dict[str, Any]]:
+        """The terms: equations that must hold, and values with the positions they depend on."""
+        return [{"equations": [f"{e} = 0" for e in sorted(map(str, term.equations))], "axes": term.value.axes,
+                 "values": term.value.estimate.value} for term in self.moment.terms]
+
+    def at(self, first: Sequence[Any], second: Sequence[Any]) -> Array:
+        """Entries at index values of the first and the second family (arrays broadcast)."""
+        positions = dict(zip(self._axes, [np.asarray(i) for i in (*first, *second)], strict=True))
+        for name, value in positions.items():
+            start, stop = self.moment.ranges[name]
+            if np.any(value < start) or np.any(value >= stop):
+                raise ProgramError(f"an index lies outside {start}..{stop - 1}")
+        return self.moment.at(positions).value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        size = 8 * math.prod(self.shape)
+        if 4 * size > self._max:
+            raise MemoryLimitError(f"this covariance has shape {self.shape} and would take {size / 2**30:.3g} GiB; read entries with "
+                                   ".at(I, J), terms with .factors, or raise max_memory")
+        value = self.moment.dense(self._axes).value
+        return value if dtype is None else value.astype(dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __repr__(self) -> str:
+        return f"Covariance(shape={self.shape}, terms={len(self.moment.terms)}, error={self.error:.1e})"
+
+    def sample(self, size: int, seed: int = 0) -> Array:
+        """Draws of N(0, covariance), for the covariance of one family with itself.
+
+        Shapes    (size, *members)
+        """
+        from tensorprog.linalg import psd_cholesky
+
+        shape = self.shape[: len(self.shape) // 2]
+        if self.shape != (*shape, *shape):
+            raise ProgramError("only the covariance of a family with itself can be sampled")
+        count = math.prod(shape)
+        factor = psd_cholesky(np.asarray(self).reshape(count, count))
+        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, count))
+        return (normals @ factor.T).reshape(size, *shape)
+
+
+class Conditional:
+    """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
+
+    def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
+        self._law = law
+        compiler = law.compiler
+        known = [name for name in law.scores if name in compiler.random]
+        for name in scores:
+            if name not in known:
+                raise ProgramError(f"given: {name} is not a score of the program; {did_you_mean(name, known)}")
+        missing = [name for name in known if name not in scores]
+        if missing:
+            raise ProgramError(f"given: values for {', '.join(missing)} are missing")
+        lead: tuple[int, ...] = ()
+        arrays = {}
+        for name, values in scores.items():
+            array = np.asarray(values, dtype=np.float64)
+            shape = law.netsor.families[name].shape
+            if array.shape[array.ndim - len(shape) :] != shape:
+                raise ProgramError(f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
+            lead = np.broadcast_shapes(lead, array.shape[: array.ndim - len(shape)])
+            arrays[name] = array
+        self._lead = lead
+        self._values = {}
+        for name, array in arrays.items():
+            shape = law.netsor.families[name].shape
+            flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
+            self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
+
+    def _one(self, name: str | None) -> str:
+        outputs = self._law.outputs
+        if name is None:
+            if len(outputs) > 1:
+                raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
+            return outputs[0]
+        return name
+
+    def _evaluate(self, name: str) -> tuple[ConditionalGaussian, Sampler, dict[str, Open]]:
+        box = self._law.netsor.families[name].ranges
+        if not self._law.is_linear(name):
+            raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
+        sampler = Sampler(self._law.compiler, {name: box}, vectors=False)
+        values = dict(self._values)
+        from tensorprog.evaluate import Scope, evaluate
+        from tensorprog.ir import Nonlin
+
+        for statement in self._law.netsor.body:  # scalar functions of scores
+            target = statement.target.name
+            if isinstance(statement, Nonlin) and target in sampler.demand and target not in values:
+                family = self._law.netsor.families[target]
+                if family.kind == "scalar" and target in self._law.compiler.random:
+                    scope = Scope(self._law.netsor, sampler.local_ranges(target), sampler.reader(values))
+                    values[target] = sampler._positions(target, evaluate(statement.expr, scope))
+        for score in self._values:  # every member is given, whatever is asked for
+            sampler.demand[score] = self._law.netsor.families[score].ranges
+        return ConditionalGaussian(self._law.compiler, name, box), sampler, values
+
+    def _full(self, value: Open, axes: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Array:
+        count = math.prod(self._lead)
+        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes} | {BATCH: count}
+        data = broadcast(value, (BATCH, *axes), sizes)
+        return data.reshape(*self._lead, *data.shape[1:])
+
+    def mean(self, name: str | None = None) -> Array:
+        """Conditional mean.
+
+        Shapes    (*draws, *members)
+        """
+        name = self._one(name)
+        gaussian, sampler, values = self._evaluate(name)
+        positions = tuple(str(k) for k in range(len(gaussian.box)))
+        return self._full(gaussian.mean(sampler, values), positions, gaussian.ranges)
+
+    def cov(self, name: str | None = None) -> Array:
+        """Conditional covariance.
+
+        Shapes    (*draws, *members, *members)
+        """
+        name = self._one(name)
+        gaussian, sampler, values = self._evaluate(name)
+        positions = tuple(str(k) for k in range(len(gaussian.box)))
+        axes = (*positions, *(f"{k}_" for k in positions))
+        return self._full(gaussian.cov(sampler, values, diagonal=False), axes, gaussian.ranges)
+
+    def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
+        """Draws of an output given the scores.
+
+        Shapes    (size, *draws, *members)
+        """
+        from tensorprog.linalg import psd_cholesky
+
+        name = self._one(name)
+        mean, cov = self.mean(name), self.cov(name)
+        members = math.prod(self._law.netsor.families[name].shape)
+        factor = psd_cholesky(cov.reshape(*self._lead, members, members))
+        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
+        return mean + (factor @ normals)[..., 0].reshape(size, *mean.shape)  # type: ignore[no-any-return]
+
+
+class Law:
+    """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
+
+    Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
+    are Gaussian; their density and moments are averages of the conditional Gaussian over p-ring.
+
+    Accuracy  every number has an error: a bound where it is computed by closed form or quadrature, three standard
+              errors where quasi-Monte Carlo averages over p-ring
+    Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
+    """
+
+    def __init__(self, netsor: Netsor, *, grade: str = "", accuracy: float = 1e-4, max_memory: int = 1 << 30, seed: int = 0) -> None:
+        self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
+        self.compiler = Compiler(netsor)
+        self._max_memory, self._seed = max_memory, seed
+        self._mixtures: dict[tuple[str, Box], Mixture] = {}
+        self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self.error = 0.0  # the largest error of the numbers given so far
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self.netsor.outputs
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the scores that are random in the limit."""
+        return tuple(dict.fromkeys(s.target.name for s in self.netsor.body
+                                   if isinstance(s, Dot) and s.scale == "n**-0.5"))
+
+    def __repr__(self) -> str:
+        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def _member(self, text: str) -> tuple[str, Box, bool]:
+        """Family, box of members, and whether one member is meant."""
+        names = Names(self.netsor.scalars, frozenset())
+        reference = parse_target(text, names)
+        family = self.netsor.families.get(reference.name)
+        if family is None or family.kind == "weight":
+            known = [name for name, f in self.netsor.families.items() if f.kind != "weight"]
+            raise ProgramError(f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}")
+        if not reference.slots:
+            return reference.name, family.ranges, not family.ranges
+        if len(reference.slots) != len(family.ranges):
+            raise ProgramError(f"{family.name} has {len(family.ranges)} indices, {len(reference.slots)} given")
+        box = []
+        for slot, (start, stop) in zip(reference.slots, family.ranges, strict=True):
+            if slot.terms or not start <= slot.offset < stop:
+                raise ProgramError(f"{text}: the index {slot} is not a number in {start}..{stop - 1}")
+            box.append((slot.offset, slot.offset + 1))
+        return family.name, tuple(box), True
+
+    def _positions(self, name: str) -> tuple[str, ...]:
+        return tuple(position_names(self.netsor, name))
+
+    def is_linear(self, name: str) -> bool:
+        """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
+        if self.netsor.families[name].kind == "scalar":
+            return False
+        return ConditionalGaussian.linear(self.compiler, name)
+
+    def _note(self, error: Any) -> None:
+        self.error = max(self.error, float(np.max(error, initial=0.0)))
+
+    # -- means and covariances ----------------------------------------------------------------------------------
+
+    def mean(self, name: str, with_error: bool = False) -> Any:
+        """E[Z].
+
+        Shapes    (*members), or a number for one member such as 'y[0]'
+        """
+        family, box, single = self._member(name)
+        if family in self.scores:
+            value = error = np.zeros([b - a for a, b in box])
+        elif family in self.compiler.random:
+            mixture = self._mixture(family, box)
+            value, error = mixture.estimate(mixture.mean)
+        else:
+            result = self.compiler.mean(family)
+            key = tuple(slice(a - s, b - s) for (a, b), (s, _) in zip(box, self.netsor.families[family].ranges, strict=True))
+            axes = self._positions(family)
+            sizes = dict(zip(axes, self.netsor.families[family].shape, strict=True))
+            value, error = broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
+        self._note(error)
+        return self._answer(value, error, single, with_error)
+
+    @staticmethod
+    def _answer(value: Array, error: Array, single: bool, with_error: bool) -> Any:
+        if single:
+            value, error = float(np.reshape(value, -1)[0]), float(np.reshape(error, -1)[0])  # type: ignore[assignment]
+        return (value, error) if with_error else value
+
+    def second_moment(self, first: str, second: str | None = None) -> Covariance:
+        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates."""
+        second = first if second is None else second
+        for name in (first, second):
+            self._family(name)
+        moment = self.compiler.second(first, second)
+        self._note(moment.error)
+        return self._covariance(moment, first, second)
+
+    def _family(self, name: str) -> None:
+        family, _, single = self._member(name)
+        if family != name or (single and self.netsor.families[family].ranges):
+            raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
+
+    def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
+        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self._max_memory)
+
+    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+        """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
+
+        Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
+                  that depend on scores, an array of that shape (and its error)
+        Source    Sakai et al. 2025, Definition 1 (ii), (iv)
+        """
+        second = first if second is None else second
+        for name in (first, second):
+            self._family(name)
+        if first in self.scores and second in self.scores:
+            moment = self.compiler.score(first, second)
+        elif first in self.compiler.random or second in self.compiler.random:
+            if (first in self.scores) != (second in self.scores) and {first, second} - self.compiler.random:
+                # scores are independent of every vector
+                moment = Moment((), self.compiler.pair_ranges(first, second))
+            else:
+                if (first, second) not in self._cov:
+                    self._cov[first, second] = self._random_cov(first, second)
+                value, error = self._cov[first, second]
+                self._note(error)
+                return (value, error) if with_error else value
+        else:
+            moment = self.compiler.centred(first, second)
+        self._note(moment.error)
+        result = self._covariance(moment, first, second)
+        return (result, np.full(result.shape, result.error)) if with_error else result
+
+    def _random_cov(self, first: str, second: str) -> tuple[Array, Array]:
+        """Covariance by averaging over p-ring: E Cov(. | p) + Cov of the conditional means."""
+        shape = (*self.netsor.families[first].shape, *self.netsor.families[second].shape)
+        if 64 * math.prod(shape) > self._max_memory:
+            raise MemoryLimitError(f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory")
+        gaussian = first == second and self.is_linear(first)
+        boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
+        sampler = Sampler(self.compiler, boxes, vectors=not gaussian)
+        conditional = ConditionalGaussian(self.compiler, first, boxes[first]) if gaussian else None
+        relative = conditional.error if conditional is not None else 0.0
+        dim = sampler.score_dim if gaussian else sampler.dim
+        axes = (*(str(k) for k in range(len(boxes[first]))), *(f"{k}_" for k in range(len(boxes[second]))))
+        ranges = self.compiler.pair_ranges(first, second)
+        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes}
+        width = max(math.prod(shape), sum(math.prod(b - a for a, b in box) for box in sampler.demand.values()))
+
+        def replicate(points: Array) -> tuple[Array, Array, Array]:
+            total: Any = 0.0
+            one: Any = 0.0
+            two: Any = 0.0
+            step = max(1, CHUNK_NUMBERS // max(1, width))
+            for start in range(0, len(points), step):
+                part = points[start : start + step]
+                values = sampler.draw(part)
+                count = len(part)
+                if conditional is not None:
+                    m = broadcast(conditional.mean(sampler, values), (BATCH, *axes[: len(axes) // 2]), sizes | {BATCH: count})
+                    c = broadcast(conditional.cov(sampler, values, False), (BATCH, *axes), sizes | {BATCH: count})
+                    left = right = m.reshape(count, -1)
+                    total = total + c.sum(axis=0)
+                else:
+                    left = self._plain(values[first], count).reshape(count, -1)
+                    right = self._plain(values[second], count).reshape(count, -1)
+                total = total + (left.T @ right).reshape(shape)
+                one, two = one + left.sum(axis=0), two + right.sum(axis=0)
+            return total / len(points), one / len(points), two / len(points)
+
+        def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
+            seconds = np.stack([r[0] for r in results])
+            ones, twos = np.stack([r[1] for r in results]), np.stack([r[2] for r in results])
+            cov = seconds - np.multiply.outer(ones.mean(axis=0), twos.mean(axis=0)).reshape(shape)
+            error = 3 * seconds.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
+            return cov.mean(axis=0), error + relative * np.abs(cov.mean(axis=0))
+
+        return self._converge(dim, replicate, finish, f"the covariance of {first} and {second}")
+
+    @staticmethod
+    def _plain(value: Open, count: int) -> Array:
+        data = value.data[..., 0] if COORDINATE in value.axes else value.data
+        return np.broadcast_to(data, (count, *data.shape[1:]))
+
+    def _converge(self, dim: int, replicate: Any, finish: Any, what: str) -> Any:
+        """Double the number of points per replicate until the error asked for is met."""
+        if dim == 0:
+            return finish([replicate(np.zeros((1, 0)))])
+        target = self.accuracy / 2
+        log2 = MIN_LOG2
+        while True:
+            value, error = finish([replicate(points) for points in self._points(dim, log2)])
+            size = float(np.max(np.abs(value), initial=1e-300))
+            worst = float(np.max(error, initial=0.0)) / max(1.0, size)
+            if worst <= target:
+                return value, error
+            if log2 >= MAX_LOG2 or (1 << log2) * REPLICATES * dim > 1 << 31:
+                raise AccuracyError(f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
+                                    "ask for less with accuracy=")
+            log2 = min(MAX_LOG2, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
+
+    def _points(self, dim: int, log2: int) -> Any:
+        """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""
+        if dim <= SOBOL_DIMENSIONS:
+            from tensorprog.gaussian.qmc import normal_points
+
+            for r in range(REPLICATES):
+                yield normal_points(dim, log2, 1, self._seed + 7919 * r)[0]
+        else:
+            for r in range(REPLICATES):
+                generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self._seed, spawn_key=(1 << 32, r))))
+                yield generator.standard_normal((1 << log2, dim))
+
+    # -- one-dimensional laws -----------------------------------------------------------------------------------
+
+    def _mixture(self, name: str, box: Box) -> Mixture:
+        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
+        if (name, box) in self._mixtures:
+            return self._mixtures[name, box]
+        linear = self.is_linear(name)
+        sampler = Sampler(self.compiler, {name: box}, vectors=not linear)
+        conditional = ConditionalGaussian(self.compiler, name, box) if linear else None
+        dim = sampler.score_dim if linear else sampler.dim
+        members = tuple(b - a for a, b in box)
+        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
+        relative = conditional.error if conditional is not None else 0.0
+        axes = tuple(str(k) for k in range(len(box)))
+        sizes = dict(zip(axes, members, strict=True))
+
+        def replicate(points: Array) -> tuple[Array, Array]:
+            means, variances = [], []
+            step = max(1, CHUNK_NUMBERS // max(1, width))
+            for start in range(0, len(points), step):
+                part = points[start : start + step]
+                values = sampler.draw(part)
+                count = len(part)
+                full = sizes | {BATCH: count}
+                if conditional is not None:
+                    means.append(broadcast(conditional.mean(sampler, values), (BATCH, *axes), full))
+                    variances.append(broadcast(conditional.cov(sampler, values, True), (BATCH, *axes), full))
+                else:
+                    data = self._plain(values[name], count)
+                    means.append(data)
+                    variances.append(np.zeros_like(data))
+            return np.concatenate(means), np.concatenate(variances)
+
+        def build(results: Sequence[tuple[Array, Array]]) -> Mixture:
+            return Mixture(np.stack([r[0] for r in results]), np.stack([r[1] for r in results]), relative, not linear)
+
+        kept: list[Mixture] = []
+
+        def finish(results: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+            mixture = build(results)
+            kept[:] = [mixture]
+            return mixture.standardised(4)
+
+        if not np.prod(members):
+            raise ProgramError(f"{name} has no members")
+        self._converge(dim, replicate, finish, f"the law of {name}")
+        self._mixtures[name, box] = kept[0]
+        return kept[0]
+
+    def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
+        family, box, single = self._member(name)
+        mixture = self._mixture(family, box)
+        value, error = getattr(mixture, method)(order)
+        self._note(error)
+        return self._answer(value, error, single, with_error)
+
+    def moment(self, name: str, order: int, with_error: bool = False) -> Any:
+        """Central moment of a member such as 'y[0]', or of all members of a family.
+
+        Raises    AccuracyError when the accuracy of the law cannot be met
+        """
+        if not hasattr(order, "__index__") or order < 1 or order > 64:
+            raise ProgramError(f"the order of a moment is a whole number from 1 to 64, not {order!r}")
+        return self._ask(name, "moment", int(order), with_error)
+
+    def var(self, name: str, with_error: bool = False) -> Any:
+        """Variance."""
+        return self.moment(name, 2, with_error)
+
+    def kurtosis(self, name: str, with_error: bool = False) -> Any:
+        """Fourth central moment over squared variance; a Gaussian has 3."""
+        return self._ask(name, "standardised", 4, with_error)
+
+    def _one(self, name: str) -> Mixture:
+        family, box, single = self._member(name)
+        if not single:
+            raise ProgramError(f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]")
+        mixture = self._mixture(family, box)
+        shape = mixture.mean.shape[:2]
+        return Mixture(mixture.mean.reshape(shape), mixture.var.reshape(shape), mixture.relative_error, mixture.smoothed)
+
+    def density_method(self, name: str) -> str:
+        """'conditional' where densities are averaged conditional Gaussians, 'kernel' where they are kernel estimates."""
+        return "kernel" if self._one(name).smoothed else "conditional"
+
+    def density(self, name: str, grid: Any, with_error: bool = False) -> Any:
+        """Density of one member at the grid points, the conditional Gaussian averaged over p-ring.
+
+        Shapes    grid (...) -> (...)
+        """
+        return self._grid(name, "density", grid, with_error)
+
+    def cdf(self, name: str, grid: Any, with_error: bool = False) -> Any:
+        """Distribution function of one member at the grid points."""
+        return self._grid(name, "cdf", grid, with_error)
+
+    def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
+        points = np.asarray(grid, dtype=np.float64)
+        value, error = getattr(self._one(name), method)(points.reshape(-1))
+        value, error = value.reshape(points.shape), error.reshape(points.shape)
+        return (value, error) if with_error else value
+
+    def quantile(self, name: str, q: Any) -> Array:
+        """Quantiles of one member, by bisection of the distribution function to full precision."""
+        levels = np.asarray(q, dtype=np.float64)
+        if np.any((levels <= 0) | (levels >= 1)):
+            raise ProgramError("quantile levels must lie strictly between 0 and 1")
+        mixture = self._one(name)
+        spread = float(np.sqrt(mixture.var.max() + mixture.mean.var())) * 45
+        centre = float(mixture.mean.mean())
+        low = np.full(levels.size, centre - spread)
+        high = np.full(levels.size, centre + spread)
+        for _ in range(70):
+            middle = (low + high) / 2
+            below = mixture.cdf(middle)[0] < levels.reshape(-1)
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
+                break
+        return ((low + high) / 2).reshape(levels.shape)
+
+    # -- draws --------------------------------------------------------------------------------------------------
+
+    def sample(self, size: int, seed: int = 0, keep: Sequence[str] = ()) -> Samples:
+        """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
+
+        Shapes    each (size, *members), as for finite width with one coordinate
+        """
+        started = time.perf_counter()
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+            raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
+        for name in keep:
+            self._family(name)
+        names = tuple(dict.fromkeys([*self.outputs, *keep, *self.scores]))
+        boxes = {name: self.netsor.families[name].ranges for name in names}
+        results = 8 * size * sum(math.prod(self.netsor.families[name].shape) for name in names)
+        if results > self._max_memory:
+            raise MemoryLimitError(f"{size} draws would take {results / 2**30:.3g} GiB, more than max_memory: draw fewer at a time")
+        sampler = Sampler(self.compiler, boxes)
+        arrays = {name: np.empty((size, *self.netsor.families[name].shape)) for name in names}
+        block = max(1, min(BLOCK, 1 << int(math.log2(max(1, CHUNK_NUMBERS // max(1, sampler.dim))))))
+        for number in range(-(-size // block)):
+            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
+            values = sampler.draw(generator.standard_normal((block, sampler.dim)))
+            start, stop = number * block, min((number + 1) * block, size)
+            for name in names:
+                value = values.get(name)
+                if value is None:  # a number in the limit
+                    axes = self._positions(name)
+                    sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+                    arrays[name][start:stop] = broadcast(self.compiler.average(name).value, axes, sizes)
+                else:
+                    arrays[name][start:stop] = self._plain(value, block)[: stop - start]
+        return Samples(self.netsor, arrays, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+
+    def given(self, scores: Mapping[str, Any]) -> Conditional:
+        """The Gaussian law of the outputs conditional on scores: {"p": values}, leading axes of the values are draws."""
+        return Conditional(self, scores)
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program and the settings from which the law is compiled again, exactly, by `Law.load`."""
+        import json
+
+        from tensorprog import __version__
+        from tensorprog.yaml_io import dump
+
+        meta = {"program": dump(self.netsor), "grade": self.grade, "accuracy": self.accuracy, "seed": self._seed,
+                "version": __version__}
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            with partial.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **{"law.json": np.array(json.dumps(meta))})  # type: ignore[arg-type]
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Law:
+        """Read a law written by `save`.
+
+        Raises    ProgramError if the file is not one
+        """
+        import json
+
+        from tensorprog.yaml_io import loads
+
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                meta = json.loads(str(data["law.json"]))
+        except (OSError, ValueError, KeyError) as error:
+            raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
+        return cls(loads(meta["program"]), grade=meta["grade"], accuracy=meta["accuracy"], seed=meta["seed"])
+
+
+_ = (align, Variable, OutsideError)

@@ -1,0 +1,114 @@
+"""Averages of Gaussians over quasi-random draws of p-ring, with replicates for the error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Mixture"]
+
+Array = NDArray[Any]
+CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Draws of conditional means and variances of real variables.
+
+    `smoothed`: the variables are not Gaussian given the scores; the draws are values and densities are kernel estimates.
+
+    Shapes    mean, var (replicates, draws, *members)
+    Accuracy  errors are 3 standard errors over the replicates plus the error of the covariances compiled
+    """
+
+    mean: Array
+    var: Array
+    relative_error: float = 0.0
+    smoothed: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is nothing to average over."""
+        return self.mean.shape[1] == 1
+
+    def estimate(self, values: Array) -> tuple[Array, Array]:
+        """Mean and error of per-draw values (replicates, draws, ...)."""
+        means = values.mean(axis=1)
+        return means.mean(axis=0), self._spread(means)
+
+    def _spread(self, replicates: Array) -> Array:
+        if self.exact:
+            return np.zeros(replicates.shape[1:])
+        return 3 * replicates.std(axis=0, ddof=1) / math.sqrt(replicates.shape[0])  # type: ignore[no-any-return]
+
+    def moment(self, order: int) -> tuple[Array, Array]:
+        """Central moment: E (m + sqrt(S) g - mu)**order, odd powers of g vanish."""
+        centre = self.mean.mean(axis=(0, 1))
+        if order == 1:
+            return np.zeros_like(centre), np.zeros_like(centre)
+        value, error = self.estimate(self._central(self.mean - centre, order))
+        # the centre is itself an estimate: its error moves the moment by order * E(...)**(order - 1)
+        _, shift = self.estimate(self.mean)
+        if order > 2 and np.any(shift > 0):
+            below, _ = self.estimate(self._central(self.mean - centre, order - 1))
+            error = error + order * np.abs(below) * shift
+        return value, error + 0.5 * order * self.relative_error * np.abs(value)
+
+    def _central(self, offset: Array, order: int) -> Array:
+        total = np.zeros_like(self.var)
+        for k in range(0, order + 1, 2):
+            double_factorial = math.prod(range(k - 1, 0, -2)) if k else 1
+            total = total + math.comb(order, k) * double_factorial * self.var ** (k // 2) * offset ** (order - k)
+        return total
+
+    def standardised(self, order: int) -> tuple[Array, Array]:
+        """E (y - mu)**order / var**(order / 2), its error from the ratio in each replicate."""
+        offset = self.mean - self.mean.mean(axis=(0, 1))
+        top = self._central(offset, order).mean(axis=1)
+        bottom = self._central(offset, 2).mean(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = top.mean(axis=0) / bottom.mean(axis=0) ** (order / 2)
+            # linearised: replicate deviations of numerator and denominator are correlated and partly cancel
+            relative = top / top.mean(axis=0) - (order / 2) * bottom / bottom.mean(axis=0)
+            error = np.abs(value) * self._spread(relative)
+        return value, error + order * self.relative_error * np.abs(value)
+
+    def _smooth(self) -> Array:
+        if not self.smoothed:
+            return self.var
+        count = self.mean.shape[0] * self.mean.shape[1]
+        bandwidth = 1.06 * self.mean.std(axis=(0, 1)) * count**-0.2  # Silverman
+        return np.broadcast_to(bandwidth**2, self.mean.shape)
+
+    def _over_grid(self, grid: Array, kernel: Any) -> tuple[Array, Array]:
+        """Average kernel((x - m), sd) over the draws for each grid point, in pieces of bounded size."""
+        sd = np.sqrt(self._smooth())
+        replicates, draws = self.mean.shape
+        means = np.empty((replicates, grid.size))
+        step = max(1, CHUNK // max(1, grid.size))
+        for r in range(replicates):
+            total = np.zeros(grid.size)
+            for start in range(0, draws, step):
+                part = slice(start, start + step)
+                total += kernel(grid[None, :] - self.mean[r, part, None], sd[r, part, None]).sum(axis=0)
+            means[r] = total / draws
+        return means.mean(axis=0), self._spread(means)
+
+    def density(self, grid: Array) -> tuple[Array, Array]:
+        """Density at the grid points (one variable)."""
+        def normal(x: Array, sd: Array) -> Array:
+            return np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))  # type: ignore[no-any-return]
+
+        value, error = self._over_grid(grid, normal)
+        return value, error + self.relative_error * value
+
+    def cdf(self, grid: Array) -> tuple[Array, Array]:
+        """Distribution function at the grid points (one variable)."""
+        from scipy.special import ndtr
+
+        value, error = self._over_grid(grid, lambda x, sd: ndtr(x / sd))
+        return value, error + self.relative_error * np.minimum(value, 1 - value)

@@ -1,0 +1,240 @@
+"""Second moments of two families as sums of structured terms, never as matrices of members.
+
+M(f, g) over positions '0', '1', ... of f and '0_', '1_', ... of g is a sum of terms 1[equations] * value, where the
+equations are affine (as '1' - '1_' = 0 for vectors made by different weights of one family) and the value is an open
+array.  Keys shared by heads, heads that are independent, stationary kernels: all are a few terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import Open, affine_values, align, broadcast, gather, union
+from tensorprog.expr import Affine
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.ir import Range
+from tensorprog.rename import compose
+
+__all__ = ["Equations", "Moment", "Term", "Value", "difference", "solve"]
+
+Array = NDArray[Any]
+Equations = frozenset[Affine]  # each affine form is zero
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An estimate with named axes."""
+
+    axes: tuple[str, ...]
+    estimate: Estimate
+
+    @classmethod
+    def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
+        """From plain numbers."""
+        array = np.asarray(data, dtype=np.float64)
+        return cls(tuple(axes), Estimate(array, np.zeros_like(array) if error is None else np.broadcast_to(error, array.shape)))
+
+    @property
+    def value(self) -> Open:
+        """The numbers."""
+        return Open(self.axes, self.estimate.value)
+
+    @property
+    def error(self) -> Open:
+        """The bounds on their errors."""
+        return Open(self.axes, self.estimate.error)
+
+    def aligned(self, axes: Sequence[str]) -> Estimate:
+        """The estimate with exactly the axes named, missing ones of length 1."""
+        return Estimate(align(self.value, axes), align(self.error, axes))
+
+    def __add__(self, other: Value) -> Value:
+        axes = union(self.axes, other.axes)
+        return Value(axes, self.aligned(axes) + other.aligned(axes))
+
+    def __mul__(self, other: Value) -> Value:
+        axes = union(self.axes, other.axes)
+        return Value(axes, self.aligned(axes) * other.aligned(axes))
+
+    def scaled(self, factor: float) -> Value:
+        """Times a number that is exact."""
+        return Value(self.axes, self.estimate * factor if factor not in (1.0, -1.0) else (
+            self.estimate if factor == 1.0 else -self.estimate))
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
+        value = gather(self.value, slots, ranges, starts)
+        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+
+    def zero(self) -> bool:
+        """Whether the value is zero within its error, at rounding level."""
+        v, e = np.abs(self.estimate.value), self.estimate.error
+        return bool(np.all(v == 0) and np.all(e == 0)) or bool(v.size == 0)
+
+
+def difference(first: Affine, second: Affine) -> Affine | None:
+    """first - second = 0 as a canonical form; None if it always holds; an affine constant if it never does."""
+    terms = dict(first.terms)
+    for name, coefficient in second.terms:
+        terms[name] = terms.get(name, 0) - coefficient
+    return canonical(Affine(tuple(terms.items()), first.offset - second.offset))
+
+
+def canonical(form: Affine) -> Affine | None:
+    """An equation with sorted terms, content divided out and first coefficient positive; None if it always holds."""
+    terms = sorted((name, value) for name, value in form.terms if value)
+    if not terms:
+        return None if form.offset == 0 else Affine((), 1)
+    divisor = math.gcd(*(value for _, value in terms))
+    if form.offset % divisor:
+        return Affine((), 1)
+    sign = 1 if terms[0][1] > 0 else -1
+    return Affine(tuple((name, sign * value // divisor) for name, value in terms), sign * form.offset // divisor)
+
+
+def possible(form: Affine, ranges: Mapping[str, Range]) -> bool:
+    """Whether an equation can hold somewhere in the box."""
+    low, high = form.bounds(dict(ranges))
+    return low <= 0 <= high
+
+
+def rewrite(equations: Equations, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Equations | None:
+    """The equations over new indices; None if they cannot hold."""
+    result = set()
+    for equation in equations:
+        form = canonical(compose(equation, names))
+        if form is None:
+            continue
+        if not form.terms or not possible(form, ranges):
+            return None
+        result.add(form)
+    return frozenset(result)
+
+
+def solve(equations: Equations, prefer: Sequence[str]) -> dict[str, Affine]:
+    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first.
+
+    An equation without an index of coefficient +-1 is left unsolved; it still stands in its term.
+    """
+    solution: dict[str, Affine] = {}
+    rank = {name: position for position, name in enumerate(prefer)}
+    for equation in sorted(equations, key=str):
+        form = canonical(compose(equation, solution))
+        if form is None or not form.terms:
+            continue
+        # second copies before first ones, so that what remains speaks of the first
+        candidates = [(rank.get(name, len(rank) + (not name.endswith("_"))), name, value)
+                      for name, value in form.terms if abs(value) == 1]
+        if not candidates:
+            continue
+        _, name, value = min(candidates)
+        rest = Affine(tuple((n, -v * value) for n, v in form.terms if n != name), -form.offset * value)
+        solution = {key: compose(old, {name: rest}) for key, old in solution.items()} | {name: rest}
+    return solution
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """1[all equations hold] * value."""
+
+    equations: Equations
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A sum of terms over the pair indices in `ranges`."""
+
+    terms: tuple[Term, ...]
+    ranges: Mapping[str, Range]
+
+    def rename(self, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
+        """The moment at affine forms of new indices."""
+        result = []
+        starts = {name: span[0] for name, span in self.ranges.items()}
+        for term in self.terms:
+            equations = rewrite(term.equations, names, ranges)
+            if equations is not None:
+                result.append(Term(equations, term.value.gather(names, ranges, starts)))
+        return Moment(tuple(result), ranges).merged()
+
+    def times(self, value: Value, equations: Equations = frozenset()) -> Moment:
+        """Multiply every term by a value and further equations (already over this moment's indices)."""
+        return Moment(
+            tuple(Term(term.equations | equations, term.value * value) for term in self.terms), self.ranges
+        )
+
+    def __add__(self, other: Moment) -> Moment:
+        return Moment((*self.terms, *other.terms), self.ranges).merged()
+
+    def __mul__(self, other: Moment) -> Moment:
+        return Moment(
+            tuple(Term(a.equations | b.equations, a.value * b.value) for a in self.terms for b in other.terms), self.ranges
+        ).simplified().merged()
+
+    def simplified(self) -> Moment:
+        """Drop terms that cannot hold; read values where the equations put them, so that they have fewer axes."""
+        result = []
+        starts = {name: span[0] for name, span in self.ranges.items()}
+        for term in self.terms:
+            if any(not form.terms or not possible(form, self.ranges) for form in term.equations):
+                continue
+            solution = {k: v for k, v in solve(term.equations, ()).items() if k in term.value.axes}
+            result.append(Term(term.equations, term.value.gather(solution, self.ranges, starts) if solution else term.value))
+        return Moment(tuple(result), self.ranges)
+
+    def merged(self) -> Moment:
+        """Add up terms with equal equations and drop exact zeros."""
+        groups: dict[Equations, Value] = {}
+        for term in self.terms:
+            old = groups.get(term.equations)
+            groups[term.equations] = term.value if old is None else old + term.value
+        kept = tuple(Term(equations, value) for equations, value in groups.items() if not value.zero())
+        return Moment(kept, self.ranges)
+
+    def dense(self, axes: Sequence[str]) -> Estimate:
+        """All values over the full grid of the axes named."""
+        sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
+        shape = tuple(sizes[name] for name in axes)
+        value, error = np.zeros(shape), np.zeros(shape)
+        for term in self.terms:
+            mask = self._mask(term.equations, axes)
+            value += np.where(mask, broadcast(term.value.value, axes, sizes), 0)
+            error += np.where(mask, broadcast(term.value.error, axes, sizes), 0)
+        return Estimate(value, error)
+
+    def _mask(self, equations: Equations, axes: Sequence[str]) -> Array:
+        mask: Array = np.ones((1,) * len(axes), dtype=bool)
+        for equation in equations:
+            mask = mask & (align(affine_values(equation, self.ranges), axes) == 0)
+        return mask
+
+    def at(self, positions: Mapping[str, Array]) -> Estimate:
+        """Values at index arrays, one per pair index, that broadcast against each other.
+
+        Shapes    the result has the shape they broadcast to
+        """
+        shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
+        value, error = np.zeros(shape), np.zeros(shape)
+        for term in self.terms:
+            mask: Array = np.ones((), dtype=bool)
+            for equation in term.equations:
+                total: Array = np.asarray(equation.offset)
+                for name, coefficient in equation.terms:
+                    total = total + coefficient * positions[name]
+                mask = mask & (total == 0)
+            key = tuple(positions[name] - self.ranges[name][0] for name in term.value.axes)
+            value = value + np.where(mask, term.value.estimate.value[key], 0)
+            error = error + np.where(mask, term.value.estimate.error[key], 0)
+        return Estimate(np.broadcast_to(value, shape), np.broadcast_to(error, shape))
+
+    @property
+    def error(self) -> float:
+        """The largest error of any value."""
+        return max((float(np.max(term.value.estimate.error, initial=0.0)) for term in self.terms), default=0.0)

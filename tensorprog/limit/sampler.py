@@ -1,0 +1,370 @@
+"""Draws of (Z, p-ring): every Gaussian source is a block of standard normals, so that quasi-random points serve too.
+
+    vectors W x over one weight member    Z = e_x . xi                     e_x.e_x' = sigma**2 E[Z^x Z^x']
+    scores over one pair of members A, B  p-ring = e_x^T G_AB e_y          G_AB i.i.d., G_BA = G_AB^T
+
+Both Isserlis terms of clause (iv) and all sharing of weights across scores follow from the second line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, COORDINATE, Open, affine_values, align, broadcast, contract, gather, union
+from tensorprog.errors import OutsideError
+from tensorprog.evaluate import Scope, evaluate, index_array
+from tensorprog.expr import Affine, Variable
+from tensorprog.grouping import Grouping
+from tensorprog.initials import initial_law
+from tensorprog.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.limit.covariance import Compiler
+from tensorprog.linalg import psd_cholesky
+from tensorprog.rename import compose
+
+__all__ = ["Box", "Sampler"]
+
+Array = NDArray[Any]
+Box = tuple[Range, ...]  # the members of a family that are asked for, as a range for each slot
+RANK, RANK2, PAIR = "r", "r2", "pair"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Factor rows e_g of a MatMul family: axes are indices of its left side and RANK."""
+
+    rows: Open
+    group: Grouping
+    members: NDArray[np.int64]  # all members of the weight that have a block of normals
+
+
+class Sampler:
+    """Maps standard normals to the variables wanted, computing only the members that they need.
+
+    `dim` normals make one draw: first those of the scores (`score_dim` of them), then those of the vectors.
+    """
+
+    def __init__(self, compiler: Compiler, wanted: Mapping[str, Box], vectors: bool = True) -> None:
+        self.compiler, self.netsor = compiler, compiler.netsor
+        self.wanted = dict(wanted)
+        self.demand: dict[str, Box] = {}
+        self.scores: dict[str, Dot] = {}
+        self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+        self._rows: dict[str, _Rows] = {}
+        self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
+        for name, box in wanted.items():
+            self._ask(name, box, vectors)
+        self._factors("score")
+        self._collect_pairs()
+        self.score_dim = self.dim
+        if vectors:
+            self._factors("vector")
+            self._initial_sources()
+
+    @property
+    def dim(self) -> int:
+        """Standard normals per draw."""
+        return sum(math.prod(shape) for _, shape in self.sources)
+
+    # -- what is needed -----------------------------------------------------------------------------------------
+
+    def _ask(self, name: str, box: Box, vectors: bool) -> None:
+        old = self.demand.get(name)
+        new = box if old is None else tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True))
+        if new == old:
+            return
+        self.demand[name] = new
+        family = self.netsor.families[name]
+        if not family.statements:
+            return
+        statement = self.netsor.body[family.statements[0]]
+        if isinstance(statement, Dot) and name in self.compiler.random:
+            self.scores[name] = statement
+        if isinstance(statement, MatMul):
+            if statement.vector.name in self.compiler.random:
+                raise OutsideError(f"{statement.target} multiplies a vector that depends on scores: not compiled by this version")
+            return
+        if isinstance(statement, Dot) and name not in self.compiler.random:
+            return
+        ranges = self.local_ranges(name)
+        for reference in statement.inputs:
+            kind = self.netsor.families[reference.name].kind
+            if kind == "vector" and isinstance(statement, Nonlin) and not vectors:
+                if reference.name in self.compiler.random or not self.compiler.parts.is_base(reference.name):
+                    self._ask(reference.name, self._box(reference, ranges), vectors)
+                continue
+            self._ask(reference.name, self._box(reference, ranges), vectors)
+
+    def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
+        bounds = [slot.bounds(dict(ranges)) for slot in reference.slots]
+        return tuple((low, high + 1) for low, high in bounds)
+
+    def local_ranges(self, name: str) -> dict[str, Range]:
+        """Index ranges with the left side of a family's definition held to the members asked for."""
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        ranges = dict(self.netsor.ranges)
+        for slot, span in zip(statement.target.slots, self.demand[name], strict=True):
+            if slot.bare:
+                ranges[slot.bare] = span
+        return ranges
+
+    def _operands(self) -> set[str]:
+        return {r.name for s in self.scores.values() for r in (s.left, s.right)}
+
+    def _factors(self, role: str) -> None:
+        """Factor the second moments of all vectors that each weight member multiplies."""
+        operands = self._operands()
+        uses: dict[str, list[MatMul]] = {}
+        for statement in self.netsor.body:
+            if isinstance(statement, MatMul) and statement.target.name in self.demand:
+                if (statement.target.name in operands) == (role == "score"):
+                    uses.setdefault(statement.weight.name, []).append(statement)
+        for weight, statements in uses.items():
+            members, rank = self._factor(weight, statements)
+            if role == "vector":
+                self.sources.append((("weight", weight), (len(members), rank)))
+
+    def _factor(self, weight: str, statements: Sequence[MatMul]) -> tuple[NDArray[np.int64], int]:
+        family = self.netsor.families[weight]
+        groups = [Grouping(s, family, self.local_ranges(s.target.name)) for s in statements]
+        members = np.unique(np.concatenate([g.members for g in groups]))
+        positions = []
+        for s, g in zip(statements, groups, strict=True):
+            arrays = []
+            for slot in s.vector.slots:
+                values = affine_values(slot, g.ranges)
+                arrays.append(g.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0])
+            shape = np.broadcast_shapes((1, g.columns), *(a.shape for a in arrays))
+            positions.append([np.broadcast_to(a, shape) for a in arrays])
+        varying = any(p[0].shape[0] > 1 for p in positions if p) or any(len(g.members) != len(members) for g in groups)
+        count = len(members) if varying else 1
+        offsets = np.cumsum([0, *(g.columns for g in groups)])
+        gram = np.zeros((count, offsets[-1], offsets[-1]))
+        places = [np.searchsorted(members, g.members) if varying else np.zeros(1, dtype=int) for g in groups]
+        for a, (s, g) in enumerate(zip(statements, groups, strict=True)):
+            for b, (t, other) in enumerate(zip(statements, groups, strict=True)):
+                moment = self.compiler.second(s.vector.name, t.vector.name)
+                common, left, right = np.intersect1d(g.members, other.members, return_indices=True) if varying else (
+                    np.zeros(1), np.zeros(1, dtype=int), np.zeros(1, dtype=int))
+                if not len(common):
+                    continue
+                at = {str(k): (p[left] if p.shape[0] > 1 else p)[:, :, None] for k, p in enumerate(positions[a])}
+                at |= {f"{k}_": (p[right] if p.shape[0] > 1 else p)[:, None, :] for k, p in enumerate(positions[b])}
+                block = np.broadcast_to(moment.at(at).value, (len(common), g.columns, other.columns))
+                gram[places[a][left][:, None, None], np.arange(offsets[a], offsets[a + 1])[:, None],
+                     np.arange(offsets[b], offsets[b + 1])] = block
+        if not groups[0].separable or any(not g.separable for g in groups):
+            for g, place, start in zip(groups, places, offsets, strict=False):  # padded columns do not exist
+                if not g.separable:
+                    gone = ~g._positions[1]
+                    for axis in (1, 2):
+                        view = np.moveaxis(gram, axis, 1)[:, start : start + g.columns]
+                        view[place][gone] = 0
+        if count > 1 and np.all(gram == gram[:1]) and all(len(g.members) == len(members) for g in groups):
+            gram, count = gram[:1], 1
+            places = [np.zeros(1, dtype=int)] * len(groups)
+        rows = psd_cholesky(gram)
+        declared = self.netsor.weight[weight]
+        sigma = np.sqrt(index_array(self.netsor, declared.variance, declared.indices).reshape(-1)[members])
+        if np.all(sigma == sigma[:1]):
+            rows = rows * sigma[0]
+        else:
+            rows = rows * sigma[:, None, None]
+            places = [np.searchsorted(members, g.members) for g in groups]
+        for k, g in enumerate(groups):
+            part = rows[:, offsets[k] : offsets[k + 1]]
+            part = part[places[k]] if rows.shape[0] > 1 else part
+            self._rows[g.statement.target.name] = _Rows(self._spread(part, g), g, members)
+        return members, int(rows.shape[-1])
+
+    def _spread(self, part: Array, group: Grouping) -> Open:
+        """Rows (members or 1, columns, rank) over the indices of the left side."""
+        if group.separable and part.shape[0] == 1:
+            sizes = [group.sizes[name] for name in group.column_axes]
+            return Open((*group.column_axes, RANK), part.reshape(*sizes, part.shape[-1]))
+        full = np.broadcast_to(part, (len(group.members), *part.shape[1:]))
+        value = group.unpack(full[None])
+        return Open((*value.axes[1:-1], RANK), value.data[0])
+
+    # -- scores -------------------------------------------------------------------------------------------------
+
+    def _operand(self, name: str, side: str) -> tuple[Variable, _Rows, Open]:
+        """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
+        reference: Variable = getattr(self.scores[name], side)
+        if reference.name not in self._rows:
+            raise OutsideError(f"{reference} in a score is not the output of a MatMul")
+        rows = self._rows[reference.name]
+        statement = rows.group.statement
+        names = {slot.bare: given for slot, given in zip(statement.target.slots, reference.slots, strict=True) if slot.bare}
+        ranges = self.local_ranges(name)
+        total: Array = np.zeros((), dtype=np.int64)
+        axes: tuple[str, ...] = ()
+        for slot, (start, stop) in zip(statement.weight.slots, rows.group.weight.ranges, strict=True):
+            value = affine_values(compose(slot, names), ranges)
+            joined = union(axes, value.axes)
+            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, value.data - start), joined)
+            axes = joined
+        return reference, rows, Open(axes, total)
+
+    def _collect_pairs(self) -> None:
+        """One block of normals for each unordered pair of weight members that meet in a score."""
+        for name in self.scores:
+            key, codes, _ = self._pair_codes(name)
+            found = np.unique(codes.data)
+            old = self._pairs.get(key)
+            self._pairs[key] = found if old is None else np.union1d(old, found)
+        for key, codes_found in self._pairs.items():
+            ranks = [next(r.rows.data.shape[-1] for r in self._rows.values() if r.group.weight.name == w) for w in key]
+            self.sources.append((("pair", *key), (len(codes_found), *ranks)))
+
+    def _pair_codes(self, name: str) -> tuple[tuple[str, str], Open, Open]:
+        """Weight families in order, code of the unordered member pair, and whether the operands stand swapped."""
+        (_, left, first), (_, right, second) = self._operand(name, "left"), self._operand(name, "right")
+        axes = union(first.axes, second.axes)
+        a, b = align(first, axes), align(second, axes)
+        swapped = np.asarray(left.group.weight.name > right.group.weight.name)
+        if left.group.weight.name == right.group.weight.name:
+            swapped = np.asarray(a > b)
+        big = 1 + max(math.prod(left.group.weight.shape), math.prod(right.group.weight.shape))
+        low, high = np.where(swapped, b, a), np.where(swapped, a, b)
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        names = sorted((left.group.weight.name, right.group.weight.name))
+        codes = np.broadcast_to(low * big + high, shape)
+        return (names[0], names[1]), Open(axes, codes), Open(axes, np.broadcast_to(swapped, shape))
+
+    def _draw_scores(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
+        result = {}
+        for name, statement in self.scores.items():
+            ranges = self.local_ranges(name)
+            key, codes, swapped = self._pair_codes(name)
+            block = normals["pair", *key]
+            place = np.searchsorted(self._pairs[key], codes.data)
+            if place.size == block.shape[1] and np.array_equal(place.reshape(-1), np.arange(place.size)):
+                picked = block.reshape(block.shape[0], *place.shape, *block.shape[2:])
+            else:
+                picked = block[:, place]
+            if swapped.data.any():
+                turned = np.swapaxes(picked, -1, -2)
+                picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
+            matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
+            left, right = (self._rows_at(r, ranges, rank) for r, rank in ((statement.left, RANK), (statement.right, RANK2)))
+            value = contract(contract(left, matrix, [RANK]), right, [RANK2])
+            result[name] = self._positions(name, value)
+        return result
+
+    def _rows_at(self, reference: Variable, ranges: Mapping[str, Range], rank: str) -> Open:
+        rows = self._rows[reference.name]
+        names = {slot.bare: given
+                 for slot, given in zip(rows.group.statement.target.slots, reference.slots, strict=True) if slot.bare}
+        starts = {name: span[0] for name, span in rows.group.ranges.items()}
+        value = gather(rows.rows, names, ranges, starts)
+        return Open(tuple(rank if axis == RANK else axis for axis in value.axes), value.data)
+
+    def _positions(self, name: str, value: Open) -> Open:
+        """From the indices of a definition's left side to full position axes '0', '1', ... behind the batch."""
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        axes = (BATCH, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)))
+        ranges = self.local_ranges(name)
+        vector = COORDINATE in value.axes
+        sizes = {axis: ranges[axis][1] - ranges[axis][0] if axis in ranges else 1 for axis in axes[1:]}
+        sizes |= dict(zip(value.axes, value.data.shape, strict=True))
+        sizes.setdefault(BATCH, 1)
+        trail = (COORDINATE,) if vector else ()
+        data = broadcast(value, (*axes, *trail), sizes | {COORDINATE: 1})
+        return Open((BATCH, *(str(k) for k in range(len(axes) - 1)), *trail), data)
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def _initial_sources(self) -> None:
+        for initial in self.netsor.initial:
+            if initial.name in self.demand:
+                law = initial_law(self.netsor, initial)
+                self.sources.append((("initial", initial.name), law.blocks.shape[:-1]))
+
+    def _draw_vectors(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
+        result = {}
+        operands = self._operands()
+        for name, rows in self._rows.items():
+            if name in operands:
+                continue
+            group = rows.group
+            block = normals["weight", group.weight.name][:, np.searchsorted(rows.members, group.members)]
+            if group.separable:
+                sizes = [group.sizes[axis] for axis in group.member_axes]
+                xi = Open((BATCH, *group.member_axes, RANK), block.reshape(block.shape[0], *sizes, block.shape[-1]))
+            else:
+                spread = np.broadcast_to(block[:, :, None], (*block.shape[:2], group.columns, block.shape[-1]))
+                value = group.unpack(spread)
+                xi = Open((*value.axes[:-1], RANK), value.data)
+            z = contract(rows.rows, xi, [RANK])
+            result[name] = self._positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
+        for initial in self.netsor.initial:
+            if initial.name not in self.demand:
+                continue
+            law = initial_law(self.netsor, initial)
+            drawn = np.einsum("...ij,b...j->b...i", psd_cholesky(law.blocks), normals["initial", initial.name])
+            sizes = [self.netsor.families[initial.name].shape[initial.indices.index(i)] for i in (*law.independent, *law.joint)]
+            value = Open((BATCH, *law.independent, *law.joint), drawn.reshape(drawn.shape[0], *sizes))
+            data = align(value, (BATCH, *initial.indices)) + law.mean
+            key = tuple(slice(a - s, b - s) for (a, b), (s, _) in zip(
+                self.demand[initial.name], self.netsor.families[initial.name].ranges, strict=True))
+            data = data[(slice(None), *key)]
+            result[initial.name] = Open((BATCH, *(str(k) for k in range(len(key))), COORDINATE), data[..., None])
+        return result
+
+    # -- evaluation ---------------------------------------------------------------------------------------------
+
+    def split(self, points: Array) -> dict[tuple[str, ...], Array]:
+        """Cut points (draws, dim or score_dim) into the blocks of the sources."""
+        result, start = {}, 0
+        for key, shape in self.sources:
+            stop = start + math.prod(shape)
+            if stop > points.shape[1]:
+                break
+            result[key] = points[:, start:stop].reshape(points.shape[0], *shape)
+            start = stop
+        return result
+
+    def draw(self, points: Array) -> dict[str, Open]:
+        """Values of everything demanded that the points reach.
+
+        Shapes    points (draws, dim), or (draws, score_dim) for scores alone -> Open over BATCH, positions (over the
+                  members asked for) and, for vectors, COORDINATE of length 1
+        """
+        blocks = self.split(points)
+        values = self._draw_scores(blocks)
+        if points.shape[1] > self.score_dim or not self.score_dim:
+            values |= self._draw_vectors(blocks)
+        for position, statement in enumerate(self.netsor.body):
+            name = statement.target.name
+            if isinstance(statement, Nonlin) and name in self.demand and position in self.netsor.families[name].statements:
+                ranges = self.local_ranges(name)
+                if all(self._known(r, values) for r in statement.inputs):
+                    result = evaluate(statement.expr, Scope(self.netsor, ranges, self.reader(values)))
+                    values[name] = self._positions(name, result)
+        return values
+
+    def _known(self, reference: Variable, values: Mapping[str, Open]) -> bool:
+        family = self.netsor.families[reference.name]
+        return reference.name in values or (family.kind == "scalar" and reference.name not in self.compiler.random)
+
+    def reader(self, values: Mapping[str, Open]) -> Any:
+        """How expressions read the values drawn (and averages, which are numbers)."""
+        def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
+            slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+            if reference.name in values:
+                starts = {str(k): span[0] for k, span in enumerate(self.demand[reference.name])}
+                value = values[reference.name]
+                fixed = gather(value, slots, ranges, starts)
+                return fixed
+            return self.compiler.scope(ranges).variable(reference, ranges)
+
+        return read
+
+
+_ = Affine

@@ -1,0 +1,107 @@
+"""`Program`, the user's handle: declare, check, run at finite width, compile the limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+from tensorprog.builder import Builder
+from tensorprog.errors import OutsideError, ProgramError
+from tensorprog.finite.run import parse_memory, run
+
+if TYPE_CHECKING:
+    from tensorprog.assumptions import Report
+    from tensorprog.limit.law import Law
+    from tensorprog.samples import Samples
+
+__all__ = ["Program", "load"]
+
+
+class Program(Builder):
+    """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
+
+    Two programs are equal when their declarations are, however they were written.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.netsor == other.netsor
+
+    __hash__ = None  # type: ignore[assignment]  # declarations may follow
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self.netsor.name
+
+    def __repr__(self) -> str:
+        return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
+
+    def __str__(self) -> str:
+        return self.to_yaml()
+
+    def to_yaml(self) -> str:
+        """The program as a file; `load` reads it back to an equal program."""
+        from tensorprog.yaml_io import dump
+
+        return dump(self.netsor)
+
+    def check(self) -> Report:
+        """Judge the program by Assumption 1: grade and findings.
+
+        Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
+        """
+        from tensorprog.assumptions import check
+
+        return check(self.netsor)
+
+    def run(  # type: ignore[override]
+        self, width: int, samples: int = 10_000, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
+        keep: Sequence[str] = (), threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
+        executor: Executor | None = None, progress: Callable[[int, int], None] | None = None,
+    ) -> Samples:
+        """Draw independent networks at finite width; any valid program runs, inside the theory or not.
+
+        Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
+                  (samples, coordinates, *members) if coordinates > 1
+        Scale     "lazy" (chosen by "auto") draws O(width) numbers per vector, "dense" every weight matrix; one law
+        Raises    ProgramError for bad arguments, MemoryLimitError when `max_memory` does not suffice
+        """
+        return run(
+            self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep, threads=threads,
+            max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
+        )
+
+    def limit(self, *, accuracy: float = 1e-4, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
+        """Compile the infinite-width limit by Definition 1.
+
+        Accuracy  `accuracy` is the error that averages over p-ring reach, relative where numbers exceed 1
+        Raises    OutsideError with the findings when no limit is claimed
+        """
+        from tensorprog.limit.law import Law
+
+        if not 1e-7 <= accuracy <= 0.1:
+            raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
+        report = self.check()
+        if report.grade == "outside":
+            raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
+        return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
+
+    def explain(self, name: str) -> str:
+        """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""
+        from tensorprog.limit.explain import explain
+
+        return explain(self.limit(), name)
+
+
+def load(source: str | os.PathLike[str], **overrides: float) -> Program:
+    """Read a program file; keywords override constants.
+
+    Raises    ProgramError with every mistake found: file, line, column, statement and what to write instead
+    """
+    from tensorprog.yaml_io import load as read
+
+    program = Program.from_netsor(read(source, overrides))
+    assert isinstance(program, Program)
+    return program

@@ -1,0 +1,222 @@
+"""`Reference`: what the displays need to know of a law, asked once; `Curve`, the law of one variable on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import ProgramError, TensorprogError, did_you_mean
+from tensorprog.ir import Netsor
+
+__all__ = ["Curve", "Reference", "column", "label", "members", "split"]
+
+Array = NDArray[Any]
+
+CURVE_POINTS = 257
+REFINEMENT = 8  # steps of the integration of a density between two of them
+_NAN = float("nan")
+
+
+def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
+    """Index values of the (first `limit`) members of a family, in C order; [()] for a name without indices."""
+    family = netsor.families[name]
+    if not family.ranges:
+        return [()]
+    size = math.prod(family.shape)
+    offsets = np.unravel_index(np.arange(size if limit is None else min(size, limit)), family.shape)
+    columns = [(offset + start).tolist() for offset, (start, _) in zip(offsets, family.ranges, strict=True)]
+    return list(zip(*columns, strict=True))
+
+
+def label(name: str, index: Sequence[int]) -> str:
+    """The name of a member as it is written: y[0], p[0,1,2], m."""
+    return f"{name}[{','.join(map(str, index))}]" if index else name
+
+
+def split(netsor: Netsor, variable: str) -> tuple[str, int]:
+    """Family and position in C order of a member written as in `label`.
+
+    Raises    ProgramError if there is no such member
+    """
+    name, bracket, rest = variable.replace(" ", "").partition("[")
+    family = netsor.families.get(name)
+    if family is None or family.kind == "weight":
+        known = [key for key, value in netsor.families.items() if value.kind != "weight"]
+        raise ProgramError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
+    try:
+        index = [int(part) for part in rest.removesuffix("]").split(",")] if bracket else []
+    except ValueError:
+        example = label(name, members(netsor, name, 1)[0])
+        raise ProgramError(f"{variable} is not a member: write for example {example}") from None
+    legal = len(index) == len(family.ranges) and all(
+        start <= value < stop for value, (start, stop) in zip(index, family.ranges, strict=True)
+    )
+    if not legal:
+        spans = ", ".join(f"{start}..{stop - 1}" for start, stop in family.ranges) or "no index"
+        raise ProgramError(f"{variable} is not a member of {name}, whose indices run over {spans}")
+    offsets = [value - start for value, (start, _) in zip(index, family.ranges, strict=True)]
+    return name, int(np.ravel_multi_index(offsets, family.shape)) if offsets else 0
+
+
+def column(samples: Any, name: str, position: int) -> Array:
+    """Draws of one member, one row per network.
+
+    Shapes    (samples, coordinates); one column for scalars
+    """
+    array = np.asarray(samples[name])
+    vector = samples.netsor.families[name].kind == "vector"
+    coordinates = samples.coordinates if vector and samples.coordinates > 1 else 1
+    draws: Array = np.asarray(array.reshape(len(array), coordinates, -1)[:, :, position], dtype=np.float64)
+    return draws
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Density and distribution function of one variable on a grid, and between its points by interpolation."""
+
+    grid: Array
+    density: Array
+    error: Array  # of the density
+    source: Callable[[Array], Array] | None = None  # exact distribution function, where the density does not say all
+
+    @cached_property
+    def _log(self) -> Callable[[Array], Array]:
+        from scipy.interpolate import CubicSpline, PchipInterpolator
+
+        smooth = bool((self.density > 1e-250).all())
+        logarithm = np.log(np.maximum(self.density, 1e-300))
+        return CubicSpline(self.grid, logarithm) if smooth else PchipInterpolator(self.grid, logarithm)
+
+    def pdf(self, x: Array) -> Array:
+        """Density at x; 0 outside the grid."""
+        inside = (x >= self.grid[0]) & (x <= self.grid[-1])
+        return np.where(inside, np.exp(self._log(np.clip(x, self.grid[0], self.grid[-1]))), 0.0)
+
+    @cached_property
+    def integral(self) -> tuple[Array, Array, Array]:
+        """A finer grid, the integral of the density up to each of its points, and the density there."""
+        steps = np.linspace(0, 1, REFINEMENT, endpoint=False)
+        fine = np.append((self.grid[:-1, None] + np.diff(self.grid)[:, None] * steps).ravel(), self.grid[-1])
+        f = self.pdf(fine)
+        middle = self.pdf((fine[1:] + fine[:-1]) / 2)
+        total = np.concatenate([[0.0], np.cumsum(np.diff(fine) * (f[1:] + 4 * middle + f[:-1]) / 6)])  # Simpson
+        return fine, total, f
+
+    @property
+    def mass(self) -> float:
+        """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
+        return float(self.integral[1][-1])
+
+    def cdf(self, x: Array) -> Array:
+        """Distribution function at x."""
+        if self.source is not None:
+            return np.clip(np.interp(x, self.grid, self.source(self.grid), left=0.0, right=1.0), 0.0, 1.0)
+        from scipy.interpolate import CubicHermiteSpline
+
+        fine, total, slope = self.integral
+        values = CubicHermiteSpline(fine, total / total[-1], slope / total[-1])(np.clip(x, fine[0], fine[-1]))
+        return np.clip(values, 0.0, 1.0)
+
+
+class Reference:
+    """The numbers of a law that displays need, each asked of the law once.
+
+    Wrapping a law in a `Reference` before several comparisons saves the work of all but the first.
+    """
+
+    def __init__(self, law: Any) -> None:
+        self.law = law
+        self.netsor: Netsor = law.netsor
+        self._curves: dict[str, Curve | None] = {}
+        self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
+        self._covariances: dict[str, Array | None] = {}
+
+    @classmethod
+    def of(cls, law: Any) -> Reference:
+        """Wrap a law; a reference passes through."""
+        return law if isinstance(law, Reference) else cls(law)
+
+    def covariance(self, name: str, max_members: int = 4096) -> Array | None:
+        """Covariance matrix over the members of a family in C order, or None for more than `max_members`."""
+        size = math.prod(self.netsor.families[name].shape)
+        if size > max_members:
+            return None
+        if name not in self._covariances:
+            self._covariances[name] = np.asarray(self.law.cov(name), dtype=np.float64).reshape(size, size)
+        return self._covariances[name]
+
+    def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
+        """Mean, variance and kurtosis of all members of a family, each with the error of the law.
+
+        Shapes    name -> (value, error), each (members,) in C order
+        """
+        if name not in self._moments:
+            size = math.prod(self.netsor.families[name].shape)
+            mean = np.broadcast_to(np.asarray(self.law.mean(name), dtype=np.float64).reshape(-1), (size,))
+            matrix = self.covariance(name)
+            if matrix is not None:
+                variance = matrix.diagonal().copy()
+            else:
+                variance = np.array([self._variance(label(name, index)) for index in members(self.netsor, name)])
+            kurtosis, error = _with_error(self.law, name, size, variance)
+            general = np.full(size, float(self.law.error))
+            self._moments[name] = {
+                "mean": (mean, np.zeros(size)), "variance": (variance, np.minimum(general, np.abs(variance) * 1e-2)),
+                "kurtosis": (kurtosis, error),
+            }
+        return self._moments[name]
+
+    def _variance(self, variable: str) -> float:
+        value, _ = self.law.moment(variable, 2, with_error=True)
+        return float(value)
+
+    def curve(self, variable: str, low: float, high: float) -> Curve | None:
+        """Density and distribution function over at least low..high; None if the law has no density to offer."""
+        known = self._curves.get(variable)
+        if variable in self._curves and (known is None or (known.grid[0] <= low and high <= known.grid[-1])):
+            return known
+        name, position = split(self.netsor, variable)
+        values = self.moments(name)
+        centre, spread = float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+        if not spread > 0 or not math.isfinite(spread):
+            self._curves[variable] = None
+            return None
+        reach = max(abs(low - centre), abs(high - centre), 12 * spread) / spread
+        reach = 12 * 2.0 ** math.ceil(math.log2(reach / 12))  # so that the next sample seldom asks for more
+        # points crowd at the centre and grow exponentially apart in the tails
+        t = np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3)
+        grid = centre + spread * 0.3 * np.sinh(t)
+        self._curves[variable] = self._ask(variable, grid)
+        return self._curves[variable]
+
+    def _ask(self, variable: str, grid: Array) -> Curve | None:
+        try:
+            density, error = self.law.density(variable, grid, with_error=True)
+        except (TensorprogError, NotImplementedError):
+            return None
+        density = np.asarray(density, dtype=np.float64)
+        if not np.isfinite(density).all():
+            return None
+        curve = Curve(grid, np.maximum(density, 0.0), np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape))
+        if abs(curve.mass - 1) < 1e-3:
+            return curve
+        exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)  # the density misses mass: there are atoms
+        return Curve(grid, curve.density, curve.error, source=lambda x: np.interp(x, grid, exact))
+
+
+def _with_error(law: Any, name: str, size: int, variance: Array) -> tuple[Array, Array]:
+    """Kurtosis of a family and its error; nan for members that do not vary."""
+    try:
+        value, error = law.kurtosis(name, with_error=True)
+    except TypeError:
+        value, error = law.kurtosis(name), law.error
+    value = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64).reshape(-1), (size,)))
+    error = np.array(np.broadcast_to(np.asarray(error, dtype=np.float64).reshape(-1), (size,)))
+    value[~(variance > 0)] = _NAN
+    return value, error

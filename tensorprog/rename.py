@@ -1,0 +1,59 @@
+"""Substitution in expressions: indices by affine forms, references by definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild
+
+__all__ = ["affine_expr", "compose", "replace_variables", "substitute"]
+
+
+def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
+    """The affine form with indices replaced by affine forms; indices without a value stay."""
+    total: dict[str, int] = {}
+    offset = slot.offset
+    for name, coefficient in slot.terms:
+        value = values.get(name, Affine(((name, 1),)))
+        offset += coefficient * value.offset
+        for inner, factor in value.terms:
+            total[inner] = total.get(inner, 0) + coefficient * factor
+    return Affine(tuple((name, value) for name, value in total.items() if value), offset)
+
+
+def affine_expr(slot: Affine) -> Expr:
+    """The affine form as an expression."""
+    result: Expr | None = None
+    for name, coefficient in slot.terms:
+        part: Expr = IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
+        result = part if result is None else Call("add", (result, part))
+    if result is None:
+        return Number(slot.offset)
+    return Call("add", (result, Number(slot.offset))) if slot.offset else result
+
+
+def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
+    """Replace free indices by affine forms and bound ones by plain indices.
+
+    A reduction over an index named in `values` is renamed, so its value must be a bare index.
+    """
+    if isinstance(expr, IndexValue):
+        return affine_expr(values[expr.name]) if expr.name in values else expr
+    if isinstance(expr, Constant | Variable):
+        slots = tuple(compose(slot, values) for slot in expr.slots)
+        return type(expr)(expr.name, slots, expr.column)
+    if isinstance(expr, Call):
+        return Call(expr.atom, tuple(substitute(arg, values) for arg in expr.args), expr.column)
+    if isinstance(expr, Reduction):
+        names = []
+        for name in expr.indices:
+            bare = values[name].bare if name in values else name
+            assert bare is not None
+            names.append(bare)
+        return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values), expr.column)
+    return expr
+
+
+def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:
+    """Replace references for which `change` gives an expression."""
+    return rebuild(expr, lambda node: change(node) if isinstance(node, Variable) else None)

@@ -1,0 +1,191 @@
+"""The files of a run: report.json and samples.npz, written so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.compare import MAX_MEMBERS, Comparison
+from tensorprog.distances import moments
+from tensorprog.errors import Problem, ProgramError, TensorprogError
+from tensorprog.ir import Netsor, Table
+from tensorprog.reference import Reference, label, members
+
+__all__ = ["SamplesFile", "constants_json", "finite_json", "limit_json", "to_text", "write_text", "writing"]
+
+Array = NDArray[Any]
+
+MAX_LISTED = 4096  # members of a family that are listed one by one
+MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written out
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the system's refusals into a message about the path."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        problem = Problem(f"{path} cannot be written: {reason}", fix="choose another place with --out")
+        raise ProgramError(problem) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: readers see the old one or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+class SamplesFile:
+    """samples.npz, written array by array: memory holds one width at a time, and leaving the block completes the file.
+
+    Holds `meta.json` (program text, version, seed, widths) and, for each output and width, e.g. `y_n64` with shape
+    (samples, *members) or (samples, coordinates, *members).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], meta: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.partial = self.path.with_name(f".{self.path.name}.partial")
+        self.meta = dict(meta)
+        self.names: list[str] = []
+
+    def __enter__(self) -> SamplesFile:
+        with writing(self.path):
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            self._zip = zipfile.ZipFile(self.partial, "w", zipfile.ZIP_STORED)
+        return self
+
+    def add(self, name: str, array: Array) -> None:
+        """Append one array."""
+        try:
+            with writing(self.path), self._zip.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+        except BaseException:  # interrupted half way: leave this array out
+            half = self._zip.NameToInfo.pop(f"{name}.npy", None)
+            self._zip.filelist[:] = [entry for entry in self._zip.filelist if entry is not half]
+            raise
+        self.names.append(name)
+
+    def __exit__(self, *exception: object) -> None:
+        with writing(self.path):
+            try:
+                if self.names:
+                    self.add("meta.json", np.array(json.dumps(self.meta)))
+                self._zip.close()
+                if self.names:
+                    self.partial.replace(self.path)
+            finally:
+                self.partial.unlink(missing_ok=True)
+
+
+# ---- report.json ----------------------------------------------------------------------------------------------------
+
+
+def to_text(report: Mapping[str, Any]) -> str:
+    """One JSON object as text; numbers that are not finite have become null before."""
+    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _clean(value.tolist())
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value
+
+
+def constants_json(netsor: Netsor) -> dict[str, Any]:
+    """Constants by name: numbers, nested lists of small tables, the text of expressions."""
+    result: dict[str, Any] = {}
+    for constant in netsor.constants:
+        value = constant.value
+        if isinstance(value, int | float):
+            result[constant.name] = value
+        elif isinstance(value, Table):
+            small = math.prod(value.shape) <= MAX_LISTED
+            result[constant.name] = value.array if small else {"shape": list(value.shape), "file": value.file or None}
+        else:
+            result[constant.name] = str(value)
+    return result
+
+
+def _index(netsor: Netsor, name: str) -> list[list[int]] | None:
+    size = math.prod(netsor.families[name].shape)
+    return [list(index) for index in members(netsor, name)] if size <= MAX_LISTED else None
+
+
+def limit_json(reference: Reference) -> dict[str, Any]:
+    """The limit's numbers: families flattened in C order, with their indices beside them."""
+
+    def family(name: str) -> dict[str, Any]:
+        netsor = reference.netsor
+        size = math.prod(netsor.families[name].shape)
+        entry: dict[str, Any] = {"index": _index(netsor, name), "mean": None, "cov": None, "kurtosis": None}
+        if size > MAX_LISTED:
+            return entry | {"members": size}
+        try:
+            values = reference.moments(name)
+        except TensorprogError:  # too large, or a number the law does not offer
+            return entry
+        entry |= {"mean": values["mean"][0], "kurtosis": values["kurtosis"][0], "kurtosis_error": values["kurtosis"][1]}
+        if size <= MAX_COVARIANCE:
+            entry["cov"] = reference.covariance(name)
+        else:
+            entry["variance"] = values["variance"][0]
+        return entry
+
+    return {"outputs": {name: family(name) for name in reference.law.outputs},
+            "scores": {name: family(name) for name in reference.law.scores}, "error": float(reference.law.error)}
+
+
+def finite_json(samples: Any, comparison: Comparison) -> dict[str, Any]:
+    """The numbers of one width."""
+    rows = {row.variable: row for row in comparison.rows}
+    outputs: dict[str, Any] = {}
+    for name in samples.outputs:
+        index = members(samples.netsor, name, MAX_LISTED)
+        array = np.asarray(samples[name])
+        vector = samples.netsor.families[name].kind == "vector"
+        coordinates = samples.coordinates if vector else 1
+        flat = array.reshape(len(array), coordinates, -1)
+        entry: dict[str, Any] = {"index": [list(member) for member in index]}
+        for key, (value, error) in moments(flat[..., : len(index)]).items():
+            entry |= {key: value, f"{key}_se": error}
+        size = flat.shape[-1]
+        entry["cov"] = None
+        if size <= MAX_COVARIANCE and flat.shape[0] * coordinates > 1:
+            entry["cov"] = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False))
+        if size > len(index):
+            entry["members"] = size
+        compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
+        for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "kl", "kl_se", "kl_floor"):
+            values = [getattr(row, key) if row is not None else math.nan for row in compared]
+            entry[key] = None if comparison.reference == "nothing" else values + [math.nan] * (len(index) - len(values))
+        methods = [row.kl_method for row in compared if row is not None]
+        entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
+        outputs[name] = entry
+    return {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
+            "seconds": round(float(samples.seconds), 4), "outputs": outputs}

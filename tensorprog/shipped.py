@@ -1,0 +1,44 @@
+"""The programs that ship with the package, and the meaning of FILE on the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tensorprog.errors import Problem, ProgramError, did_you_mean
+
+__all__ = ["resolve", "shipped_programs"]
+
+
+def shipped_programs() -> dict[str, Path]:
+    """Shipped program files by bare name: inside the installed package, or beside it in a clone."""
+    package = Path(__file__).resolve().parent
+    folder = package / "programs"
+    if not folder.is_dir():
+        folder = package.parent / "programs"
+        if not (package.parent / "pyproject.toml").is_file():  # installed: what stands beside the package is not ours
+            return {}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def resolve(file: str) -> Path:
+    """The path meant by FILE: an existing file, or the bare name of a shipped program.
+
+    Raises    ProgramError if a bare name is neither; anything that looks like a path is returned as it is
+    """
+    path = Path(file)
+    try:
+        if path.is_file():
+            return path
+    except (OSError, ValueError):
+        raise ProgramError(Problem(f"{file[:80]!r} is not the name of a file")) from None
+    bare = file.removesuffix(".yaml").removesuffix(".yml")
+    looks_like_path = "/" in file or os.sep in file or path.is_dir()
+    known = shipped_programs()
+    if bare in known and os.path.basename(file) == file:
+        return known[bare]
+    if looks_like_path:
+        return path
+    hint = did_you_mean(bare, sorted(known))
+    fix = hint.replace("known names", "shipped programs") or "give the path of a program file"
+    raise ProgramError(Problem(f"there is no file {file}, and no shipped program of that name", fix=fix))

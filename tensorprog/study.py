@@ -1,0 +1,229 @@
+"""The main job, `tp run`: check, compile the limit, run at each width, compare, write files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensorprog import report as files
+from tensorprog.compare import Comparison, compare
+from tensorprog.errors import OutsideError, ProgramError, TensorprogError
+from tensorprog.ir import Netsor
+from tensorprog.reference import Reference, column, label, members, split
+
+__all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
+
+GRADES = ("outside", "extension", "remark", "theorem")  # each claims more than the one before
+DEFAULTS: dict[str, Any] = {
+    "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
+    "max_memory": "1GiB", "dtype": "float64",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run: the command line first, then the program's `run:` section, then defaults."""
+
+    width: tuple[int, ...]
+    samples: int
+    seed: int = 0
+    method: str = "auto"
+    coordinates: int = 1
+    threads: int | None = None
+    max_memory: str | int = "1GiB"
+    dtype: str = "float64"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `Program.run` besides width and progress."""
+        return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
+                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype}
+
+
+def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
+    """Merge options given (those not None) with the program's defaults and ours."""
+    chosen = DEFAULTS | {key: value for key, value in netsor.run if key in DEFAULTS}
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    widths = chosen["width"] if isinstance(chosen["width"], tuple | list) else (chosen["width"],)
+    return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
+
+
+def estimate(netsor: Netsor, settings: Settings) -> tuple[float, int]:
+    """Rough seconds of all widths together and peak bytes of the largest.
+
+    Raises    ProgramError for settings no width could run with
+    """
+    from tensorprog.finite.run import estimate as one
+
+    costs = [one(netsor, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
+                 threads=settings.threads) for width in settings.width]
+    return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
+
+
+class Listener:
+    """What a run tells while it runs; the base class is silent."""
+
+    def stage(self, text: str) -> None:
+        """A step begins."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Networks drawn at the current width."""
+
+    def width_done(self, study: Study) -> None:
+        """One more width is complete."""
+
+
+@dataclass
+class Study:
+    """What is known so far; `to_json` is the content of report.json."""
+
+    netsor: Netsor
+    report: Any  # of the check
+    settings: Settings
+    reference: Reference | None = None
+    refusal: TensorprogError | None = None  # why there is no limit
+    comparisons: list[Comparison] = field(default_factory=list)
+    finite: list[dict[str, Any]] = field(default_factory=list)
+    columns: list[tuple[str, Any]] = field(default_factory=list)  # draws of the first output, for the pictures
+    limit: dict[str, Any] | None = None
+    written: list[Path] = field(default_factory=list)
+
+    @property
+    def variable(self) -> str:
+        """The output shown in pictures: the first."""
+        name = self.netsor.outputs[0]
+        return label(name, members(self.netsor, name, 1)[0])
+
+    @property
+    def exit_code(self) -> int:
+        """0, or the exit code of what kept the limit from being compiled."""
+        return self.refusal.exit_code if self.refusal is not None else int(self.report.exit_code)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `tp run --format json`."""
+        return {"program": self.netsor.name, "constants": files.constants_json(self.netsor),
+                "assumptions": self.report.to_json(), "limit": self.limit, "finite": self.finite}
+
+
+def default_out(netsor: Netsor) -> Path:
+    """runs/<program>, with a name that is safe as that of a folder."""
+    return Path("runs") / (re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program")
+
+
+def run(program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None) -> Study:
+    """Check, compile, run, compare and write; without `out` nothing is written.
+
+    A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
+    disk: report.json and samples.npz hold the widths that are complete.
+
+    Raises    ProgramError, MemoryLimitError
+    """
+    told = listener or Listener()
+    netsor: Netsor = program.netsor
+    told.stage("checking")
+    study = Study(netsor, program.check(), settings)
+    seconds, memory = estimate(netsor, settings)
+    told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for "
+              f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
+    with ExitStack() as stack:
+        store = None
+        if out is not None:
+            with files.writing(out):
+                out.mkdir(parents=True, exist_ok=True)
+            store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(program, settings)))
+            _write(study, out, "program.svg", lambda path: files.write_text(path, _svg(study)))
+        _limit(program, study, told)
+        _save_report(study, out)
+        for width in settings.width:
+            told.stage(f"n = {width}")
+            _width(program, study, width, store, told)
+            _save_report(study, out)
+            told.width_done(study)
+        if store is not None:
+            study.written.append(store.path)
+    if out is not None:
+        told.stage("drawing")
+        _pictures(study, out, told)
+    return study
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, roughly."""
+    if seconds < 90:
+        return f"{max(seconds, 0.1):.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
+
+
+def _meta(program: Any, settings: Settings) -> dict[str, Any]:
+    from tensorprog import __version__
+
+    return {"program": program.to_yaml(), "version": __version__, "seed": settings.seed, "samples": settings.samples,
+            "width": [], "method": settings.method, "coordinates": settings.coordinates}
+
+
+def _limit(program: Any, study: Study, told: Listener) -> None:
+    if study.report.grade == "outside":
+        told.note("no limit is claimed for this program; finite widths are run all the same")
+        study.refusal = OutsideError(str(study.report))
+        return
+    told.stage("compiling the limit")
+    try:
+        reference = Reference(program.limit())
+        study.limit = files.limit_json(reference)
+        study.reference = reference
+    except ProgramError:
+        raise
+    except TensorprogError as error:
+        study.refusal = error
+        told.note(f"there is no limit to compare with: {error}")
+
+
+def _width(program: Any, study: Study, width: int, store: files.SamplesFile | None, told: Listener) -> None:
+    samples = program.run(width=width, progress=told.progress, **study.settings.options)
+    told.stage(f"comparing n = {width}")
+    comparison = compare(samples, study.reference)
+    study.comparisons.append(comparison)
+    study.finite.append(files.finite_json(samples, comparison))
+    study.columns.append((f"n = {width}", column(samples, *split(study.netsor, study.variable)).copy()))
+    if store is not None:
+        for name in samples.outputs:
+            store.add(f"{name}_n{width}", samples[name])
+        store.meta["width"].append(width)
+
+
+def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
+    with files.writing(out / name):
+        write(out / name)
+    if out / name not in study.written:
+        study.written.append(out / name)
+
+
+def _save_report(study: Study, out: Path | None) -> None:
+    if out is not None:
+        _write(study, out, "report.json", lambda path: files.write_text(path, files.to_text(study.to_json())))
+
+
+def _svg(study: Study) -> str:
+    from tensorprog.graph import build, to_svg
+
+    return to_svg(build(study.netsor), study.report)
+
+
+def _pictures(study: Study, out: Path, told: Listener) -> None:
+    from tensorprog import plots
+
+    panels = 2 if study.reference is None else 3
+    try:
+        _write(study, out, "density.png", lambda path: plots.save(
+            path, lambda axes: plots.density_of(study.columns, study.variable, study.reference, axes), 2, 10.0, 4.4))
+        _write(study, out, "convergence.png", lambda path: plots.save(
+            path, lambda axes: plots.convergence(study.comparisons, study.variable, axes), panels, 4.1 * panels, 4.2))
+    except plots.PlotsUnavailableError as error:
+        told.note(str(error))
