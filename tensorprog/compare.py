@@ -196,6 +196,8 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     elif isinstance(against, Reference):
         target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
         other = against.curve(variable, float(values.min()), float(values.max()))
+        if isinstance(other, Curve) and other.smoothed:
+            method = "kde of both"
         if other is None and target["variance"][0] > 0:
             # no density: draw as many from the law and smooth both, as the paper does
             draws = against.law.sample(min(values.size, 200_000), seed=1)

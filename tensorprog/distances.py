@@ -164,8 +164,8 @@ def _direct_kde(x: Array, points: Array, bandwidth: float) -> Array:
     result = np.zeros(points.shape)
     for chunk in np.array_split(x, max(1, x.size * points.size >> 22)):
         result += np.exp(-0.5 * ((points - chunk[:, None]) / bandwidth) ** 2).sum(axis=0)
-    result /= x.size * bandwidth * math.sqrt(2 * math.pi)
-    return result
+    density: Array = result / (x.size * bandwidth * math.sqrt(2 * math.pi))
+    return density
 
 
 def _kl(p: Array, q: Array) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, TensorprogError, did_you_mean
-from tensorprog.ir import Netsor
+from tensorprog.ir import Dot, Netsor
 
 __all__ = ["Curve", "Reference", "column", "label", "members", "split"]
 
@@ -84,6 +84,7 @@ class Curve:
     density: Array
     error: Array  # of the density
     source: Callable[[Array], Array] | None = None  # exact distribution function, where the density does not say all
+    smoothed: bool = False  # a kernel estimate from draws of the law, not the law's own density
 
     @cached_property
     def _log(self) -> Callable[[Array], Array]:
@@ -152,29 +153,25 @@ class Reference:
         return self._covariances[name]
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
-        """Mean, variance and kurtosis of all members of a family, each with the error of the law.
+        """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.
 
         Shapes    name -> (value, error), each (members,) in C order
         """
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
-            mean = np.broadcast_to(np.asarray(self.law.mean(name), dtype=np.float64).reshape(-1), (size,))
-            matrix = self.covariance(name)
-            if matrix is not None:
-                variance = matrix.diagonal().copy()
+            if name in self.law.scores and _first_score(self.netsor, name):
+                # Definition 1 (iv): Gaussian with mean zero
+                matrix = self.covariance(name)
+                variance = np.full(size, _NAN) if matrix is None else matrix.diagonal()
+                zero = np.zeros(size)
+                kurtosis = np.where(variance > 0, 3.0, _NAN)
+                self._moments[name] = {"mean": (zero, zero), "variance": (variance, zero), "kurtosis": (kurtosis, zero)}
             else:
-                variance = np.array([self._variance(label(name, index)) for index in members(self.netsor, name)])
-            kurtosis, error = _with_error(self.law, name, size, variance)
-            general = np.full(size, float(self.law.error))
-            self._moments[name] = {
-                "mean": (mean, np.zeros(size)), "variance": (variance, np.minimum(general, np.abs(variance) * 1e-2)),
-                "kurtosis": (kurtosis, error),
-            }
+                asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
+                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+                found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
+                self._moments[name] = found
         return self._moments[name]
-
-    def _variance(self, variable: str) -> float:
-        value, _ = self.law.moment(variable, 2, with_error=True)
-        return float(value)
 
     def curve(self, variable: str, low: float, high: float) -> Curve | None:
         """Density and distribution function over at least low..high; None if the law has no density to offer."""
@@ -198,25 +195,35 @@ class Reference:
     def _ask(self, variable: str, grid: Array) -> Curve | None:
         try:
             density, error = self.law.density(variable, grid, with_error=True)
-        except (TensorprogError, NotImplementedError):
+        except TensorprogError:
             return None
         density = np.asarray(density, dtype=np.float64)
         if not np.isfinite(density).all():
             return None
-        curve = Curve(grid, np.maximum(density, 0.0), np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape))
+        exact_density = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "conditional"
+        wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
+        curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=not exact_density)
         if abs(curve.mass - 1) < 1e-3:
             return curve
         exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)  # the density misses mass: there are atoms
-        return Curve(grid, curve.density, curve.error, source=lambda x: np.interp(x, grid, exact))
+        return Curve(grid, curve.density, wide, lambda x: np.interp(x, grid, exact), not exact_density)
 
 
-def _with_error(law: Any, name: str, size: int, variance: Array) -> tuple[Array, Array]:
-    """Kurtosis of a family and its error; nan for members that do not vary."""
-    try:
-        value, error = law.kurtosis(name, with_error=True)
-    except TypeError:
-        value, error = law.kurtosis(name), law.error
-    value = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64).reshape(-1), (size,)))
-    error = np.array(np.broadcast_to(np.asarray(error, dtype=np.float64).reshape(-1), (size,)))
-    value[~(variance > 0)] = _NAN
+def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:
+    """Flat copies of a family's numbers and their errors."""
+    value, error = (np.broadcast_to(np.asarray(x, dtype=np.float64).reshape(-1), (size,)).copy() for x in answer)
     return value, error
+
+
+def _first_score(netsor: Netsor, score: str) -> bool:
+    """Whether no other score stands upstream of this one."""
+    seen: set[str] = set()
+    stack = [score]
+    while stack:
+        name = stack.pop()
+        for position in netsor.families[name].statements:
+            for reference in netsor.body[position].inputs:
+                if reference.name not in seen:
+                    seen.add(reference.name)
+                    stack.append(reference.name)
+    return not any(isinstance(s, Dot) and s.scale == "n**-0.5" and s.target.name in seen for s in netsor.body)

@@ -58,8 +58,9 @@ WIDTH: Schema = _text("A width: n, or a name from widths or fixed_widths", patte
 INITIAL_KEYS: dict[str, Schema] = {
     "mean": {"description": "Mean of the coordinates; 0 if left out", "default": 0,
              "anyOf": [{"$ref": "#/$defs/expression"}, {"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
-    "cov": {"description": "Covariance between members; `i_` is the second copy of index i.  Members along an index whose "
-                           "second copy does not occur are independent", "default": 1, "examples": [1, "rho**abs(i - i_)"],
+    "cov": {"description": "Covariance between members; `i_` is the second copy of index i.  Members along an index "
+                           "whose second copy does not occur are independent",
+            "default": 1, "examples": [1, "rho**abs(i - i_)"],
             "anyOf": [{"$ref": "#/$defs/expression"}, {"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
     "gram": {"description": "Covariance matrix (members, members)",
              "anyOf": [{"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},

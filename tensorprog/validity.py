@@ -64,7 +64,7 @@ class Draft(Netsor):
 def problems_of(draft: Netsor, unknown: Iterable[str] = (), last: bool = False) -> list[Problem]:
     """Mistakes that are certain while nothing is known about the names `unknown` (their declarations failed).
 
-    With `last`, only those of the last statement, without values of declarations: quick enough for a builder's calls.
+    With `last`, only those of the last statement, without values of declarations: quick, for the calls of a builder.
     """
     checker = _Checker(draft, unknown)
     if last:
@@ -580,7 +580,7 @@ class _Checker:
             low, high = slot.bounds(self.netsor.ranges)
             if not rule and (low < start or high >= stop):
                 self.error(f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
-                           span, "shorten the index, or declare it {size: ..., boundary: zero} or {..., boundary: wrap}")
+                           span, "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap")
                 ok = False
         return ok
 
@@ -714,7 +714,8 @@ class _Checker:
                 hidden = _hidden(node.arg)
                 if hidden is None:
                     continue
-                axes = [*sorted(_constants_and_indices(hidden) & self.netsor.index.keys() - {*node.indices}), *node.indices]
+                free = _constants_and_indices(hidden) & self.netsor.index.keys() - {*node.indices}
+                axes = [*sorted(free), *node.indices]
                 if self.size(axes) > MAX_CHECKED:
                     continue
                 masked = index_array(self.netsor, hidden, axes).astype(bool)
@@ -724,7 +725,8 @@ class _Checker:
                     values = zip(axes, where, strict=False)
                     row = ", ".join(f"{name}={self.netsor.ranges[name][0] + value}" for name, value in values)
                     what = f"{node.reducer}[{', '.join(node.indices)}]"
-                    self.error(f"{what}: every entry is masked{' at ' + row if row else ''}", statement.span.at(node.column), "leave at least one entry of each row unmasked")
+                    self.error(f"{what}: every entry is masked{' at ' + row if row else ''}",
+                               statement.span.at(node.column), "leave at least one entry of each row unmasked")
 
     def unused(self) -> None:
         for statement in self.netsor.body:

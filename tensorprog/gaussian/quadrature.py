@@ -22,8 +22,9 @@ __all__ = ["crude_norm", "evaluate", "integrate_line", "integrate_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
-# the window reaches at least this far: the mass outside is 2e-19
+# the window reaches at least this far: the mass outside is 2e-19; what may be lost there, relative to the norms
 REACH = 9.0
+TRUNCATION = 1e-17
 # beyond this the normal density is below the smallest float
 HORIZON = 38.0
 # drop where |f| times density is e^-50 = 2e-22 of its maximum
@@ -171,6 +172,10 @@ def integrate_line(
         left, right = probe_window(f, mu, sd)
         lo, hi = lo + (left + REACH), hi + (right - REACH)
     lo, hi = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
+    truncated = np.full(batch, TRUNCATION)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for f, mu, sd in parts:
+            truncated = truncated * crude_norm(f, mu, sd)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     for level in range(refinements + 1):
@@ -185,7 +190,7 @@ def integrate_line(
                     values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
             sums.append(_weighted_sum(values, weights))
             if order == FINE:
-                extra = np.zeros(batch)
+                extra = truncated
                 for _, mu, sd in parts:
                     extra = extra + _argument_rounding(values, z, np.abs(mu) + np.abs(sd), np.abs(sd))
         (fine, absolute), (coarse, _) = sums
@@ -243,6 +248,8 @@ def integrate_plane(
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     for level in range(refinements + 1):
@@ -268,7 +275,7 @@ def integrate_plane(
             sums.append((total, absolute))
             if order == FINE:
                 inner_error, _ = _weighted_sum(np.abs(outer) * slack, weights)
-                extra = inner_error
+                extra = inner_error + truncated
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[0]) + sd[0], sd[0])
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[1]) + sd[1], sd[1])
         (fine, absolute), (coarse, _) = sums

@@ -1,0 +1,63 @@
+"""The functions of references.json as the package sees them."""
+
+import numpy as np
+from scipy import special
+
+from tensorprog.gaussian import Function, Term
+
+RELU = (Term(1.0, 1, "step"),)
+
+
+def clip_terms(c):
+    # -c + (x + c)_+ - (x - c)_+
+    return (
+        Term(-c, 0),
+        Term(1.0, 1, "step", 1.0, c),
+        Term(c, 0, "step", 1.0, c),
+        Term(-1.0, 1, "step", 1.0, -c),
+        Term(c, 0, "step", 1.0, -c),
+    )
+
+
+def softplus(x):
+    return np.logaddexp(0.0, x)
+
+
+ROOT = np.sqrt(0.5)
+POINT = np.array([[0.0, 1.0]])
+NONE = np.zeros(0)
+
+
+def smooth(call, parity=0):
+    return Function(call, NONE, POINT, parity)
+
+
+FUNCTIONS = {
+    "identity": Function(lambda x: x, NONE, parity=-1, terms=(Term(1.0, 1),)),
+    "cube": Function(lambda x: x**3 - x + 2, NONE, terms=(Term(1.0, 3), Term(-1.0, 1), Term(2.0, 0))),
+    "relu": Function(lambda x: np.maximum(x, 0), np.array([0.0]), terms=RELU),
+    "abs": Function(np.abs, np.array([0.0]), parity=1, terms=(Term(2.0, 1, "step"), Term(-1.0, 1))),
+    "step": Function(lambda x: (x > 0.5) * 1.0, np.array([0.5]), terms=(Term(1.0, 0, "step", 1.0, -0.5),)),
+    "clip": Function(lambda x: np.clip(x, -1, 1), np.array([-1.0, 1.0]), parity=-1, terms=clip_terms(1.0)),
+    "wideclip": Function(
+        lambda x: np.clip(x, -100, 100), np.array([-100.0, 100.0]), parity=-1, terms=clip_terms(100.0)
+    ),
+    "erf": Function(special.erf, NONE, POINT, -1, (Term(1.0, 0, "erf"),)),
+    "gelu": Function(
+        lambda x: x * special.ndtr(x), NONE, POINT, 0, (Term(0.5, 1), Term(0.5, 1, "erf", ROOT))
+    ),
+    "sin": Function(lambda x: np.sin(2 * x + 0.25), NONE, np.array([[0.0, 0.5]]), 0, (Term(1.0, 0, "sin", 2.0, 0.25),)),
+    "cos": Function(np.cos, NONE, parity=1, terms=(Term(1.0, 0, "cos"),)),
+    "exp": Function(lambda x: np.exp(x / 2), NONE, terms=(Term(1.0, 0, "exp", 0.5),)),
+    "xgaussian": Function(
+        lambda x: np.exp(-((2 * x - 1) ** 2) / 2),
+        NONE,
+        np.array([[0.5, 0.5]]),
+        terms=(Term(1.0, 0, "gaussian", 2.0, -1.0),),
+    ),
+    "elu": Function(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), np.array([0.0]), POINT),
+    "tanh": smooth(np.tanh, -1),
+    "sigmoid": smooth(special.expit),
+    "softplus": smooth(softplus),
+    "silu": smooth(lambda x: x * special.expit(x)),
+}

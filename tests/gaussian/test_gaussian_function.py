@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from gaussian_functions import FUNCTIONS
+
+from tensorprog.gaussian import Estimate, Function, Term, mean
+from tensorprog.gaussian.function import polynomial_terms, terms_call, times_polynomial
+
+X = np.linspace(-3, 3, 101)
+
+
+@pytest.mark.parametrize("name", [n for n, f in FUNCTIONS.items() if f.terms is not None])
+def test_terms_sum_to_the_function(name):
+    f = FUNCTIONS[name]
+    assert np.allclose(terms_call(f.terms)(X), f.call(X), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_affine_precomposition_moves_everything_along(name):
+    f = FUNCTIONS[name]
+    a, b = np.array([[2.0], [-0.5]]), 0.25
+    moved = f.affine(a, b)
+    x = np.broadcast_to(X, (2, 1, X.size))
+    assert np.allclose(moved.call(x), f.call(a[..., None] * x + b))
+    if f.terms is not None:
+        # the convention step(0) = 0 may differ at single points
+        assert np.allclose(terms_call(moved.terms)(x), moved.call(x), atol=1e-12)
+    direct, expected = mean(moved, 0.3, 1.2), mean(f, a * 0.3 + b, a**2 * 1.2)
+    assert np.all(np.abs(direct.value - expected.value) <= direct.error + expected.error + 1e-15)
+
+
+def test_sums_scalings_and_polynomial_factors():
+    tanh, relu = FUNCTIONS["tanh"], FUNCTIONS["relu"]
+    both = tanh.plus(relu.scaled(2.0))
+    assert np.allclose(both.call(X), np.tanh(X) + 2 * np.maximum(X, 0))
+    assert both.terms is None
+    assert both.kinks.tolist() == [0.0]
+    assert relu.plus(relu).terms is not None
+    assert tanh.plus(tanh).parity == -1
+    terms = times_polynomial((Term(1.0, 1, "sin"),), 2.0, 3.0)
+    assert np.allclose(terms_call(terms)(X), (2 + 3 * X) * X * np.sin(X))
+    f = Function.from_terms(polynomial_terms(1.0, 2.0, 3.0))
+    assert np.allclose(f.call(X), 1 + 2 * X + 3 * X**2)
+    g = Function.from_terms((Term(1.0, 0, "step", 2.0, -1.0), Term(1.0, 0, "erf", 2.0)))
+    assert g.kinks.tolist() == [0.5]
+    assert g.features.tolist() == [[0.0, 0.5]]
+
+
+def test_unknown_kinds_are_refused():
+    with pytest.raises(ValueError, match="unknown kind"):
+        Term(1.0, 0, "tanh")
+    with pytest.raises(ValueError, match="power"):
+        Term(1.0, -1)
+
+
+def test_estimates_carry_their_errors():
+    a, b = Estimate(np.array([1.0, 2.0]), np.array([0.1, 0.2])), Estimate(np.array(3.0), np.array(0.5))
+    assert np.allclose((a + b).error, [0.6, 0.7])
+    assert np.allclose((a * b).error, [0.5 + 0.3 + 0.05, 1.0 + 0.6 + 0.1])
+    assert np.allclose((2 * a).value, [2, 4])
+    assert np.allclose((np.array([1.0, 3.0]) * a).value, [1, 6])
+    assert a.sum().value == 3
+    assert a.sum().error == pytest.approx(0.3)
+    zero = Estimate.exact(0.0) * b
+    assert zero.value == 0
+    assert zero.error == 0

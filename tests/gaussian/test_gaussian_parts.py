@@ -1,0 +1,82 @@
+"""The pieces below the ladder: correlations, panels, rules, and closed forms of random sums of terms."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from tensorprog.gaussian import Function, Term, cross, mean
+from tensorprog.gaussian.law import correlation, fused
+from tensorprog.gaussian.panels import gauss_legendre, panel_edges, rule
+
+KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
+
+
+@pytest.mark.parametrize("gap", [0.3, 1e-6, 1e-9, 1e-13, 1e-15])
+def test_one_minus_rho_squared_does_not_cancel(gap):
+    var_f, var_g = 1.7, 0.6
+    cov = float(np.sqrt(var_f * var_g) * (1 - gap))
+    exact = 1 - Fraction(cov) ** 2 / (Fraction(var_f) * Fraction(var_g))
+    s = correlation(var_f, var_g, cov).s
+    truth = float(mp.sqrt(mp.mpf(exact.numerator) / exact.denominator))
+    assert s == pytest.approx(truth, rel=1e-14)
+    # powers of two change nothing
+    assert correlation(var_f * 2.0**-600, var_g * 2.0**400, cov * 2.0**-100).s == s
+
+
+def test_fused_keeps_what_a_cancellation_leaves():
+    a, x, b = (np.array(v) for v in (1 + 2.0**-30, 1 - 2.0**-30, -1.0))
+    assert fused(a, x, b) == -(2.0**-60)
+
+
+@pytest.mark.parametrize("n", [15, 20])
+def test_gauss_legendre_is_correctly_rounded(n):
+    nodes, weights = gauss_legendre(n)
+    with mp.workdps(30):
+        for k in range(0, 2 * n, 2):
+            moment = mp.fsum(mp.mpf(float(w)) * mp.mpf(float(x)) ** k for x, w in zip(nodes, weights, strict=True))
+            assert abs(moment - mp.mpf(2) / (k + 1)) < 4e-16
+
+
+def test_panels_stop_at_kinks_and_shrink_towards_features():
+    lo, hi = np.full(2, -9.0), np.full(2, 9.0)
+    kinks = np.array([[0.3, np.inf], [-np.inf, 12.0]])
+    edges = panel_edges(lo, hi, kinks, np.array([[1.0], [np.nan]]), np.array([[1e-6], [1.0]]))
+    assert np.all(np.diff(edges) >= 0)
+    assert np.all(edges[:, 0] == -9)
+    assert np.all(edges[:, -1] == 9)
+    assert 0.3 in edges[0]
+    near = np.diff(edges[0])[np.searchsorted(edges[0], 1.0) - 1]
+    assert near <= 2e-6
+    assert np.count_nonzero(np.diff(edges[1])) == 5
+    z, w = rule(edges, 20)
+    assert z.shape == w.shape == (2, 20 * (edges.shape[1] - 1))
+    assert np.allclose(w.sum(axis=-1), 18)
+
+
+def random_function(rng):
+    shared = rng.normal(size=2)
+    terms = []
+    for kind in rng.choice(KINDS, size=rng.integers(1, 4)):
+        wide = 1.0 if kind in ("exp", "sin", "cos") else 10 ** rng.uniform(-1, 1)
+        scale, shift = shared if rng.random() < 0.4 else (rng.normal() * wide, rng.normal())
+        terms.append(Term(rng.normal(), int(rng.integers(0, 4)), str(kind), scale, shift))
+    return Function.from_terms(terms)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_closed_forms_of_random_terms_agree_with_quadrature(seed):
+    rng = np.random.default_rng(seed)
+    f, g = random_function(rng), random_function(rng)
+    mu = rng.normal(size=(2, 6)) * rng.choice([0, 1, 5], size=(2, 6))
+    var = (10 ** rng.uniform(-2, 0.5, size=(2, 6))) ** 2
+    rho = np.array([0.0, 1.0, -1.0, 1 - 1e-9, -0.6, 1e-5])
+    top = np.sqrt(var[0] * var[1])
+    law = (mu[0], mu[1], var[0], var[1], rho * top)
+    closed, numeric = cross(f, g, *law), cross(replace(f, terms=None), replace(g, terms=None), *law)
+    assert np.all(np.isfinite(closed.value))
+    assert np.all(np.abs(closed.value - numeric.value) <= closed.error + numeric.error)
+    one, two = mean(f, mu[0], var[0]), mean(replace(f, terms=None), mu[0], var[0])
+    assert np.all(np.abs(one.value - two.value) <= one.error + two.error)
