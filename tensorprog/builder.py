@@ -68,14 +68,14 @@ def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | fl
 
     Raises    ProgramError naming `what`
     """
-    number: Any = value
-    if isinstance(value, str):
-        number = plain_number(value)
-        if number is None:
-            number = constant_value(parse_expression(value, names, span), names.constants)
-    elif isinstance(value, Expr):
-        number = constant_value(value, names.constants)
-    else:
+    number: Any = plain_number(value) if isinstance(value, str) else None
+    if number is None and isinstance(value, str | Expr):
+        expr = parse_expression(value, names, span) if isinstance(value, str) else value
+        try:
+            number = constant_value(expr, names.constants)
+        except ProgramError as error:
+            raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
+    elif number is None:
         expr = as_expr(value)
         number = expr.value if isinstance(expr, Number) else value
     if isinstance(number, float) and not math.isfinite(number):

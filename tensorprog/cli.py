@@ -265,7 +265,7 @@ def run(
     """
     program = _program(file, overrides)
     from tensorprog import study as job
-    from tensorprog.display import Progress, run_tables, show
+    from tensorprog.display import Progress, columns_of, run_tables, show
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads}
     settings = job.settings_of(program.netsor, given)
@@ -275,14 +275,14 @@ def run(
     if form == "json":
         _print_json(study.to_json())
     elif not quiet:
-        click.echo(str(study.report))
-        for table in run_tables(study):
+        click.echo("\n".join(line for line in str(study.report).splitlines() if not line.startswith("holds")))
+        for table in run_tables(study, columns_of(sys.stdout)):
             click.echo()
             show(table, click.echo)
         click.echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
-    if study.exit_code not in (0, OUTSIDE):
+    if study.refusal is not None and study.report.grade != "outside":
         click.echo(str(study.refusal), err=True)
-        return study.exit_code
+        return study.refusal.exit_code
     return _bar(study.report.grade, require)
 
 
@@ -341,7 +341,7 @@ def limit(
             if table.title:
                 click.echo()
                 show(table, click.echo)
-        click.echo(f"\nlargest error of these numbers: {reference.law.error:.1e}")
+        click.echo(f"\nin brackets: the error of the last digits; largest error: {reference.law.error:.1e}")
     return 0
 
 
@@ -361,8 +361,8 @@ def sample(
     require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
-    out = out if out.suffix == ".npz" else out.with_name(f"{out.name}.npz")
     _writable(out)
+    out = out if out.suffix == ".npz" else out.with_name(f"{out.name}.npz")
     program = _program(file, overrides)
     code = _refused(program, require, form)
     if code:

@@ -16,7 +16,7 @@ from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.ir import Netsor
 from tensorprog.reference import Curve, Reference, column, label, members, split
 
-__all__ = ["BRACKETS", "Comparison", "Row", "aligned", "chance", "compare", "quantity"]
+__all__ = ["BRACKETS", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
 
 Array = NDArray[Any]
 
@@ -43,6 +43,7 @@ class Row:
     kurtosis_se: float
     limit_mean: float = _NAN
     limit_variance: float = _NAN
+    limit_variance_error: float = _NAN
     limit_kurtosis: float = _NAN
     limit_kurtosis_error: float = _NAN
     z_mean: float = _NAN
@@ -120,35 +121,42 @@ class Comparison:
                 f"<tbody>{body}</tbody></table>")
 
 
-def aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """A table as plain text: the first column to the left, numbers to the right."""
+def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """A table as plain text: the columns `left` to the left, numbers to the right."""
     rows = [header, *cells]
     widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, len(header)))]).rstrip()
-        for row in rows
-    )
+    lines = []
+    for row in rows:
+        padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
 
 
-def quantity(value: float, error: float = _NAN) -> str:
-    """A number with its standard error in brackets, in units of the last digit: 3.571(12); '-' if there is none."""
+def quantity(value: float, error: float = _NAN, figures: int = 2) -> str:
+    """A number with its error to so many figures, in units of the last digit: 3.571(12); '-' if it is not a number."""
     if not math.isfinite(value):
         return "-"
     if not math.isfinite(error) or error < 0:
-        return f"{value:.3g}" if abs(value) < 1e-2 else f"{value:.4g}"
+        return short(value)
     if error == 0 or error < abs(value) * 1e-12:
         return f"{value:.6g}"
     largest = max(abs(value), error)
     exponent = math.floor(math.log10(largest))
     shift = exponent if exponent < -3 or exponent > 6 else 0
     value, error = value / 10.0**shift, error / 10.0**shift
-    digits = 1 - math.floor(math.log10(error))  # two significant digits of the error
-    digits = max(0, digits)
+    digits = max(0, figures - 1 - math.floor(math.log10(error)))
     bracket = round(error * 10**digits)
-    if bracket >= 100 and digits > 0:
+    if bracket >= 10**figures and digits > 0:
         digits, bracket = digits - 1, round(error * 10 ** (digits - 1))
     text = f"{value:.{digits}f}({bracket})"
     return f"{text}e{shift}" if shift else text
+
+
+def short(value: float) -> str:
+    """A number of no stated accuracy, to two or three figures."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.3g}"
 
 
 def chance(p: float) -> str:
@@ -165,8 +173,8 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     """Compare samples with a law, or with other samples, variable by variable.
 
     `variables` are members ("y[0]") or families ("y"); by default the outputs, of large families the first 64 members.
-    Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and every error, p-value and floor allows for their
-    dependence.
+    Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
+    every error, p-value and floor allows for their dependence.
 
     Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, KL); p-values for a reference known
               exactly
@@ -184,6 +192,11 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     return Comparison(tuple(rows), samples.width, kind, netsor.name)
 
 
+def _tied(values: Array) -> bool:
+    """Whether values repeat, as those of relu do at 0: the law has atoms, and a density does not describe it."""
+    return bool((np.diff(np.sort(values, axis=None)) == 0).mean() > 1e-3) if values.size > 1 else False
+
+
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
     values = column(samples, name, position)
     own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
@@ -195,11 +208,12 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         pass
     elif isinstance(against, Reference):
         target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
-        other = against.curve(variable, float(values.min()), float(values.max()))
+        atoms = _tied(values)
+        other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
         if isinstance(other, Curve) and other.smoothed:
             method = "kde of both"
         if other is None and target["variance"][0] > 0:
-            # no density: draw as many from the law and smooth both, as the paper does
+            # no density, or not only one: draw as many from the law and smooth both, as the paper does
             draws = against.law.sample(min(values.size, 200_000), seed=1)
             other, method = column(draws, name, position), "kde of both"
             other_size = float(len(other))
@@ -215,7 +229,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         mean=own["mean"][0], mean_se=own["mean"][1], variance=own["variance"][0], variance_se=own["variance"][1],
         kurtosis=own["kurtosis"][0], kurtosis_se=own["kurtosis"][1],
         limit_mean=target["mean"][0], limit_variance=target["variance"][0], limit_kurtosis=target["kurtosis"][0],
-        limit_kurtosis_error=target["kurtosis"][1],
+        limit_variance_error=target["variance"][1], limit_kurtosis_error=target["kurtosis"][1],
         z_mean=z["mean"], z_variance=z["variance"], z_kurtosis=z["kurtosis"], kl_method=method,
         **{key: value for key, value in found.items() if key in names},
     )

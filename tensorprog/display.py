@@ -13,11 +13,21 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tensorprog.compare import BRACKETS, Row, aligned, chance, quantity
+from tensorprog.compare import BRACKETS, Row, aligned, chance, quantity, short
 from tensorprog.reference import Reference, label, members
 from tensorprog.study import Listener, Study
 
-__all__ = ["Progress", "Table", "findings_table", "is_terminal", "limit_tables", "run_tables", "show", "stacked"]
+__all__ = [
+    "Progress",
+    "Table",
+    "columns_of",
+    "findings_table",
+    "is_terminal",
+    "limit_tables",
+    "run_tables",
+    "show",
+    "stacked",
+]
 
 SHOWN = 4  # members of one family in the table of a run
 MATRIX = 8  # members of a family whose covariance is printed as a matrix
@@ -45,15 +55,18 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def columns_of(stream: TextIO) -> int:
+    """Width of the terminal, or that of a long line for a pipe."""
+    return shutil.get_terminal_size().columns if is_terminal(stream) else 1000
+
+
 def show(table: Table, write: Callable[[str], None], stream: TextIO | None = None) -> None:
-    """Print a table: with rich on a terminal, one value per line on a narrow one, aligned text in a pipe."""
+    """Print a table: with rich on a terminal (one value per line if it is narrow), aligned text in a pipe."""
     stream = stream or sys.stdout
-    terminal = is_terminal(stream)
-    plain = aligned(table.header, table.rows)
+    plain = aligned(table.header, table.rows, table.text_columns)
     wide = max((len(line) for line in plain.splitlines()), default=0)
-    if terminal:
-        width = shutil.get_terminal_size().columns
-        if wide + 2 * len(table.header) > width and len(table.text_columns) < len(table.header):
+    if is_terminal(stream):
+        if wide + 1 > columns_of(stream) and len(table.text_columns) < len(table.header):
             write(stacked(table))
         else:
             _rich(table, stream)
@@ -78,8 +91,7 @@ def _rich(table: Table, stream: TextIO) -> None:
     from rich.text import Text
 
     console = Console(file=stream, highlight=False)
-    grid = Grid(box=box.SIMPLE_HEAD, title=Text(table.title), title_justify="left", title_style="bold",
-                caption=Text(table.note) if table.note else None, caption_justify="left", pad_edge=False)
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for k, name in enumerate(table.header):
         text = k in table.text_columns
         grid.add_column(Text(name), justify="left" if text else "right", no_wrap=not text,
@@ -87,15 +99,21 @@ def _rich(table: Table, stream: TextIO) -> None:
     for k, row in enumerate(table.rows):
         grid.add_row(*(Text(cell) for cell in row), style="bold" if k in table.marked else None,
                      end_section=k in table.sections)
-    console.print(grid)
+    if table.title:
+        console.print(Text(table.title, style="bold"))
+    if table.header:
+        console.print(grid)
+    if table.note:
+        console.print(Text(table.note, style="dim"))
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def run_tables(study: Study) -> Iterator[Table]:
-    """One table per output family: the widths against the limit."""
+def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
+    """One table per output family: the widths against the limit; shorter numbers on screens below 100 columns."""
     netsor = study.netsor
+    figures = 1 if columns < 100 else 2
     for name in netsor.outputs:
         size = math.prod(netsor.families[name].shape)
         rows: list[tuple[str, ...]] = []
@@ -103,29 +121,30 @@ def run_tables(study: Study) -> Iterator[Table]:
         for index in members(netsor, name, SHOWN):
             variable = label(name, index)
             found = [(c.width, c[variable]) for c in study.comparisons]
-            rows += [_run_row(variable if k == 0 else "", width, row) for k, (width, row) in enumerate(found)]
+            rows += [_run_row(variable if k == 0 else "", width, row, figures) for k, (width, row) in enumerate(found)]
             if study.reference is not None and found:
                 limit = found[0][1]
                 marked.append(len(rows))
-                rows.append(("", "limit", quantity(limit.limit_variance), _exact(limit), "", "", "", "", ""))
+                variance = quantity(limit.limit_variance, limit.limit_variance_error, figures)
+                kurtosis = quantity(limit.limit_kurtosis, limit.limit_kurtosis_error, figures)
+                rows.append(("", "limit", variance, kurtosis, *[""] * 5))
             sections.append(len(rows) - 1)
-        note = BRACKETS + ("; KL in nats" if study.reference is not None else "")
+        note = BRACKETS + (" (for the limit: its error); KL in nats" if study.reference is not None else "")
         if size > SHOWN:
             note += f"; {size - SHOWN:,} further members of {name} are in report.json"
-        header: tuple[str, ...] = ("variable", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor")
-        if study.reference is None:
-            header, rows = header[:4], [row[:4] for row in rows]
-        yield Table(f"{netsor.name}: {name}", header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+        header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor"]
+        shown = range(4) if study.reference is None else [k for k in range(9) if figures == 2 or header[k] != "p"]
+        header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
+        title = f"{netsor.name}: {name}"
+        yield Table(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 
 
-def _exact(row: Row) -> str:
-    return quantity(row.limit_kurtosis, row.limit_kurtosis_error)
-
-
-def _run_row(variable: str, width: int | None, row: Row) -> tuple[str, ...]:
-    return (variable, str(width), quantity(row.variance, row.variance_se), quantity(row.kurtosis, row.kurtosis_se),
-            quantity(row.ks, row.ks_se), chance(row.ks_p), quantity(row.w1, row.w1_se), quantity(row.kl, row.kl_se),
-            f"{row.kl_floor:.1e}" if math.isfinite(row.kl_floor) else "-")
+def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[str, ...]:
+    variance, kurtosis, ks, w1, kl = (
+        quantity(getattr(row, key), getattr(row, f"{key}_se"), figures)
+        for key in ("variance", "kurtosis", "ks", "w1", "kl")
+    )
+    return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor)
 
 
 def limit_tables(reference: Reference) -> Iterator[Table]:
@@ -140,8 +159,8 @@ def limit_tables(reference: Reference) -> Iterator[Table]:
             values = reference.moments(name)
             listed = members(netsor, name, LISTED)
             rows = tuple(
-                (label(name, index), _number(values["mean"][0][k]), _number(values["variance"][0][k]),
-                 quantity(float(values["kurtosis"][0][k]), float(values["kurtosis"][1][k])))
+                (label(name, index), *(_with_error(*(float(part[k]) for part in values[key]))
+                                        for key in ("mean", "variance", "kurtosis")))
                 for k, index in enumerate(listed)
             )
             note = f"{size - len(listed):,} further members" if size > len(listed) else ""
@@ -165,6 +184,10 @@ def _covariance_table(reference: Reference, name: str, size: int) -> Table:
     title = f"covariance of {name}: {len(places):,} of {pairs:,} pairs are not zero" + (
         f", the largest {len(rows)}:" if len(places) > len(rows) else "")
     return Table(title, ("first", "second", "covariance") if rows else (), rows, text_columns=(0, 1))
+
+
+def _with_error(value: float, error: float) -> str:
+    return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
 
 
 def _number(value: float) -> str:

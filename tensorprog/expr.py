@@ -317,9 +317,9 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     return expr
 
 
-# binding strength of the operators, weakest first, as in Python
-_LEVEL = {"logical_or": 1, "logical_and": 2, "less": 3, "less_equal": 3, "greater": 3, "greater_equal": 3, "equal": 3,
-          "not_equal": 3, "add": 5, "subtract": 5, "multiply": 6, "divide": 6, "negative": 7, "power": 8}
+# binding strength of the operators, weakest first, as in Python, where & and | bind tighter than comparisons
+_LEVEL = {"less": 1, "less_equal": 1, "greater": 1, "greater_equal": 1, "equal": 1, "not_equal": 1, "logical_or": 2,
+          "logical_and": 3, "add": 5, "subtract": 5, "multiply": 6, "divide": 6, "negative": 7, "power": 8}
 _SPELLING = {"minimum": "min", "maximum": "max"}
 
 
@@ -354,7 +354,7 @@ def _print(expr: Expr, level: int) -> str:
         elif expr.atom == "power":
             text = f"{_print(expr.args[0], own + 1)}**{_print(expr.args[1], own - 1)}"
         else:
-            strict = own == 3  # comparisons do not chain
+            strict = own == 1  # comparisons do not chain
             text = f"{_print(expr.args[0], own + strict)} {operator} {_print(expr.args[1], own + 1)}"
     elif isinstance(expr, Call):
         text = f"{_SPELLING.get(expr.atom, expr.atom)}({', '.join(_print(arg, 0) for arg in expr.args)})"

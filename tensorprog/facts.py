@@ -67,7 +67,9 @@ def implied(fact: Fact) -> tuple[Fact, ...]:
         else:
             names = ()
         for name in names:
-            consequence = replace(known, name=name, reason=f"it {'is' if known.verdict is HOLDS else 'is not'} {known.name}")
+            consequence = replace(
+                known, name=name, reason=f"it {'is' if known.verdict is HOLDS else 'is not'} {known.name}"
+            )
             found.append(consequence)
             stack.append(consequence)
     return tuple(found)

@@ -73,15 +73,16 @@ class Program(Builder):
             max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
         )
 
-    def limit(self, *, accuracy: float = 1e-4, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
+    def limit(self, *, accuracy: float | None = None, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
         """Compile the infinite-width limit by Definition 1.
 
-        Accuracy  `accuracy` is the error that averages over p-ring reach, relative where numbers exceed 1
+        Accuracy  averages over p-ring aim at an error of 1e-4, relative where numbers exceed 1, and state the error
+                  they reached; with `accuracy` they reach that or raise AccuracyError
         Raises    OutsideError with the findings when no limit is claimed
         """
         from tensorprog.limit.law import Law
 
-        if not 1e-7 <= accuracy <= 0.1:
+        if accuracy is not None and not 1e-7 <= accuracy <= 0.1:
             raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
         report = self.check()
         if report.grade == "outside":

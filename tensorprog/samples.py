@@ -42,6 +42,9 @@ class Samples(Mapping[str, NDArray[Any]]):
             hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
             raise ProgramError(f"{name} was not kept; {hint}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.arrays
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.arrays)
 

@@ -101,11 +101,6 @@ class Study:
         name = self.netsor.outputs[0]
         return label(name, members(self.netsor, name, 1)[0])
 
-    @property
-    def exit_code(self) -> int:
-        """0, or the exit code of what kept the limit from being compiled."""
-        return self.refusal.exit_code if self.refusal is not None else int(self.report.exit_code)
-
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
         return {"program": self.netsor.name, "constants": files.constants_json(self.netsor),

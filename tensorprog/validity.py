@@ -505,7 +505,7 @@ class _Checker:
                    for node in walk(part) if isinstance(node, Variable))
 
     def right_side(self, statement: Statement, families: Mapping[str, Family]) -> None:
-        left = {slot.bare for slot in statement.target.slots if slot.bare}
+        left = {name for slot in statement.target.slots for name in slot.indices}
         self.used |= left
         if isinstance(statement, Nonlin):
             self.expression(statement.expr, left, statement, families)
@@ -618,6 +618,9 @@ class _Checker:
         """Vector or scalar, and the width, of every family: a fixpoint, because definitions may be mutual."""
         body = [self.netsor.body[position] for position in sound]
         unsure = self.unknown | {s.target.name for p, s in enumerate(self.netsor.body) if p not in set(sound)}
+        for statement in body if unsure else ():  # in the order of the text: what follows from unsure is unsure
+            if isinstance(statement, Nonlin) and not unsure.isdisjoint(ref.name for ref in statement.inputs):
+                unsure.add(statement.target.name)
         kind: dict[str, Kind] = {name: f.kind for name, f in families.items() if not f.statements}
         width = {name: f.width for name, f in families.items() if not f.statements}
         for _ in range(len(body) + 1):
@@ -689,8 +692,10 @@ class _Checker:
                 self.error(f"{name} is a scalar; it has no width", span)
 
     def outputs(self, families: Mapping[str, Family]) -> None:
+        if "outputs" in self.unknown:  # they could not be read
+            return
         known = list(dict.fromkeys(s.target.name for s in self.netsor.body))
-        if not self.netsor.outputs and "outputs" not in self.unknown:
+        if not self.netsor.outputs:
             self.error("the program has no outputs", Span(), "outputs: [name, ...]")
         for name in self.netsor.outputs:
             self.used.add(name)

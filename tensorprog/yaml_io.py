@@ -918,7 +918,7 @@ def _read_csv(path: Path) -> Any:
     if size > MAX_CSV:
         raise _DataError(f"has {size} bytes, more than the {MAX_CSV} allowed", "save it as .npy")
     with path.open("rb") as stream:
-        raw = stream.read(MAX_CSV)
+        raw = stream.read(size)
     try:
         lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError:

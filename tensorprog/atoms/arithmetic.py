@@ -67,74 +67,168 @@ def _power_local(interval: Interval, exponent: float) -> Regularity:
 
 def _compare(name: str, operator: str, doc: str) -> None:
     ufunc = getattr(np, name)
-    register(Atom(
-        name=name, arity=2, operator=operator, numpy=lambda a, b: ufunc(a, b),
-        sympy=lambda sp, a, b: {"<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=": sp.Ge, "==": sp.Eq, "!=": sp.Ne}[operator](a, b),
-        image=lambda *_: (0.0, 1.0), regularity=Regularity(0, INF), doc=doc,
-    ))
+    register(
+        Atom(
+            name=name,
+            arity=2,
+            operator=operator,
+            numpy=lambda a, b: ufunc(a, b),
+            sympy=lambda sp, a, b: {"<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=": sp.Ge, "==": sp.Eq, "!=": sp.Ne}[
+                operator
+            ](a, b),
+            image=lambda *_: (0.0, 1.0),
+            regularity=Regularity(0, INF),
+            doc=doc,
+        )
+    )
 
 
-register(Atom(
-    name="negative", operator="-", numpy=np.negative, sympy=lambda sp, x: -x, derivative=lambda x: -np.ones_like(x),
-    image=lambda a: (-a[1], -a[0]), monotone=-1, parity=-1, regularity=Regularity(1, 0, 1.0), kinks=lambda: (),
-    doc="-x",
-))
-register(Atom(
-    name="add", arity=2, operator="+", numpy=np.add, sympy=lambda sp, a, b: a + b,
-    image=lambda a, b: (a[0] + b[0], a[1] + b[1]), regularity=Regularity(1, 0), doc="x + y",
-))
-register(Atom(
-    name="subtract", arity=2, operator="-", numpy=np.subtract, sympy=lambda sp, a, b: a - b,
-    image=lambda a, b: (a[0] - b[1], a[1] - b[0]), regularity=Regularity(1, 0), doc="x - y",
-))
-register(Atom(
-    name="multiply", arity=2, operator="*", numpy=np.multiply, sympy=lambda sp, a, b: a * b, image=_products,
-    regularity=Regularity(2, 1), doc="x * y",
-))
-register(Atom(
-    name="divide", arity=2, operator="/", numpy=np.divide, sympy=lambda sp, a, b: a / b, image=_quotients,
-    doc="x / y; pseudo-Lipschitz only where y stays away from 0",
-))
-register(Atom(
-    name="power", params={"exponent": None}, operator="**",
-    numpy=lambda x, exponent: np.power(x, int(exponent) if np.ndim(exponent) == 0 and exponent == int(exponent) and
-                                       exponent >= 0 else exponent),
-    sympy=lambda sp, x, exponent: x**exponent,
-    derivative=lambda x, exponent: np.where(exponent == 0, 0.0, exponent * np.power(x, exponent - 1.0)),
-    image=_power_image, local=_power_local,
-    kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
-    terms=lambda exponent: ((1.0, int(exponent), "one", 1.0, 0.0),)
-    if exponent == int(exponent) and 0 <= exponent <= 20 else None,  # type: ignore[arg-type, return-value]
-    doc="x ** number",
-))
+register(
+    Atom(
+        name="negative",
+        operator="-",
+        numpy=np.negative,
+        sympy=lambda sp, x: -x,
+        derivative=lambda x: -np.ones_like(x),
+        image=lambda a: (-a[1], -a[0]),
+        monotone=-1,
+        parity=-1,
+        regularity=Regularity(1, 0, 1.0),
+        kinks=lambda: (),
+        doc="-x",
+    )
+)
+register(
+    Atom(
+        name="add",
+        arity=2,
+        operator="+",
+        numpy=np.add,
+        sympy=lambda sp, a, b: a + b,
+        image=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        regularity=Regularity(1, 0),
+        doc="x + y",
+    )
+)
+register(
+    Atom(
+        name="subtract",
+        arity=2,
+        operator="-",
+        numpy=np.subtract,
+        sympy=lambda sp, a, b: a - b,
+        image=lambda a, b: (a[0] - b[1], a[1] - b[0]),
+        regularity=Regularity(1, 0),
+        doc="x - y",
+    )
+)
+register(
+    Atom(
+        name="multiply",
+        arity=2,
+        operator="*",
+        numpy=np.multiply,
+        sympy=lambda sp, a, b: a * b,
+        image=_products,
+        regularity=Regularity(2, 1),
+        doc="x * y",
+    )
+)
+register(
+    Atom(
+        name="divide",
+        arity=2,
+        operator="/",
+        numpy=np.divide,
+        sympy=lambda sp, a, b: a / b,
+        image=_quotients,
+        doc="x / y; pseudo-Lipschitz only where y stays away from 0",
+    )
+)
+register(
+    Atom(
+        name="power",
+        params={"exponent": None},
+        operator="**",
+        numpy=lambda x, exponent: np.power(
+            x, int(exponent) if np.ndim(exponent) == 0 and exponent == int(exponent) and exponent >= 0 else exponent
+        ),
+        sympy=lambda sp, x, exponent: x**exponent,
+        derivative=lambda x, exponent: np.where(exponent == 0, 0.0, exponent * np.power(x, exponent - 1.0)),
+        image=_power_image,
+        local=_power_local,
+        kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
+        terms=lambda exponent: (
+            ((1.0, int(exponent), "one", 1.0, 0.0),) if exponent == int(exponent) and 0 <= exponent <= 20 else None
+        ),  # type: ignore[arg-type, return-value]
+        doc="x ** number",
+    )
+)
 for _name, _operator, _doc in (
-    ("less", "<", "x < y"), ("less_equal", "<=", "x <= y"), ("greater", ">", "x > y"),
-    ("greater_equal", ">=", "x >= y"), ("equal", "==", "x == y"), ("not_equal", "!=", "x != y"),
+    ("less", "<", "x < y"),
+    ("less_equal", "<=", "x <= y"),
+    ("greater", ">", "x > y"),
+    ("greater_equal", ">=", "x >= y"),
+    ("equal", "==", "x == y"),
+    ("not_equal", "!=", "x != y"),
 ):
     _compare(_name, _operator, _doc)
-register(Atom(
-    name="logical_and", arity=2, operator="&", numpy=np.logical_and, sympy=lambda sp, a, b: sp.And(a, b),
-    image=lambda *_: (0.0, 1.0), regularity=Regularity(0, INF), doc="both conditions",
-))
-register(Atom(
-    name="logical_or", arity=2, operator="|", numpy=np.logical_or, sympy=lambda sp, a, b: sp.Or(a, b),
-    image=lambda *_: (0.0, 1.0), regularity=Regularity(0, INF), doc="either condition",
-))
-register(Atom(
-    name="where", arity=3, numpy=np.where, sympy=lambda sp, c, a, b: sp.Piecewise((a, c), (b, True)),
-    image=lambda c, a, b: (min(a[0], b[0]), max(a[1], b[1])),
-    doc="where(condition, x, y): x where the condition holds, else y; continuous when the condition is on indices",
-))
-register(Atom(
-    name="minimum", arity=2, numpy=np.minimum, sympy=lambda sp, a, b: sp.Min(a, b),
-    image=lambda a, b: (min(a[0], b[0]), min(a[1], b[1])), regularity=Regularity(1, 0, 1.0),
-    doc="min(x, y), the smaller of two",
-))
-register(Atom(
-    name="maximum", arity=2, numpy=np.maximum, sympy=lambda sp, a, b: sp.Max(a, b),
-    image=lambda a, b: (max(a[0], b[0]), max(a[1], b[1])), regularity=Regularity(1, 0, 1.0),
-    doc="max(x, y), the larger of two",
-))
+register(
+    Atom(
+        name="logical_and",
+        arity=2,
+        operator="&",
+        numpy=np.logical_and,
+        sympy=lambda sp, a, b: sp.And(a, b),
+        image=lambda *_: (0.0, 1.0),
+        regularity=Regularity(0, INF),
+        doc="both conditions",
+    )
+)
+register(
+    Atom(
+        name="logical_or",
+        arity=2,
+        operator="|",
+        numpy=np.logical_or,
+        sympy=lambda sp, a, b: sp.Or(a, b),
+        image=lambda *_: (0.0, 1.0),
+        regularity=Regularity(0, INF),
+        doc="either condition",
+    )
+)
+register(
+    Atom(
+        name="where",
+        arity=3,
+        numpy=np.where,
+        sympy=lambda sp, c, a, b: sp.Piecewise((a, c), (b, True)),
+        image=lambda c, a, b: (min(a[0], b[0]), max(a[1], b[1])),
+        doc="where(condition, x, y): x where the condition holds, else y; continuous when the condition is on indices",
+    )
+)
+register(
+    Atom(
+        name="minimum",
+        arity=2,
+        numpy=np.minimum,
+        sympy=lambda sp, a, b: sp.Min(a, b),
+        image=lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+        regularity=Regularity(1, 0, 1.0),
+        doc="min(x, y), the smaller of two",
+    )
+)
+register(
+    Atom(
+        name="maximum",
+        arity=2,
+        numpy=np.maximum,
+        sympy=lambda sp, a, b: sp.Max(a, b),
+        image=lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+        regularity=Regularity(1, 0, 1.0),
+        doc="max(x, y), the larger of two",
+    )
+)
 
 
 def _sqrt_local(interval: Interval) -> Regularity:
@@ -149,13 +243,31 @@ def _log_local(interval: Interval) -> Regularity:
     return Regularity(1.0 if high == INF else 0.0, 0, 1 / low) if low > 0 else Regularity(INF, INF, INF, INF)
 
 
-register(Atom(
-    name="sqrt", numpy=np.sqrt, sympy=lambda sp, x: sp.sqrt(x), derivative=lambda x: 0.5 / np.sqrt(x),
-    image=lambda a: (math.sqrt(max(a[0], 0.0)), math.sqrt(max(a[1], 0.0))), monotone=1, local=_sqrt_local,
-    kinks=lambda: (0.0,), domain=(0.0, INF), doc="square root; pseudo-Lipschitz only away from 0",
-))
-register(Atom(
-    name="log", numpy=np.log, sympy=lambda sp, x: sp.log(x), derivative=lambda x: 1 / x,
-    image=lambda a: (math.log(a[0]) if a[0] > 0 else -INF, math.log(a[1]) if 0 < a[1] < INF else INF), monotone=1,
-    local=_log_local, kinks=lambda: (0.0,), domain=(0.0, INF), doc="natural logarithm; pseudo-Lipschitz only away from 0",
-))
+register(
+    Atom(
+        name="sqrt",
+        numpy=np.sqrt,
+        sympy=lambda sp, x: sp.sqrt(x),
+        derivative=lambda x: 0.5 / np.sqrt(x),
+        image=lambda a: (math.sqrt(max(a[0], 0.0)), math.sqrt(max(a[1], 0.0))),
+        monotone=1,
+        local=_sqrt_local,
+        kinks=lambda: (0.0,),
+        domain=(0.0, INF),
+        doc="square root; pseudo-Lipschitz only away from 0",
+    )
+)
+register(
+    Atom(
+        name="log",
+        numpy=np.log,
+        sympy=lambda sp, x: sp.log(x),
+        derivative=lambda x: 1 / x,
+        image=lambda a: (math.log(a[0]) if a[0] > 0 else -INF, math.log(a[1]) if 0 < a[1] < INF else INF),
+        monotone=1,
+        local=_log_local,
+        kinks=lambda: (0.0,),
+        domain=(0.0, INF),
+        doc="natural logarithm; pseudo-Lipschitz only away from 0",
+    )
+)

@@ -77,10 +77,14 @@ class Atom:
         if self.monotone:
             with np.errstate(all="ignore"):
                 ends = [float(self.numpy(np.float64(end), *params)) for end in interval]
-            ends = [np.clip(end, low, high) if np.isfinite(end) or np.isfinite(edge) else end
-                    for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)]
-            ends = [edge if np.isnan(end) else float(end)
-                    for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)]
+            ends = [
+                np.clip(end, low, high) if np.isfinite(end) or np.isfinite(edge) else end
+                for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)
+            ]
+            ends = [
+                edge if np.isnan(end) else float(end)
+                for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)
+            ]
             return (ends[0], ends[1]) if self.monotone > 0 else (ends[1], ends[0])
         return low, high
 

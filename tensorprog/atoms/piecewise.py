@@ -18,45 +18,97 @@ def _leaky_image(a: Interval, slope: float) -> Interval:
     return min(ends), max(ends)
 
 
-
-register(Atom(
-    name="abs", numpy=np.abs, sympy=lambda sp, x: sp.Abs(x), derivative=np.sign,
-    bounds=lambda: (0.0, INF),
-    image=lambda a: (0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1])), max(abs(a[0]), abs(a[1]))),
-    parity=1, regularity=LIPSCHITZ, kinks=lambda: (0.0,),
-    terms=lambda: ((2.0, 1, "step", 1.0, 0.0), (-1.0, 1, "one", 1.0, 0.0)),  # |x| = 2 x step(x) - x
-    doc="absolute value",
-))
-register(Atom(
-    name="relu", numpy=lambda x: np.maximum(x, 0), sympy=lambda sp, x: sp.Max(x, 0),
-    derivative=lambda x: (x > 0).astype(float), bounds=lambda: (0.0, INF), monotone=1, regularity=LIPSCHITZ,
-    kinks=lambda: (0.0,), terms=lambda: ((1.0, 1, "step", 1.0, 0.0),), doc="max(x, 0)",
-))
-register(Atom(
-    name="leaky_relu", params={"slope": 0.01}, numpy=lambda x, slope: np.where(x > 0, x, slope * x),
-    sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
-    derivative=lambda x, slope: np.where(x > 0, 1.0, slope), image=_leaky_image,
-    local=lambda a, slope: Regularity(1, 0, max(1.0, abs(slope))), kinks=lambda slope: (0.0,),
-    terms=lambda slope: ((1.0 - slope, 1, "step", 1.0, 0.0), (slope, 1, "one", 1.0, 0.0)),
-    doc="x for x > 0, slope * x below (slope 0.01)",
-))
-register(Atom(
-    name="clip", params={"lo": None, "hi": None}, numpy=np.clip,
-    sympy=lambda sp, x, lo, hi: sp.Min(hi, sp.Max(lo, x)),  # hi wins where lo > hi, as in numpy
-    derivative=lambda x, lo, hi: ((lo < x) & (x < hi)).astype(float), bounds=lambda lo, hi: (min(lo, hi), hi), monotone=1,
-    local=lambda a, lo, hi: Regularity(1 if np.isinf(lo) or np.isinf(hi) else 0, 0, 1.0), kinks=lambda lo, hi: (lo, hi),
-    # clip = lo + (x - lo) step(x - lo) - (x - hi) step(x - hi)
-    terms=lambda lo, hi: ((lo, 0, "one", 1.0, 0.0), (1.0, 1, "step", 1.0, -lo), (-lo, 0, "step", 1.0, -lo),
-                          (-1.0, 1, "step", 1.0, -hi), (hi, 0, "step", 1.0, -hi)),
-    doc="x held between lo and hi",
-))
-register(Atom(
-    name="sign", numpy=np.sign, sympy=lambda sp, x: sp.sign(x), derivative=np.zeros_like, bounds=lambda: (-1.0, 1.0),
-    monotone=1, parity=-1, regularity=Regularity(0, INF), kinks=lambda: (0.0,),
-    terms=lambda: ((2.0, 0, "step", 1.0, 0.0), (-1.0, 0, "one", 1.0, 0.0)), doc="-1, 0 or 1; discontinuous",
-))
-register(Atom(
-    name="step", numpy=lambda x: (np.asarray(x) > 0).astype(float), sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
-    derivative=np.zeros_like, bounds=lambda: (0.0, 1.0), monotone=1, regularity=Regularity(0, INF), kinks=lambda: (0.0,),
-    terms=lambda: ((1.0, 0, "step", 1.0, 0.0),), doc="1 for x > 0, else 0; discontinuous",
-))
+register(
+    Atom(
+        name="abs",
+        numpy=np.abs,
+        sympy=lambda sp, x: sp.Abs(x),
+        derivative=np.sign,
+        bounds=lambda: (0.0, INF),
+        image=lambda a: (0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1])), max(abs(a[0]), abs(a[1]))),
+        parity=1,
+        regularity=LIPSCHITZ,
+        kinks=lambda: (0.0,),
+        terms=lambda: ((2.0, 1, "step", 1.0, 0.0), (-1.0, 1, "one", 1.0, 0.0)),  # |x| = 2 x step(x) - x
+        doc="absolute value",
+    )
+)
+register(
+    Atom(
+        name="relu",
+        numpy=lambda x: np.maximum(x, 0),
+        sympy=lambda sp, x: sp.Max(x, 0),
+        derivative=lambda x: (x > 0).astype(float),
+        bounds=lambda: (0.0, INF),
+        monotone=1,
+        regularity=LIPSCHITZ,
+        kinks=lambda: (0.0,),
+        terms=lambda: ((1.0, 1, "step", 1.0, 0.0),),
+        doc="max(x, 0)",
+    )
+)
+register(
+    Atom(
+        name="leaky_relu",
+        params={"slope": 0.01},
+        numpy=lambda x, slope: np.where(x > 0, x, slope * x),
+        sympy=lambda sp, x, slope: sp.Piecewise((x, x > 0), (slope * x, True)),
+        derivative=lambda x, slope: np.where(x > 0, 1.0, slope),
+        image=_leaky_image,
+        local=lambda a, slope: Regularity(1, 0, max(1.0, abs(slope))),
+        kinks=lambda slope: (0.0,),
+        terms=lambda slope: ((1.0 - slope, 1, "step", 1.0, 0.0), (slope, 1, "one", 1.0, 0.0)),
+        doc="x for x > 0, slope * x below (slope 0.01)",
+    )
+)
+register(
+    Atom(
+        name="clip",
+        params={"lo": None, "hi": None},
+        numpy=np.clip,
+        sympy=lambda sp, x, lo, hi: sp.Min(hi, sp.Max(lo, x)),  # hi wins where lo > hi, as in numpy
+        derivative=lambda x, lo, hi: ((lo < x) & (x < hi)).astype(float),
+        bounds=lambda lo, hi: (min(lo, hi), hi),
+        monotone=1,
+        local=lambda a, lo, hi: Regularity(1 if np.isinf(lo) or np.isinf(hi) else 0, 0, 1.0),
+        kinks=lambda lo, hi: (lo, hi),
+        # clip = lo + (x - lo) step(x - lo) - (x - hi) step(x - hi)
+        terms=lambda lo, hi: (
+            (lo, 0, "one", 1.0, 0.0),
+            (1.0, 1, "step", 1.0, -lo),
+            (-lo, 0, "step", 1.0, -lo),
+            (-1.0, 1, "step", 1.0, -hi),
+            (hi, 0, "step", 1.0, -hi),
+        ),
+        doc="x held between lo and hi",
+    )
+)
+register(
+    Atom(
+        name="sign",
+        numpy=np.sign,
+        sympy=lambda sp, x: sp.sign(x),
+        derivative=np.zeros_like,
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=Regularity(0, INF),
+        kinks=lambda: (0.0,),
+        terms=lambda: ((2.0, 0, "step", 1.0, 0.0), (-1.0, 0, "one", 1.0, 0.0)),
+        doc="-1, 0 or 1; discontinuous",
+    )
+)
+register(
+    Atom(
+        name="step",
+        numpy=lambda x: (np.asarray(x) > 0).astype(float),
+        sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
+        derivative=np.zeros_like,
+        bounds=lambda: (0.0, 1.0),
+        monotone=1,
+        regularity=Regularity(0, INF),
+        kinks=lambda: (0.0,),
+        terms=lambda: ((1.0, 0, "step", 1.0, 0.0),),
+        doc="1 for x > 0, else 0; discontinuous",
+    )
+)

@@ -30,17 +30,35 @@ class Reducer:
     doc: str = ""
 
 
+SHORT = 16  # along axes no longer than this, numpy reduces faster slice by slice
+
+
+def _reduce(ufunc: np.ufunc, x: NDArray[Any], axes: Axes) -> NDArray[Any]:
+    """ufunc.reduce over axes, which stay with length 1."""
+    for axis in axes:
+        if 1 < x.shape[axis] <= SHORT:
+            slices = [x[(slice(None),) * axis + (slice(k, k + 1),)] for k in range(x.shape[axis])]
+            total = ufunc(slices[0], slices[1])
+            for other in slices[2:]:
+                ufunc(total, other, out=total)
+            x = total
+        else:
+            x = ufunc.reduce(x, axis=axis, keepdims=True)
+    return x
+
+
 def _softmax(x: NDArray[Any], axes: Axes) -> NDArray[Any]:
     # the largest entry is finite: a fully masked row is refused when the program is read
-    shifted = x - np.max(x, axis=axes, keepdims=True)
+    shifted: NDArray[Any] = x - _reduce(np.maximum, x, axes)
     np.exp(shifted, out=shifted)
-    shifted /= np.sum(shifted, axis=axes, keepdims=True)
+    shifted /= _reduce(np.add, shifted, axes)
     return shifted
 
 
 def _logsumexp(x: NDArray[Any], axes: Axes) -> NDArray[Any]:
-    top = np.max(x, axis=axes, keepdims=True)
-    return np.squeeze(top, axis=axes) + np.log(np.sum(np.exp(x - top), axis=axes))
+    top = _reduce(np.maximum, x, axes)
+    result: NDArray[Any] = np.squeeze(top + np.log(_reduce(np.add, np.exp(x - top), axes)), axis=axes)
+    return result
 
 
 REDUCTIONS: dict[str, Reducer] = {
@@ -49,7 +67,9 @@ REDUCTIONS: dict[str, Reducer] = {
         Reducer("sum", lambda x, axes: np.sum(x, axis=axes), True, linear=True, doc="sum over indices"),
         Reducer("mean", lambda x, axes: np.mean(x, axis=axes), True, linear=True, doc="mean over indices"),
         Reducer("max", lambda x, axes: np.max(x, axis=axes), True, doc="largest over indices"),
-        Reducer("softmax", _softmax, False, bounds=(0.0, 1.0), doc="exp(x) / sum of exp(x) over indices, at each index"),
+        Reducer(
+            "softmax", _softmax, False, bounds=(0.0, 1.0), doc="exp(x) / sum of exp(x) over indices, at each index"
+        ),
         Reducer("logsumexp", _logsumexp, True, doc="log of the sum of exp(x) over indices"),
     )
 }

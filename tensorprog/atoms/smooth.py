@@ -27,7 +27,8 @@ def _special() -> Any:
 
 
 def _normal_density(x: NDArray[Any]) -> NDArray[Any]:
-    return np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
+    density: NDArray[Any] = np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
+    return density
 
 
 def _sigmoid_slope(x: NDArray[Any]) -> NDArray[Any]:
@@ -46,6 +47,7 @@ def _gelu_slope(x: NDArray[Any]) -> NDArray[Any]:
 
 def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Interval], Interval]:
     """Image under a function that falls to its minimum at `bottom`, rises after it, and tends to 0 at -inf."""
+
     def image(a: Interval) -> Interval:
         ends = [0.0 if x == -INF else INF if x == INF else function(x) for x in a]
         low = function(bottom) if a[0] <= bottom <= a[1] else min(ends)
@@ -71,6 +73,7 @@ def _elu_image(a: Interval, alpha: float) -> Interval:
 
 def _wave_image(phase: float) -> Callable[[Interval], Interval]:
     """Image under cos(x - phase), by whether a maximum or minimum lies inside."""
+
     def image(a: Interval) -> Interval:
         if not a[1] - a[0] < 2 * math.pi or max(abs(a[0]), abs(a[1])) > 1e8:
             return -1.0, 1.0
@@ -101,71 +104,185 @@ def _elu(x: NDArray[Any], alpha: float) -> NDArray[Any]:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-register(Atom(
-    name="tanh", numpy=np.tanh, sympy=lambda sp, x: sp.tanh(x), derivative=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2,
-    bounds=lambda: (-1.0, 1.0), monotone=1, parity=-1, regularity=BOUNDED, kinks=lambda: (), features=lambda: UNIT,
-    doc="hyperbolic tangent",
-))
-register(Atom(
-    name="sigmoid", numpy=lambda x: _special().expit(x), sympy=lambda sp, x: 1 / (1 + sp.exp(-x)),
-    derivative=_sigmoid_slope, bounds=lambda: (0.0, 1.0), monotone=1, regularity=Regularity(0, 0, 0.25),
-    kinks=lambda: (), features=lambda: UNIT, doc="1 / (1 + exp(-x))",
-))
-register(Atom(
-    name="erf", numpy=lambda x: _special().erf(x), sympy=lambda sp, x: sp.erf(x),
-    derivative=lambda x: 2 / math.sqrt(math.pi) * np.exp(-np.square(x)), bounds=lambda: (-1.0, 1.0), monotone=1,
-    parity=-1, regularity=Regularity(0, 0, 2 / math.sqrt(math.pi)), kinks=lambda: (), features=lambda: UNIT,
-    terms=lambda: ((1.0, 0, "erf", 1.0, 0.0),), doc="error function",
-))
-register(Atom(
-    name="gelu", numpy=lambda x: x * _special().ndtr(x), sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
-    derivative=_gelu_slope, bounds=lambda: (-0.17, INF), image=_valley(_gelu_value, GELU_BOTTOM), regularity=Regularity(1, 0, 1.13), kinks=lambda: (),
-    features=lambda: UNIT,
-    terms=lambda: ((0.5, 1, "one", 1.0, 0.0), (0.5, 1, "erf", math.sqrt(0.5), 0.0)),
-    doc="x times the normal cdf at x (the exact form)",
-))
-register(Atom(
-    name="silu", numpy=lambda x: x * _special().expit(x), sympy=lambda sp, x: x / (1 + sp.exp(-x)),
-    derivative=_silu_slope, bounds=lambda: (-0.2785, INF), image=_valley(_silu_value, SILU_BOTTOM), regularity=Regularity(1, 0, 1.1), kinks=lambda: (),
-    features=lambda: UNIT, doc="x * sigmoid(x), also called swish",
-))
-register(Atom(
-    name="softplus", numpy=lambda x: np.logaddexp(x, 0.0), sympy=lambda sp, x: sp.log(1 + sp.exp(x)),
-    derivative=lambda x: _special().expit(x), bounds=lambda: (0.0, INF), monotone=1, regularity=Regularity(1, 0, 1.0),
-    kinks=lambda: (), features=lambda: UNIT, doc="log(1 + exp(x))",
-))
-register(Atom(
-    name="elu", params={"alpha": 1.0}, numpy=_elu,
-    sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
-    derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
-    bounds=lambda alpha: (min(-alpha, 0.0), INF), image=_elu_image, local=lambda a, alpha: Regularity(1, 0, max(1.0, abs(alpha))),
-    kinks=lambda alpha: (0.0,), features=lambda alpha: UNIT, doc="x for x > 0, alpha (exp(x) - 1) below (alpha 1)",
-))
-register(Atom(
-    name="selu", numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
-    sympy=lambda sp, x: sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True)),
-    derivative=lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0))),
-    bounds=lambda: (-SELU_SCALE * SELU_ALPHA, INF), monotone=1,
-    regularity=Regularity(1, 0, SELU_SCALE * SELU_ALPHA), kinks=lambda: (0.0,), features=lambda: UNIT,
-    doc="scaled elu with the self-normalising constants",
-))
-register(Atom(
-    name="sin", numpy=np.sin, sympy=lambda sp, x: sp.sin(x), derivative=np.cos, bounds=lambda: (-1.0, 1.0), image=_wave_image(math.pi / 2), parity=-1,
-    regularity=BOUNDED, kinks=lambda: (), features=lambda: UNIT, terms=lambda: ((1.0, 0, "sin", 1.0, 0.0),), doc="sine",
-))
-register(Atom(
-    name="cos", numpy=np.cos, sympy=lambda sp, x: sp.cos(x), derivative=lambda x: -np.sin(x), bounds=lambda: (-1.0, 1.0), image=_wave_image(0.0),
-    parity=1, regularity=BOUNDED, kinks=lambda: (), features=lambda: UNIT,
-    terms=lambda: ((1.0, 0, "cos", 1.0, 0.0),), doc="cosine",
-))
-register(Atom(
-    name="exp", numpy=np.exp, sympy=lambda sp, x: sp.exp(x), derivative=np.exp, image=_exp_image, monotone=1,
-    local=_exp_local, kinks=lambda: (), features=lambda: UNIT, terms=lambda: ((1.0, 0, "exp", 1.0, 0.0),),
-    doc="exponential; pseudo-Lipschitz only where its argument is bounded above",
-))
-register(Atom(
-    name="gaussian", numpy=lambda x: np.exp(-np.square(x)), sympy=lambda sp, x: sp.exp(-(x**2)),
-    derivative=lambda x: -2 * x * np.exp(-np.square(x)), bounds=lambda: (0.0, 1.0), image=_gaussian_image, parity=1,
-    regularity=Regularity(0, 0, math.sqrt(2 / math.e)), kinks=lambda: (), features=lambda: UNIT,
-    terms=lambda: ((1.0, 0, "gaussian", math.sqrt(2), 0.0),), doc="exp(-x**2)",
-))
+register(
+    Atom(
+        name="tanh",
+        numpy=np.tanh,
+        sympy=lambda sp, x: sp.tanh(x),
+        derivative=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2,
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="hyperbolic tangent",
+    )
+)
+register(
+    Atom(
+        name="sigmoid",
+        numpy=lambda x: _special().expit(x),
+        sympy=lambda sp, x: 1 / (1 + sp.exp(-x)),
+        derivative=_sigmoid_slope,
+        bounds=lambda: (0.0, 1.0),
+        monotone=1,
+        regularity=Regularity(0, 0, 0.25),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="1 / (1 + exp(-x))",
+    )
+)
+register(
+    Atom(
+        name="erf",
+        numpy=lambda x: _special().erf(x),
+        sympy=lambda sp, x: sp.erf(x),
+        derivative=lambda x: 2 / math.sqrt(math.pi) * np.exp(-np.square(x)),
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=Regularity(0, 0, 2 / math.sqrt(math.pi)),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "erf", 1.0, 0.0),),
+        doc="error function",
+    )
+)
+register(
+    Atom(
+        name="gelu",
+        numpy=lambda x: x * _special().ndtr(x),
+        sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
+        derivative=_gelu_slope,
+        bounds=lambda: (-0.17, INF),
+        image=_valley(_gelu_value, GELU_BOTTOM),
+        regularity=Regularity(1, 0, 1.13),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((0.5, 1, "one", 1.0, 0.0), (0.5, 1, "erf", math.sqrt(0.5), 0.0)),
+        doc="x times the normal cdf at x (the exact form)",
+    )
+)
+register(
+    Atom(
+        name="silu",
+        numpy=lambda x: x * _special().expit(x),
+        sympy=lambda sp, x: x / (1 + sp.exp(-x)),
+        derivative=_silu_slope,
+        bounds=lambda: (-0.2785, INF),
+        image=_valley(_silu_value, SILU_BOTTOM),
+        regularity=Regularity(1, 0, 1.1),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="x * sigmoid(x), also called swish",
+    )
+)
+register(
+    Atom(
+        name="softplus",
+        numpy=lambda x: np.logaddexp(x, 0.0),
+        sympy=lambda sp, x: sp.log(1 + sp.exp(x)),
+        derivative=lambda x: _special().expit(x),
+        bounds=lambda: (0.0, INF),
+        monotone=1,
+        regularity=Regularity(1, 0, 1.0),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="log(1 + exp(x))",
+    )
+)
+register(
+    Atom(
+        name="elu",
+        params={"alpha": 1.0},
+        numpy=_elu,
+        sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
+        derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
+        bounds=lambda alpha: (min(-alpha, 0.0), INF),
+        image=_elu_image,
+        local=lambda a, alpha: Regularity(1, 0, max(1.0, abs(alpha))),
+        kinks=lambda alpha: (0.0,),
+        features=lambda alpha: UNIT,
+        doc="x for x > 0, alpha (exp(x) - 1) below (alpha 1)",
+    )
+)
+register(
+    Atom(
+        name="selu",
+        numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
+        sympy=lambda sp, x: (
+            sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
+        ),
+        derivative=lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0))),
+        bounds=lambda: (-SELU_SCALE * SELU_ALPHA, INF),
+        monotone=1,
+        regularity=Regularity(1, 0, SELU_SCALE * SELU_ALPHA),
+        kinks=lambda: (0.0,),
+        features=lambda: UNIT,
+        doc="scaled elu with the self-normalising constants",
+    )
+)
+register(
+    Atom(
+        name="sin",
+        numpy=np.sin,
+        sympy=lambda sp, x: sp.sin(x),
+        derivative=np.cos,
+        bounds=lambda: (-1.0, 1.0),
+        image=_wave_image(math.pi / 2),
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "sin", 1.0, 0.0),),
+        doc="sine",
+    )
+)
+register(
+    Atom(
+        name="cos",
+        numpy=np.cos,
+        sympy=lambda sp, x: sp.cos(x),
+        derivative=lambda x: -np.sin(x),
+        bounds=lambda: (-1.0, 1.0),
+        image=_wave_image(0.0),
+        parity=1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "cos", 1.0, 0.0),),
+        doc="cosine",
+    )
+)
+register(
+    Atom(
+        name="exp",
+        numpy=np.exp,
+        sympy=lambda sp, x: sp.exp(x),
+        derivative=np.exp,
+        image=_exp_image,
+        monotone=1,
+        local=_exp_local,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "exp", 1.0, 0.0),),
+        doc="exponential; pseudo-Lipschitz only where its argument is bounded above",
+    )
+)
+register(
+    Atom(
+        name="gaussian",
+        numpy=lambda x: np.exp(-np.square(x)),
+        sympy=lambda sp, x: sp.exp(-(x**2)),
+        derivative=lambda x: -2 * x * np.exp(-np.square(x)),
+        bounds=lambda: (0.0, 1.0),
+        image=_gaussian_image,
+        parity=1,
+        regularity=Regularity(0, 0, math.sqrt(2 / math.e)),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "gaussian", math.sqrt(2), 0.0),),
+        doc="exp(-x**2)",
+    )
+)

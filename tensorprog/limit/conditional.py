@@ -52,7 +52,7 @@ class ConditionalGaussian:
         return all(part.linear for part in compiler.parts.of(name))
 
     def _covariances(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[tuple[Equations, Value]]:
-        (a, u), (b, v) = p.inner[0], q.inner[0]
+        (a, u, _), (b, v, _) = p.inner[0], q.inner[0]  # linear parts have one variable each
         moment = self.compiler.reference_covariance(u, v, ranges)
         factor = self.compiler.number(a, ranges) * self.compiler.number(b, ranges)
         return [(term.equations, term.value * factor) for term in moment.terms]
@@ -73,7 +73,7 @@ class ConditionalGaussian:
             local = self.ranges | {name: self.compiler.parts.bound_ranges[name] for name in part.bound}
             if part.function is not None:
                 value: Value = Value.of(0.0)
-                for weight, variable in part.inner:
+                for weight, variable, _ in part.inner:
                     value = value + self.compiler.number(weight, local) * self.compiler.base_mean(variable, local)
                 if not np.any(value.estimate.value):
                     continue

@@ -146,9 +146,9 @@ class Compiler:
     def paired(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> tuple[Part, Part, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
-        names = {name: Affine(((f"{name}_", 1),)) for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.bound]}
-        local = dict(ranges) | {name: self._bound_range(name) for name in p.bound}
-        local |= {f"{name}_": self._bound_range(name) for name in q.bound}
+        names = {name: Affine(((f"{name}_", 1),)) for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]}
+        local = dict(ranges) | {name: self._bound_range(name) for name in p.all_bound}
+        local |= {f"{name}_": self._bound_range(name) for name in q.all_bound}
         # softmax and the like keep indices that are bound here: both copies need their ranges
         local |= {f"{name}_": bound[name] for name in bound} | {name: bound[name] for name in bound}
         return p, q.renamed(names), local
@@ -197,17 +197,34 @@ class Compiler:
     def _form(self, p: Part, ranges: Mapping[str, Range]) -> tuple[Value, Moment]:
         """Mean and variance of the affine form inside a part."""
         total = self.number(p.offset, ranges)
-        for weight, variable in p.inner:
-            total = total + self.number(weight, ranges) * self.base_mean(variable, ranges)
+        for weight, variable, bound in p.inner:
+            total = total + self._summed(self.number(weight, ranges) * self.base_mean(variable, ranges), bound, ranges)
         return total, self._covariance(p, p, ranges)
 
+    @staticmethod
+    def _summed(value: Value, bound: Sequence[str], ranges: Mapping[str, Range]) -> Value:
+        """Sum over indices; one that the value does not have counts with its size."""
+        for name in bound:
+            if name in value.axes:
+                axis = value.axes.index(name)
+                value = Value(tuple(a for a in value.axes if a != name), value.estimate.sum(axis=axis))
+            else:
+                value = value.scaled(float(ranges[name][1] - ranges[name][0]))
+        return value
+
     def _covariance(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
+        """Covariance of the affine forms inside two parts."""
         total = Moment((), dict(ranges))
-        for a, u in p.inner:
-            for b, v in q.inner:
-                moment = self.reference_covariance(u, v, ranges)
-                factor = self.number(a, ranges) * self.number(b, ranges)
-                total = total + Moment(tuple(Term(t.equations, t.value * factor) for t in moment.terms), moment.ranges)
+        for a, u, bound in p.inner:
+            first = Part(a, bound, None, ((Number(1), u, ()),))
+            for b, v, other in q.inner:
+                # the variance of a sum: its second copy runs by itself
+                again = {name: Affine(((f"{name}'", 1),)) for name in other if name in bound}
+                second = Part(b, other, None, ((Number(1), v, ()),)).renamed(again)
+                local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
+                moment = self.reference_covariance(u, second.inner[0][1], local)
+                for term in moment.terms:
+                    total = total + self._finish(first, second, term.equations, term.value, local, ranges)
         return total.simplified().merged()
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
@@ -261,13 +278,15 @@ class Compiler:
         return Value(axes, _propagate(evaluate_cross, args, axes))
 
     def _joint_moments(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Moment]:
-        references = [v for part in (p, q) for _, v in part.inner]
+        references = [v for part in (p, q) for _, v, _ in part.inner]
         return [self.reference_covariance(u, v, ranges) for u, v in combinations(references, 2)] + [
             self.reference_covariance(u, u, ranges) for u in references]
 
     def _joint(self, p: Part, q: Part, total: Any, placed: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Value:
         """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both."""
-        references = list(dict.fromkeys(v for part in (p, q) for _, v in part.inner))
+        references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
+        if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
+            raise OutsideError("a function of several arguments beside one of a sum is not compiled by this version")
         for part in (p, q):
             for node in variables(part.function) if part.function is not None and part.joint else ():
                 extra = {name for slot in node.slots for name in slot.indices} - set(ranges)
@@ -301,7 +320,7 @@ class Compiler:
                     value = evaluate(body, inner)
                 else:
                     form = evaluate(part.offset, inner)
-                    for weight, variable in part.inner:
+                    for weight, variable, _ in part.inner:
                         a, b = evaluate(weight, inner), read(variable, ranges)
                         axes = union(form.axes, a.axes, b.axes)
                         form = Open(axes, align(form, axes) + align(a, axes) * align(b, axes))
@@ -329,14 +348,7 @@ class Compiler:
             value = value * self.number(substitute(part.coefficient, dict(solution)), local)
         if mask is not None:
             value = value * Value.of(mask.data, mask.axes)
-        for name in (*p.bound, *q.bound):
-            if name in bound_solution:
-                continue
-            if name in value.axes:
-                axis = value.axes.index(name)
-                value = Value(tuple(a for a in value.axes if a != name), value.estimate.sum(axis=axis))
-            else:
-                value = value.scaled(float(local[name][1] - local[name][0]))
+        value = self._summed(value, [n for n in (*p.bound, *q.bound) if n not in bound_solution], local)
         return Moment((Term(remaining, value),), ranges).simplified()
 
     def eliminate(

@@ -29,8 +29,9 @@ __all__ = ["Conditional", "Covariance", "Law"]
 
 Array = NDArray[Any]
 REPLICATES = 16
-MIN_LOG2, MAX_LOG2 = 8, 17
-CHUNK_NUMBERS = 1 << 23  # numbers held at once while draws are evaluated
+MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
+AIM = 1e-4  # error aimed at, relative where numbers exceed 1
+CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
 BLOCK = 1024  # draws per random stream in `sample`, at most
 SOBOL_DIMENSIONS = 21_000
 
@@ -210,7 +211,7 @@ class Law:
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
 
-    def __init__(self, netsor: Netsor, *, grade: str = "", accuracy: float = 1e-4, max_memory: int = 1 << 30, seed: int = 0) -> None:
+    def __init__(self, netsor: Netsor, *, grade: str = "", accuracy: float | None = None, max_memory: int = 1 << 30, seed: int = 0) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.compiler = Compiler(netsor)
         self._max_memory, self._seed = max_memory, seed
@@ -390,10 +391,14 @@ class Law:
         return np.broadcast_to(data, (count, *data.shape[1:]))
 
     def _converge(self, dim: int, replicate: Any, finish: Any, what: str) -> Any:
-        """Double the number of points per replicate until the error asked for is met."""
+        """Double the number of points per replicate until the error asked for is met.
+
+        Without an explicit accuracy the aim is AIM, and what is reached within AIM_LOG2 doublings is returned as it is.
+        """
         if dim == 0:
             return finish([replicate(np.zeros((1, 0)))])
-        target = self.accuracy / 2
+        target = AIM if self.accuracy is None else self.accuracy
+        last = AIM_LOG2 if self.accuracy is None else MAX_LOG2
         log2 = MIN_LOG2
         while True:
             value, error = finish([replicate(points) for points in self._points(dim, log2)])
@@ -401,10 +406,12 @@ class Law:
             worst = float(np.max(error, initial=0.0)) / max(1.0, size)
             if worst <= target:
                 return value, error
-            if log2 >= MAX_LOG2 or (1 << log2) * REPLICATES * dim > 1 << 31:
+            if log2 >= last or (1 << log2) * REPLICATES * dim > 1 << 31:
+                if self.accuracy is None:
+                    return value, error
                 raise AccuracyError(f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
                                     "ask for less with accuracy=")
-            log2 = min(MAX_LOG2, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
+            log2 = min(last, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
 
     def _points(self, dim: int, log2: int) -> Any:
         """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""

@@ -6,17 +6,19 @@ coefficient may contain them.  Definitions of other vectors are written in (inli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import OutsideError
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
-from tensorprog.rename import replace_variables, substitute
+from tensorprog.rename import compose, replace_variables, substitute
 
 __all__ = ["FORMAL", "Part", "Parts", "position_names"]
 
+Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
+Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
 ONE, ZERO = Number(1), Number(0)
 MAX_PARTS = 10_000
@@ -26,6 +28,8 @@ MAX_PARTS = 10_000
 class Part:
     """coefficient * function(sum of weight * variable + offset), summed over the bound indices.
 
+    Each entry of `inner` is (weight, variable, indices it is summed over inside the function).
+
     `function` is an expression in FORMAL; None stands for the constant 1 (no variable at all).  A function of several
     arguments keeps its variables in place and has `joint` set.
     """
@@ -33,7 +37,7 @@ class Part:
     coefficient: Expr
     bound: tuple[str, ...] = ()
     function: Expr | None = None
-    inner: tuple[tuple[Expr, Variable], ...] = ()
+    inner: tuple[tuple[Expr, Variable, tuple[str, ...]], ...] = ()
     offset: Expr = ZERO
     joint: bool = False
 
@@ -42,19 +46,26 @@ class Part:
         """Whether the part is a constant or a multiple of a variable."""
         return self.function is None or self.function == FORMAL
 
-    def renamed(self, names: dict[str, Affine]) -> Part:
+    @property
+    def all_bound(self) -> tuple[str, ...]:
+        """Indices summed over, outside the function and inside."""
+        return tuple(dict.fromkeys((*self.bound, *(name for _, _, bound in self.inner for name in bound))))
+
+    def renamed(self, names: Mapping[str, Affine]) -> Part:
         """The same part with other index names (bound ones must stay bare)."""
-        bound = []
-        for name in self.bound:
-            bare = names[name].bare if name in names else name
-            assert bare is not None
-            bound.append(bare)
+        def bare(bound: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names[name].bare or name if name in names else name for name in bound)
+
         return Part(
-            substitute(self.coefficient, names), tuple(bound),
+            substitute(self.coefficient, names), bare(self.bound),
             None if self.function is None else substitute(self.function, names),
-            tuple((substitute(c, names), Variable(v.name, substitute(v, names).slots)) for c, v in self.inner),  # type: ignore[attr-defined]
+            tuple((substitute(c, names), _moved(v, names), bare(bound)) for c, v, bound in self.inner),
             substitute(self.offset, names), self.joint,
         )
+
+
+def _moved(variable: Variable, names: Mapping[str, Affine]) -> Variable:
+    return Variable(variable.name, tuple(compose(slot, names) for slot in variable.slots))
 
 
 def position_names(netsor: Netsor, family: str, suffix: str = "") -> dict[str, Range]:
@@ -127,7 +138,7 @@ class Parts:
             family = self.netsor.families[name]
             if self.is_base(name):
                 slots = tuple(Affine(((str(k), 1),)) for k in range(len(family.ranges)))
-                parts: list[Part] = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots)),))]
+                parts: list[Part] = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
             else:
                 parts = self.split(self.inlined(name))
             if len(parts) > MAX_PARTS:
@@ -141,7 +152,7 @@ class Parts:
         if not self.is_vector(expr):
             return [Part(expr)]
         if isinstance(expr, Variable):
-            return [Part(ONE, (), FORMAL, ((ONE, expr),))]
+            return [Part(ONE, (), FORMAL, ((ONE, expr, ()),))]
         if isinstance(expr, Call):
             if expr.atom in ("add", "subtract"):
                 left, right = (self.split(arg) for arg in expr.args)
@@ -156,18 +167,22 @@ class Parts:
                 inverse = Call("divide", (ONE, expr.args[1]))
                 return [self.scale(part, inverse) for part in self.split(expr.args[0])]
         if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
-            factor: Expr = ONE
-            if expr.reducer == "mean":
-                count = 1
-                for name in expr.indices:
-                    start, stop = self.bound_ranges.get(name) or self.netsor.ranges[name]
-                    count *= stop - start
-                factor = Number(1 / count)
+            factor = self.reduction_factor(expr)
             return [
                 self.scale(Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.offset, p.joint), factor)
                 for p in self.split(expr.arg)
             ]
         return [self.function_part(expr)]
+
+    def reduction_factor(self, expr: Reduction) -> Expr:
+        """1 for a sum, 1/count for a mean."""
+        if expr.reducer == "sum":
+            return ONE
+        count = 1
+        for name in expr.indices:
+            start, stop = self.bound_ranges.get(name) or self.netsor.ranges[name]
+            count *= stop - start
+        return Number(1 / count)
 
     @staticmethod
     def scale(part: Part, factor: Expr) -> Part:
@@ -180,41 +195,72 @@ class Parts:
     def function_part(self, expr: Expr) -> Part:
         """A nonlinear expression as a function of one affine form, where it is one."""
         vectors = [v for v in variables(expr) if self.netsor.families[v.name].kind == "vector"]
-        if any(isinstance(node, Reduction) for node in walk(expr)):
-            return Part(ONE, (), expr, tuple((ONE, v) for v in vectors), ZERO, True)
-        if len(vectors) == 1:
-            return Part(ONE, (), replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None), ((ONE, vectors[0]),))
-        forms: dict[tuple[tuple[Expr, Variable], ...], None] = {}
+        reduced = any(isinstance(node, Reduction) and self.is_vector(node) for node in walk(expr))
+        joint = Part(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), ZERO, True)
+        if len(vectors) == 1 and not reduced:
+            function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
+            return Part(ONE, (), function, ((ONE, vectors[0], ()),))
+        forms: dict[Inner, None] = {}
 
-        def rewrite(node: Expr) -> Expr:
+        def rewrite(node: Expr) -> Expr | None:
             if not self.is_vector(node):
                 return node
-            parts = self.split(node) if _is_sum(node) else []
-            if parts and all(part.linear and not part.bound for part in parts):
-                inner: dict[Variable, Expr] = {}
-                offset: Expr = ZERO
-                for part in parts:
-                    if part.function is None:
-                        offset = part.coefficient if offset == ZERO else Call("add", (offset, part.coefficient))
-                    else:
-                        for weight, variable in part.inner:
-                            total = part.coefficient if weight == ONE else Call("multiply", (part.coefficient, weight))
-                            inner[variable] = Call("add", (inner[variable], total)) if variable in inner else total
-                forms[tuple((c, v) for v, c in sorted(inner.items(), key=lambda item: str(item[0])))] = None
-                return FORMAL if offset == ZERO else Call("add", (FORMAL, offset))
-            if isinstance(node, Call):
-                return Call(node.atom, tuple(rewrite(arg) for arg in node.args))
-            forms[((ONE, node),)] = None  # type: ignore[index]
-            return FORMAL
+            form = self.affine(node)
+            if form is not None:
+                forms[tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))] = None
+                return FORMAL if form[1] == ZERO else Call("add", (FORMAL, form[1]))
+            if not isinstance(node, Call):
+                return None  # a nonlinear function over an index
+            args = [rewrite(arg) for arg in node.args]
+            return None if any(arg is None for arg in args) else Call(node.atom, tuple(arg for arg in args if arg is not None))
 
-        function = rewrite(expr)
-        if len(forms) == 1:
-            return Part(ONE, (), function, next(iter(forms)))
-        return Part(ONE, (), expr, tuple((ONE, v) for v in vectors), ZERO, True)
+        function_of_one = rewrite(expr)
+        if function_of_one is None or len(forms) != 1:
+            return joint
+        return Part(ONE, (), function_of_one, next(iter(forms)))
+
+    def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
+        """Weights of the vectors and the offset, if an expression is affine in vectors."""
+        if not self.is_vector(node):
+            return {}, node
+        if isinstance(node, Variable):
+            return {(node, ()): ONE}, ZERO
+        if isinstance(node, Reduction):
+            form = self.affine(node.arg) if REDUCTIONS[node.reducer].linear else None
+            if form is None:
+                return None
+            factor = self.reduction_factor(node)
+            offset = ZERO if form[1] == ZERO else Reduction(node.reducer, node.indices, form[1])
+            return {(v, (*node.indices, *bound)): _times(factor, w) for (v, bound), w in form[0].items()}, offset
+        assert isinstance(node, Call)
+        if node.atom in ("add", "subtract"):
+            left, right = self.affine(node.args[0]), self.affine(node.args[1])
+            if left is None or right is None:
+                return None
+            sign = ONE if node.atom == "add" else Number(-1)
+            inner = dict(left[0])
+            for key, weight in right[0].items():
+                weight = _times(sign, weight)
+                inner[key] = Call("add", (inner[key], weight)) if key in inner else weight
+            other = _times(sign, right[1])
+            return inner, other if left[1] == ZERO else left[1] if other == ZERO else Call("add", (left[1], other))
+        scale: Expr | None = None
+        rest = node.args[0]
+        if node.atom == "negative":
+            scale = Number(-1)
+        elif node.atom == "divide" and not self.is_vector(node.args[1]):
+            scale = Call("divide", (ONE, node.args[1]))
+        elif node.atom == "multiply":
+            for number, other in (node.args, node.args[::-1]):
+                if not self.is_vector(number):
+                    scale, rest = number, other
+        form = self.affine(rest) if scale is not None else None
+        if form is None or scale is None:
+            return None
+        return {key: _times(scale, weight) for key, weight in form[0].items()}, _times(scale, form[1])
 
 
-def _is_sum(node: Expr) -> bool:
-    return isinstance(node, Call) and node.atom in ("add", "subtract", "negative", "multiply", "divide")
-
-
-Reader = Callable[[Variable], Expr | None]
+def _times(factor: Expr, weight: Expr) -> Expr:
+    if factor == ONE or weight == ZERO:
+        return weight
+    return factor if weight == ONE else Call("multiply", (factor, weight))

@@ -1,0 +1,127 @@
+"""Does a theorem apply?  One rule per clause of Assumption 1, each with findings that say why and what to change.
+
+`check(netsor)` gives a `Report` with one of four grades:
+
+    theorem     Assumption 1 as written (Sakai et al. 2025, Theorem 1), or Yang's theorem for programs without scores
+    remark      all but the boundedness of operand inputs, which the paper says can be dropped
+    extension   covered by a result elsewhere, or exact; `claims` says which
+    outside     no limit is claimed; `consequence` says what follows
+
+Source    theory.md section 3; Sakai et al. 2025 (arXiv 2506.00846), Yang 2019 (arXiv 1910.12478), Theorem 5.4
+"""
+
+from __future__ import annotations
+
+from tensorprog.assumptions.advice import clips, unused, variance
+from tensorprog.assumptions.context import (
+    ASSUMPTION,
+    DIVERGES,
+    NETSOR_PLUS,
+    NO_LIMIT,
+    NOT_COVERED,
+    SAKAI,
+    YANG,
+    Context,
+    Rule,
+)
+from tensorprog.assumptions.extensions import averages, induction, widths
+from tensorprog.assumptions.functions import nonlinearities
+from tensorprog.assumptions.layers import one_layer
+from tensorprog.assumptions.report import Claim, Finding, Grade, Report
+from tensorprog.assumptions.scores import bounded, dedicated, different, operands
+from tensorprog.calculus import Calculus
+from tensorprog.graph import Structure
+from tensorprog.ir import Netsor
+
+__all__ = ["RULES", "Claim", "Finding", "Report", "Rule", "check"]
+
+ORDER = ("fails", "unknown", "remark", "warning", "holds")
+RULES: tuple[Rule, ...] = (
+    Rule("nonlinearities", "Sakai et al. 2025, Theorem 1; Yang 2019, Theorem 5.4", nonlinearities),
+    Rule("score operands are MatMul outputs", ASSUMPTION, operands, "both operands of every score are MatMul outputs"),
+    Rule("operand inputs bounded", ASSUMPTION, bounded, "the input of every score operand is bounded"),
+    Rule(
+        "dedicated weights",
+        f"{ASSUMPTION} (a)",
+        dedicated,
+        "clause (a): the weights that make score operands make nothing else",
+    ),
+    Rule(
+        "weights of one score differ",
+        f"{ASSUMPTION} (b)",
+        different,
+        "clause (b): the two weights of each score differ; sharing across scores is allowed",
+    ),
+    Rule("inductive definitions", "Sakai et al. 2025, footnote 2", induction),
+    Rule(
+        "one layer of scores",
+        "Sakai et al. 2025, Theorem 1",
+        one_layer,
+        "no weight multiplies a vector that depends on a score",
+    ),
+    Rule("averages", NETSOR_PLUS, averages),
+    Rule("widths", "Yang 2019", widths),
+    Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),
+    Rule("active clips", "advice, no clause of Assumption 1", clips),
+    Rule("unused statements", "advice, no clause of Assumption 1", unused),
+)
+_ONLY_WITH_SCORES = (
+    "score operands are MatMul outputs",
+    "operand inputs bounded",
+    "dedicated weights",
+    "weights of one score differ",
+    "one layer of scores",
+)
+
+
+def check(netsor: Netsor) -> Report:
+    """Judge a program by Theorem 1, or by Yang's theorem if it has no scores.
+
+    Scale     independent of the sizes of families
+    Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
+    """
+    structure = Structure(netsor)
+    state = Context(netsor, structure, Calculus(netsor, structure))
+    findings: list[Finding] = []
+    for rule in RULES:
+        state.rule = rule
+        found = list(rule.apply(state))
+        if not any(f.verdict in ("fails", "unknown", "remark") for f in found):
+            if rule.name == "nonlinearities":
+                name = "pseudo-Lipschitz" if state.scored else "controlled"
+                found.append(
+                    Finding(
+                        rule.name,
+                        "holds",
+                        message=f"every Nonlin is {name} ({SAKAI if state.scored else YANG})",
+                        source=rule.source,
+                    )
+                )
+            elif rule.holds and not found and (state.scored or rule.name not in _ONLY_WITH_SCORES):
+                found.append(Finding(rule.name, "holds", message=f"{rule.holds} ({rule.source})", source=rule.source))
+        findings += found
+    findings.sort(key=lambda f: ORDER.index(f.verdict))
+    failing = [f for f in findings if f.verdict in ("fails", "unknown")]
+    grade: Grade = "theorem"
+    if failing:
+        grade = "outside"
+    elif state.claims:
+        grade = "extension"
+    elif any(f.verdict == "remark" for f in findings):
+        grade = "remark"
+    consequence = ""
+    if failing:
+        kinds = [f.consequence for f in failing]
+        consequence = next((k for k in (DIVERGES, NO_LIMIT) if k in kinds), NOT_COVERED)
+    source = SAKAI if state.scored else YANG
+    if grade == "extension" and any(c.name == "averages" for c in state.claims):
+        source = f"{SAKAI}, with {NETSOR_PLUS}" if state.scored else NETSOR_PLUS
+    return Report(
+        netsor.name,
+        grade,
+        source,
+        tuple(findings),
+        tuple(state.claims) if grade == "extension" else (),
+        consequence,
+        "sqrt(n)" if consequence == DIVERGES else "",
+    )

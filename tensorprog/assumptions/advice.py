@@ -1,0 +1,102 @@
+"""Warnings: statements, scores and clips that do nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tensorprog.assumptions.context import Context
+from tensorprog.assumptions.report import Finding
+from tensorprog.expr import Call, Expr, IndexValue, Variable, rebuild, walk
+from tensorprog.ir import MatMul, Nonlin
+
+__all__ = ["clips", "unused", "variance"]
+
+
+def unused(check: Context) -> Iterator[Finding]:
+    """Statements that no output depends on."""
+    for position, statement in enumerate(check.netsor.body):
+        if position not in check.structure.relevant:
+            yield check.finding(
+                "warning",
+                (position,),
+                f"{statement.target} does not reach an output; leaving it out is exact, and the other rules do",
+                f"drop it, or add {statement.target.name} to the outputs",
+            )
+
+
+def variance(check: Context) -> Iterator[Finding]:
+    """Scores have positive variance."""
+    done = set()
+    for operand in check.structure.operands:
+        if operand.definer is None or operand.definer in done:
+            continue
+        statement = check.netsor.body[operand.definer]
+        if not isinstance(statement, MatMul):
+            continue
+        done.add(operand.definer)
+        score = check.text(operand.dot)
+        variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
+        profile = check.calculus.vector(statement.vector, operand.definer)
+        if variance == (0.0, 0.0):
+            yield check.finding(
+                "warning",
+                (operand.definer,),
+                f"the variance of {statement.weight} is 0, so the score {score} vanishes "
+                "(Theorem 1 speaks of scores of positive variance)",
+            )
+        elif profile.constant and profile.low == 0:
+            yield check.finding(
+                "warning",
+                (operand.definer,),
+                f"{statement.vector} is 0, so the score {score} vanishes (Theorem 1 "
+                "speaks of scores of positive variance)",
+            )
+
+
+def _first_copy(node: Expr) -> Expr | None:
+    return IndexValue(node.name[:-1]) if isinstance(node, IndexValue) and node.name.endswith("_") else None
+
+
+def _second_moment(check: Context, vector: Variable, position: int, depth: int = 0) -> float:
+    """Upper bound on E[Z^2], inf if none is cheap."""
+    initial = check.structure.initial.get(vector.name)
+    calculus = check.calculus
+    if initial is not None:
+        if not isinstance(initial.cov, Expr) or not isinstance(initial.mean, Expr) or initial.data is not None:
+            return math.inf
+        copies = rebuild(initial.cov, _first_copy)
+        cov, mean = calculus.closed(copies), calculus.closed(initial.mean)
+        return math.inf if cov is None or mean is None else cov[1] + max(abs(mean[0]), abs(mean[1])) ** 2
+    profile = calculus.vector(vector, position)
+    bound = max(abs(profile.low), abs(profile.high))
+    definers = check.structure.definers(position, vector)
+    statement = check.netsor.body[definers[0]] if len(definers) == 1 and depth < 8 else None
+    if not isinstance(statement, MatMul):
+        return bound**2
+    variance = calculus.closed(check.netsor.weight[statement.weight.name].variance)
+    return (
+        math.inf if variance is None else variance[1] * _second_moment(check, statement.vector, definers[0], depth + 1)
+    )
+
+
+def clips(check: Context) -> Iterator[Finding]:
+    """Clips whose bounds are never reached."""
+    for position in sorted(check.structure.relevant):
+        statement = check.netsor.body[position]
+        if not isinstance(statement, Nonlin):
+            continue
+        for node in walk(statement.expr):
+            if not (isinstance(node, Call) and node.atom == "clip" and isinstance(node.args[0], Variable)):
+                continue
+            low, high = (check.calculus.closed(p) for p in node.params)
+            if low is None or high is None or check.netsor.families[node.args[0].name].kind != "vector":
+                continue
+            deviation = math.sqrt(_second_moment(check, node.args[0], position))
+            if 0 < 8 * deviation < min(-low[1], high[0]):
+                yield check.finding(
+                    "warning",
+                    (position,),
+                    f"{node} is never active: {node.args[0]} has standard deviation at most "
+                    f"{deviation:.3g} in the limit, and the bounds lie more than 8 of them away",
+                )

@@ -1,0 +1,89 @@
+"""What the rules of Assumption 1 read, and the form in which they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tensorprog.assumptions.report import Claim, Finding, Says
+from tensorprog.calculus import Calculus
+from tensorprog.evaluate import slots_of
+from tensorprog.expr import Variable
+from tensorprog.graph import Structure
+from tensorprog.ir import Netsor, Nonlin
+
+__all__ = ["ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Rule"]
+
+SAKAI = "Sakai et al. 2025, Theorem 1"
+ASSUMPTION = "Sakai et al. 2025, Assumption 1"
+YANG = "Yang 2019, Theorem 5.4"
+NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
+DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One clause: its name, where it comes from, and the function that yields findings."""
+
+    name: str
+    source: str
+    apply: Callable[[Context], Iterator[Finding]]
+    holds: str = ""  # what to say when nothing is found
+
+
+@dataclass
+class Context:
+    """What the rules read, and where they leave claims."""
+
+    netsor: Netsor
+    structure: Structure
+    calculus: Calculus
+    claims: list[Claim] = field(default_factory=list)
+    rule: Rule | None = None
+
+    def text(self, position: int) -> str:
+        """What a statement defines, as written."""
+        return str(self.netsor.body[position].target)
+
+    def finding(
+        self,
+        verdict: Says,
+        positions: tuple[int, ...],
+        message: str,
+        fix: str = "",
+        consequence: str = "",
+        chain: tuple[int, ...] = (),
+        weights: tuple[str, ...] = (),
+    ) -> Finding:
+        """A finding of the current rule at some statements, the first of them to blame."""
+        assert self.rule is not None
+        line = self.netsor.body[positions[0]].span.line if positions else 0
+        names = dict.fromkeys(self.text(p) for p in positions)
+        nodes = tuple(dict.fromkeys([*names, *(self.text(p) for p in chain), *weights]))
+        return Finding(
+            self.rule.name, verdict, ", ".join(names), line, message, fix, self.rule.source, nodes, consequence
+        )
+
+    def weight(self, name: str) -> str:
+        """The node of a weight in the graph."""
+        return str(Variable(name, slots_of(self.netsor.weight[name].indices)))
+
+    @property
+    def scored(self) -> bool:
+        """Whether an output depends on a score."""
+        return bool(self.structure.scores)
+
+    def chain_text(self, chain: tuple[int, ...]) -> str:
+        """A chain of statements as text."""
+        return " -> ".join(self.text(p) for p in chain)
+
+    def sinks(self) -> Iterator[int]:
+        """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""
+        outputs = set(self.netsor.outputs)
+        for position in sorted(self.structure.relevant):
+            statement = self.netsor.body[position]
+            if not isinstance(statement, Nonlin):
+                continue
+            users = {user for user, definer, _ in self.structure.edges if definer == position}
+            if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
+                yield position

@@ -1,0 +1,125 @@
+"""`Report`: the grade of a program and the findings behind it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
+
+Grade = Literal["theorem", "remark", "extension", "outside"]
+GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
+Says = Literal["holds", "fails", "unknown", "warning", "remark"]
+ORDER = ("fails", "unknown", "remark", "warning", "holds")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one clause says about one place of the program, in the user's names."""
+
+    rule: str
+    verdict: Says
+    where: str = ""  # statements, separated by ", "
+    line: int = 0
+    message: str = ""
+    fix: str = ""
+    source: str = ""
+    nodes: tuple[str, ...] = ()  # of the graph: the statements at fault and the chain between them
+    consequence: str = ""  # what follows if it fails
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public fields."""
+        return {
+            "rule": self.rule,
+            "verdict": self.verdict,
+            "where": self.where,
+            "line": self.line,
+            "message": self.message,
+            "fix": self.fix,
+        }
+
+    def __str__(self) -> str:
+        place = f"   [{'line ' + str(self.line)}]" if self.line else ""
+        head = f"{self.verdict:<8}{self.rule}" + (f": {self.where}" if self.where else "") + place
+        lines = [head, f"        why   {self.message}"]
+        if self.source and self.source not in self.message:
+            lines.append(f"        from  {self.source}")
+        if self.fix:
+            lines.append(f"        try   {self.fix}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A result used beyond Assumption 1, with the standing of its proof."""
+
+    name: str
+    standing: Literal["proved", "exact", "conjecture"]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.standing}): {self.text}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The grade of a program and the findings behind it, worst first."""
+
+    program: str
+    grade: Grade
+    source: str
+    findings: tuple[Finding, ...]
+    claims: tuple[Claim, ...] = ()
+    consequence: str = ""  # of `outside`: diverges | no limit | not covered
+    rate: str = ""  # of `diverges`
+
+    @property
+    def exit_code(self) -> int:
+        """1 if no limit is claimed, else 0."""
+        return int(self.grade == "outside")
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """Findings that put the program outside."""
+        return tuple(f for f in self.findings if f.verdict in ("fails", "unknown"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data: grade, source, consequence, claims and findings."""
+        return {
+            "grade": self.grade,
+            "source": self.source,
+            "consequence": self.consequence,
+            "rate": self.rate,
+            "claims": [{"name": c.name, "standing": c.standing, "text": c.text} for c in self.claims],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        says = {
+            "theorem": f"the theorem applies as written ({self.source})",
+            "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
+            "extension": f"covered beyond the theorem ({self.source})",
+            "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
+        }[self.grade]
+        lines = [f"{self.program}: {self.grade} - {says}"]
+        lines += [f"claim   {claim}" for claim in self.claims]
+        lines += [str(f) for f in self.findings if f.verdict != "holds"]
+        lines += [f"{f.verdict:<8}{f.rule}: {f.message}" for f in self.findings if f.verdict == "holds"]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        def cell(text: object) -> str:
+            return f"<td style='text-align:left'>{html.escape(str(text))}</td>"
+
+        rows = "".join(
+            "<tr>" + "".join(cell(x) for x in (f.verdict, f.rule, f.where, f.line or "", f.message, f.fix)) + "</tr>"
+            for f in self.findings
+        )
+        heads = "".join(
+            f"<th style='text-align:left'>{name}</th>"
+            for name in ("verdict", "rule", "where", "line", "message", "fix")
+        )
+        head = html.escape(str(self).splitlines()[0])
+        claims = "".join(f"<p>{html.escape(str(claim))}</p>" for claim in self.claims)
+        return f"<p><b>{head}</b></p>{claims}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

@@ -1,0 +1,214 @@
+"""Scores and their operands: MatMul outputs, bounded inputs, clauses (a) and (b)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
+from tensorprog.assumptions.layers import linear
+from tensorprog.assumptions.report import Finding
+from tensorprog.calculus import Profile
+from tensorprog.expr import Variable
+from tensorprog.facts import FAILS, HOLDS
+from tensorprog.graph import Operand
+from tensorprog.ir import Dot, MatMul, Nonlin
+
+__all__ = ["bounded", "dedicated", "different", "operands"]
+
+
+def _same_reference(check: Context, dot: int) -> bool:
+    statement = check.netsor.body[dot]
+    assert isinstance(statement, Dot)
+    return statement.left == statement.right
+
+
+def _profile_of(check: Context, operand: Operand) -> Profile:
+    return check.calculus.vector(operand.reference, operand.dot)
+
+
+def operands(check: Context) -> Iterator[Finding]:
+    """Both operands of every score are MatMul outputs."""
+    for dot in check.structure.scores:
+        sides = [o for o in check.structure.operands if o.dot == dot]
+        wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
+        done = set()
+        for operand in wrong:
+            if operand.reference.name in done:
+                continue
+            done.add(operand.reference.name)
+            what = "an initial vector" if operand.definer is None else "a Nonlin output"
+            score = check.text(dot)
+            message = f"{operand.reference} in the score {score} is {what}; a score takes two MatMul outputs"
+            left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
+            profiles = _profile_of(check, left), _profile_of(check, right)
+            positive = all(p.low >= 0 and p.high > 0 for p in profiles)
+            consequence, fix = (
+                NOT_COVERED,
+                f"multiply {operand.reference} by a weight of its own first, or use scale=1/n",
+            )
+            if _same_reference(check, dot) or positive:
+                consequence = DIVERGES
+                e = f"E[Z^{left.reference} Z^{right.reference}]"
+                message += f". Its mean sqrt(n) {e} is positive, so the score grows like sqrt(n)"
+                fix = f"{score} = Dot({left.reference}, {right.reference}, scale=1/n), an average"
+            elif operand.definer is not None and linear(check, operand.definer):
+                statement = check.netsor.body[operand.definer]
+                message += (
+                    f". {statement} is linear in its vectors, so the score is a sum of scores by bilinearity, "
+                    "exactly, at every n"
+                )
+                fix = "write one Dot for each pair of summands and add them in a Nonlin"
+            positions = (dot,) if operand.definer is None else (dot, operand.definer)
+            yield check.finding("fails", positions, message, fix, consequence)
+
+
+def bounded(check: Context) -> Iterator[Finding]:
+    """The inputs of score operands are bounded; else the grade is `remark`."""
+    done = set()
+    for operand in check.structure.operands:
+        if operand.definer is None or operand.definer in done:
+            continue
+        statement = check.netsor.body[operand.definer]
+        if not isinstance(statement, MatMul):
+            continue
+        done.add(operand.definer)
+        if check.calculus.vector(statement.vector, operand.definer).bounded:
+            continue
+        definers = check.structure.definers(operand.definer, statement.vector)
+        culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
+        score = check.text(operand.dot)
+        if culprit is None:
+            yield check.finding(
+                "remark",
+                (operand.definer,),
+                f"the input {statement.vector} of the operand "
+                f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
+                f"after Theorem 1 says that this condition can be dropped",
+                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.weight}, x)",
+            )
+            continue
+        fact = check.calculus.fact("bounded", culprit)
+        fault = check.calculus.blame("bounded", culprit)
+        is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
+        at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
+        chain = (*check.structure.chain(fault.position, operand.definer), operand.dot)
+        yield check.finding(
+            "remark",
+            (culprit, operand.definer),
+            f"{check.text(culprit)}, the input of the operand {statement.target} of {score}, {is_not}: "
+            f"{fault.reason}{at}; "
+            f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "
+            f"{check.chain_text(chain)}",
+            _bounded_fix(check, culprit),
+            chain=chain,
+        )
+
+
+def _bounded_fix(check: Context, position: int) -> str:
+    statement = check.netsor.body[position]
+    if isinstance(statement, Nonlin):
+        return f"{statement.target} = Nonlin(clip({statement.expr}, -C, C))"
+    return f"x = Nonlin(clip({statement.target}, -C, C)) in place of {statement.target}"
+
+
+def _values(witness: dict[str, int]) -> str:
+    shown = {name: value for name, value in witness.items() if not name.endswith("'")}
+    return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
+
+
+def dedicated(check: Context) -> Iterator[Finding]:
+    """Clause (a): a weight that makes a score operand makes nothing else."""
+    makers = {o.definer: o.dot for o in check.structure.operands if o.definer is not None}
+    done = set()
+    for maker, dot in makers.items():
+        statement = check.netsor.body[maker]
+        if not isinstance(statement, MatMul):
+            continue
+        for other in check.structure.weight_uses(statement.weight.name):
+            if other in makers or (statement.weight.name, other) in done:
+                continue
+            verdict, witness = check.structure.same_member(maker, other)
+            if verdict is HOLDS:
+                continue
+            done.add((statement.weight.name, other))
+            second = check.netsor.body[other]
+            assert isinstance(second, MatMul)
+            may = "makes" if verdict is FAILS else "may make"
+            yield check.finding(
+                "fails" if verdict is FAILS else "unknown",
+                (other, maker),
+                f"clause (a): {second.weight} {may} {second.target}, which is no operand of a score, and "
+                f"{statement.weight} "
+                f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
+                f"{_values(witness)}. A weight that makes a score operand may make nothing else",
+                f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
+                NOT_COVERED,
+                (maker, dot),
+                (check.weight(statement.weight.name),),
+            )
+
+
+def different(check: Context) -> Iterator[Finding]:
+    """Clause (b): the two weights of one score differ, for all values of its indices."""
+    for dot in check.structure.scores:
+        sides = [
+            o
+            for o in check.structure.operands
+            if o.dot == dot and o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
+        ]
+        for left in (o for o in sides if o.side == "left"):
+            for right in (o for o in sides if o.side == "right"):
+                verdict, witness = check.structure.same_weight_in_score(left, right)
+                if verdict is not HOLDS:
+                    yield _tied(check, left, right, verdict is FAILS, witness)
+
+
+def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness: dict[str, int]) -> Finding:
+    assert left.definer is not None
+    assert right.definer is not None
+    one, two = check.netsor.body[left.definer], check.netsor.body[right.definer]
+    dot = check.netsor.body[left.dot]
+    assert isinstance(one, MatMul)
+    assert isinstance(two, MatMul)
+    assert isinstance(dot, Dot)
+    same, place = check.structure.same_weight_in_score(left, right, vectors=True)
+    profiles = check.calculus.vector(one.vector, left.definer), check.calculus.vector(two.vector, right.definer)
+    positive = all(p.low >= 0 and p.high > 0 for p in profiles)
+    zero = any(p.constant and p.low == 0 for p in profiles)
+    e = f"E[Z^{left.reference} Z^{right.reference}] = sigma^2 E[Z^{one.vector} Z^{two.vector}]"
+    pair = (
+        f"{one.target} and {two.target}"
+        if left.definer != right.definer
+        else f"both operands, {left.reference} and {right.reference},"
+    )
+    message = (
+        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.weight}"
+        + (f" and {two.weight}" if two.weight != one.weight else "")
+        + f"{_values(witness)}, but the two weights of one "
+        f"score must differ. The mean of {dot.target} is sqrt(n) times {e}, "
+    )
+    diverges = certain and not zero and (same is FAILS or positive)
+    if diverges:
+        why = (
+            "both functions are not negative"
+            if same is not FAILS
+            else ("it is the mean of a square" + (f"{_values(place)}" if place else ""))
+        )
+        message += f"which is not zero ({why}), so the score grows like sqrt(n) and diverges"
+    else:
+        message += "so unless that is zero the score grows like sqrt(n); no theorem covers it"
+    name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
+    own = Variable(name, two.weight.slots)
+    fix = (
+        f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or separate weights, e.g. "
+        f"{two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
+    )
+    return check.finding(
+        "fails" if certain else "unknown",
+        (left.definer, right.definer),
+        message,
+        fix,
+        DIVERGES if diverges else NOT_COVERED,
+        (left.definer, right.definer, left.dot),
+        (check.weight(one.weight.name),),
+    )

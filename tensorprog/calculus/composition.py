@@ -1,0 +1,415 @@
+"""Facts of expressions by composition: one walk, in which atoms bring their facts and the rules only compose them.
+
+Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; theory.md section 3
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tensorprog.atoms import ATOMS, REDUCTIONS, Interval, Regularity
+from tensorprog.calculus.inline import index_names
+from tensorprog.calculus.profile import (
+    Fault,
+    Profile,
+    compose,
+    constant,
+    join,
+    meet,
+    product,
+    product_parity,
+    shown,
+    sum_parity,
+    tidy,
+    times,
+)
+from tensorprog.calculus.relations import identity
+from tensorprog.evaluate import index_array
+from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables, walk
+from tensorprog.ir import Netsor, Range
+
+__all__ = ["Composition"]
+
+INF = math.inf
+MAX_GRID = 1_000_000  # values of a constant that are computed one by one
+MAX_PARAMS = 2_000  # different parameters of one atom over its indices
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+class Composition(ABC):
+    """The walk over one expression; what a reference stands for is left to the program (`vector`)."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = netsor
+        self.ranges: dict[str, Range] = dict(netsor.ranges)
+        self.at = -1  # the statement in which the expression stands
+        self._closed: dict[Expr, Interval | None] = {}
+        self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
+
+    @abstractmethod
+    def vector(self, reference: Variable, position: int) -> Profile:
+        """Facts of what a reference in a statement reads."""
+
+    def expression(self, expr: Expr, position: int) -> Profile:
+        """Facts of an expression that stands in a statement."""
+        self.at = position
+        found = self._node(expr)
+        if expr in self._known:
+            low, high = self._known[expr]
+            if max(found.low, low) <= min(found.high, high):
+                found = tidy(replace(found, low=max(found.low, low), high=min(found.high, high)))
+        if found.depends == {"average"} and (found.growth or found.modulus or found.partial):
+            # a number in the limit: what counts is its limiting value
+            found = replace(
+                found,
+                growth=0.0,
+                modulus=0.0,
+                exponent=0.0,
+                lipschitz=INF,
+                rough=None,
+                wild=None,
+                partial=None,
+                assumes=tuple(dict.fromkeys((*found.assumes, f"{expr} is finite and smooth"))),
+            )
+        return found
+
+    def _node(self, expr: Expr) -> Profile:
+        if isinstance(expr, Number):
+            if math.isinf(expr.value):
+                return replace(constant(expr.value, expr.value), masked=True)
+            return constant(expr.value, expr.value)
+        if isinstance(expr, Variable):
+            return self.vector(expr, self.at)
+        interval = self.closed(expr)
+        if interval is not None:
+            return constant(*interval)
+        if isinstance(expr, IndexValue | Constant):
+            return constant(-INF, INF)
+        if isinstance(expr, Reduction):
+            return self.reduce(expr)
+        assert isinstance(expr, Call)
+        known = identity(self, expr)
+        composed = self.call(expr)
+        return composed if known is None else meet(composed, known)
+
+    def closed(self, expr: Expr) -> Interval | None:
+        """Interval of an expression of constants and indices; None for others and for very large grids."""
+        if expr in self._closed:
+            return self._closed[expr]
+        self._closed[expr] = result = self._closed_interval(expr)
+        return result
+
+    def _closed_interval(self, expr: Expr) -> Interval | None:
+        names: dict[str, None] = {}
+        for node in walk(expr):
+            if isinstance(node, Variable):
+                return None
+            names |= dict.fromkeys(node.indices if isinstance(node, Reduction) else index_names(node))
+        if isinstance(expr, IndexValue):
+            start, stop = self.ranges[expr.name]
+            return float(start), float(stop - 1)
+        axes = list(names)
+        ranges = self.ranges
+        if math.prod(ranges[name][1] - ranges[name][0] for name in axes) > MAX_GRID:
+            return None
+        values = index_array(self.netsor, expr, [name for name in axes if not _removed(expr, name)], ranges)
+        return (float(np.min(values)), float(np.max(values))) if np.isfinite(values).all() else None
+
+    def number(self, expr: Expr) -> float | None:
+        """Value of an expression that is one number, else None."""
+        interval = self.closed(expr)
+        return interval[0] if interval is not None and interval[0] == interval[1] else None
+
+    def _arguments(self, args: Sequence[Expr]) -> list[Profile]:
+        return [self.expression(arg, self.at) for arg in args]
+
+    def call(self, node: Call) -> Profile:
+        """Facts of an atom applied to arguments, by composition alone."""
+        atom = ATOMS[node.atom]
+        if node.atom == "where":
+            return self._where(node)
+        args = self._arguments(node.arguments)
+        depends = frozenset[str]().union(*(p.depends for p in args))
+        assumes = tuple(dict.fromkeys(text for p in args for text in p.assumes))
+        inherited = next((p.rough for p in args if p.rough), None)
+        partial = next((p.partial for p in args if p.partial), None)
+        wild = next((p.wild for p in args if p.wild), None)
+        if any(p.masked for p in args):
+            return self._masked(node, args, depends)
+        if node.atom == "multiply":
+            found = product(args[0], args[1])
+        elif node.atom == "divide":
+            found, partial, more = self._quotient(node, args, partial)
+            assumes += more
+            inherited = inherited or partial
+        elif atom.arity == 1:
+            found = self._unary(node, args[0])
+            low, high = atom.domain
+            if partial is None and not (low <= args[0].low and args[0].high <= high):
+                partial = Fault(
+                    node,
+                    self.at,
+                    f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
+                )
+                inherited = inherited or partial
+            if partial is None and found.exponent == INF and args[0].exponent < INF:
+                partial = Fault(
+                    node,
+                    self.at,
+                    f"{node} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
+                )
+                inherited = inherited or partial
+        else:
+            bound = (
+                atom.image(*(p.interval for p in args))
+                if atom.image
+                else (atom.bounds() if atom.bounds and not atom.params else (-INF, INF))
+            )
+            regularity = atom.regularity
+            if all(p.depends == frozenset() for p in args):
+                regularity = Regularity(0, 0, 0)
+            found = compose(regularity, args, bound)
+            if node.atom in ("add", "subtract"):
+                found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz)
+        found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
+        rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
+        if found.exponent >= 2 and found.growth == INF:
+            wild = wild or Fault(node, self.at, f"{node} outgrows exp(C |x|**r) for every r < 2")
+        return tidy(replace(found, rough=rough, partial=partial, wild=wild))
+
+    def _why_rough(self, node: Call, args: Sequence[Profile]) -> str:
+        atom = ATOMS[node.atom]
+        if node.atom in COMPARISONS:
+            return f"{node} jumps where its two sides are equal"
+        if not atom.continuous and node.atom != "divide":
+            return f"{atom.name} is discontinuous"
+        if node.atom == "divide":
+            return f"the denominator {node.args[1]} is not kept away from 0"
+        if node.atom == "exp":
+            return f"exp is not pseudo-Lipschitz where its argument {node.args[0]} is not bounded above"
+        if node.atom in ("multiply", "add", "subtract"):
+            return f"the growth of {node} is not bounded by a power"
+        return f"{atom.name} has no slope bounded by a power on the range {shown(args[0].interval)} of {node.args[0]}"
+
+    def _params(self, node: Call) -> list[tuple[float, ...]] | None:
+        """All values of an atom's parameters over their indices; None if there are too many."""
+        numbers = [self.number(p) for p in node.params]
+        if all(number is not None for number in numbers):
+            return [tuple(number for number in numbers if number is not None)]
+        names = {name for p in node.params for n in walk(p) for name in index_names(n)}
+        ranges = self.ranges
+        axes = sorted(names)
+        if math.prod(ranges[name][1] - ranges[name][0] for name in axes) > MAX_GRID:
+            return None
+        grid = np.stack([np.ravel(index_array(self.netsor, p, axes, ranges)) for p in node.params], axis=-1)
+        unique = np.unique(grid, axis=0)
+        return [tuple(map(float, row)) for row in unique] if len(unique) <= MAX_PARAMS else None
+
+    def _unary(self, node: Call, inner: Profile) -> Profile:
+        atom = ATOMS[node.atom]
+        choices = self._params(node)
+        if choices is None:
+            return Profile(-INF, INF, INF, INF, INF, INF)
+        result: Profile | None = None
+        for params in choices:
+            regularity = atom.regularity_on(inner.interval, *params)
+            one = tidy(compose(regularity, [inner], atom.range_on(inner.interval, *params)))
+            parity = 0
+            if inner.parity == 1:
+                parity = 1
+            elif inner.parity == -1:
+                parity = atom.parity
+                if node.atom == "power" and params[0] == int(params[0]):
+                    parity = -1 if params[0] % 2 else 1
+                if node.atom == "clip" and params[0] == -params[1]:
+                    parity = -1
+            one = replace(one, parity=parity)
+            result = one if result is None else join(result, one)
+        assert result is not None
+        return result
+
+    def _quotient(
+        self, node: Call, args: list[Profile], partial: Fault | None
+    ) -> tuple[Profile, Fault | None, tuple[str, ...]]:
+        top, bottom = args
+        low, high = bottom.interval
+        gap = low if low > 0 else -high if high < 0 else 0.0
+        if gap == 0 and bottom.depends == {"average"}:
+            return (
+                replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF),
+                partial,
+                (f"{node.args[1]} is not 0",),
+            )
+        if gap == 0:
+            fault = Fault(
+                node,
+                self.at,
+                f"the denominator {node.args[1]} is not kept away from 0: its range is {shown(bottom.interval)}",
+            )
+            bound = _quotient_image(top.interval, bottom.interval)
+            wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF)
+            return wild, partial or fault, ()
+        inverse = tidy(
+            replace(
+                bottom,
+                low=1 / high,
+                high=1 / low,
+                growth=0.0,
+                exponent=0.0,
+                lipschitz=times(bottom.lipschitz, 1 / gap**2),
+            )
+        )
+        return replace(product(top, inverse), parity=product_parity(top, bottom)), partial, ()
+
+    def _where(self, node: Call) -> Profile:
+        condition, first, second = node.args
+        if self.closed(condition) is not None or not variables(condition):
+            interval = self.closed(condition)
+            if interval == (1.0, 1.0):
+                return self.expression(first, self.at)
+            if interval == (0.0, 0.0):
+                return self.expression(second, self.at)
+            yes, no = self._arguments((first, second))
+            found = join(yes, no)
+            if yes.masked != no.masked:  # ranges and growth speak of the entries that are not masked
+                kept = no if yes.masked else yes
+                found = replace(kept, masked=True, parity=0)
+            return found
+        inside = self._branch(condition)
+        before = self._known
+        self._known = before | inside[0]
+        yes = self.expression(first, self.at)
+        self._known = before | inside[1]
+        no = self.expression(second, self.at)
+        self._known = before
+        given = [self.expression(c, self.at) for c in condition.children]
+        found = join(yes, no)
+        found = replace(found, parity=0, depends=found.depends.union(*(p.depends for p in given)))
+        if self._glued(condition, first, second):
+            return found
+        jump = Fault(
+            node,
+            self.at,
+            f"{node} switches where its condition changes; it is continuous only if both branches agree there",
+        )
+        return tidy(
+            replace(found, modulus=INF if not found.constant else 0.0, lipschitz=INF, rough=found.rough or jump)
+        )
+
+    def _threshold(self, condition: Expr) -> tuple[Expr, float, str] | None:
+        """(u, c, atom) of a condition u < c and the like."""
+        if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
+            return None
+        left, right = condition.args
+        c = self.number(right)
+        if c is not None:
+            return left, c, condition.atom
+        c = self.number(left)
+        flipped = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+        return (right, c, flipped[condition.atom]) if c is not None else None
+
+    def _branch(self, condition: Expr) -> tuple[dict[Expr, Interval], dict[Expr, Interval]]:
+        found = self._threshold(condition)
+        if found is None:
+            return {}, {}
+        u, c, atom = found
+        below, above = {u: (-INF, c)}, {u: (c, INF)}
+        return (below, above) if atom.startswith("less") else (above, below)
+
+    def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
+        """Whether both branches are functions of u alone and agree at the threshold u = c."""
+        found = self._threshold(condition)
+        if found is None:
+            return False
+        u, c, _ = found
+        values = []
+        for branch in (first, second):
+            at = rebuild(branch, lambda node: Number(c) if node == u else None)
+            value = self.number(at)
+            if value is None:
+                return False
+            values.append(value)
+        return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
+
+    def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
+        if node.atom in ("exp", "maximum", "sigmoid", "relu", "tanh", "softplus"):
+            kept = [replace(p, masked=False) for p in args]
+            atom = ATOMS[node.atom]
+            if node.atom == "maximum":
+                found = compose(atom.regularity, kept, (min(p.low for p in kept), max(p.high for p in kept)))
+            else:
+                found = self._unary(node, kept[0])
+                found = replace(found, low=min(found.low, -1.0 if node.atom == "tanh" else 0.0))
+            rough = next((p.rough for p in args if p.rough), None) or Fault(node, self.at, self._why_rough(node, args))
+            return tidy(
+                replace(found, depends=depends, rough=rough, partial=next((p.partial for p in args if p.partial), None))
+            )
+        fault = Fault(
+            node, self.at, f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
+        )
+        return Profile(-INF, INF, INF, INF, INF, INF, depends=depends, rough=fault, wild=fault, partial=fault)
+
+    def reduce(self, node: Reduction) -> Profile:
+        """Facts of a reducer over indices."""
+        inner = self.expression(node.arg, self.at)
+        count = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in node.indices)
+        reducer = REDUCTIONS[node.reducer]
+        if inner.masked and reducer.linear:
+            fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
+            return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
+        found = replace(inner, masked=False)
+        if node.reducer == "sum":
+            return tidy(
+                replace(
+                    found,
+                    low=times(inner.low, count),
+                    high=times(inner.high, count),
+                    lipschitz=times(inner.lipschitz, count),
+                )
+            )
+        if node.reducer in ("mean", "max"):
+            return replace(found, parity=found.parity if node.reducer == "mean" or found.parity == 1 else 0)
+        parity = 1 if inner.parity == 1 else 0
+        if node.reducer == "logsumexp":
+            return tidy(replace(found, high=inner.high + math.log(count), parity=parity))
+        if node.reducer == "softmax":
+            wild = None
+            return tidy(
+                replace(
+                    found,
+                    low=0.0,
+                    high=1.0,
+                    growth=0.0,
+                    exponent=0.0,
+                    lipschitz=inner.lipschitz / 2,
+                    parity=parity,
+                    wild=wild,
+                )
+            )
+        fault = Fault(node, self.at, f"nothing is known of {node.reducer}")
+        bound = reducer.bounds or (-INF, INF)
+        return tidy(
+            Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
+        )
+
+
+def _removed(expr: Expr, name: str) -> bool:
+    """Whether an index disappears inside a closed expression."""
+    if isinstance(expr, Reduction) and name in expr.indices:
+        return expr.removes
+    if isinstance(expr, IndexValue):
+        return expr.name != name
+    if isinstance(expr, Constant):
+        return not any(name in slot.indices for slot in expr.slots)
+    return all(_removed(child, name) for child in expr.children)
+
+
+def _quotient_image(top: Interval, bottom: Interval) -> Interval:
+    image = ATOMS["divide"].image
+    assert image is not None
+    return image(top, bottom)

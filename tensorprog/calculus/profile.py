@@ -1,0 +1,269 @@
+"""`Profile`: what is certified of a function, and how it composes; no atom and no program is named here.
+
+Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; Bayati & Montanari 2011
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorprog.atoms import Interval, Regularity
+from tensorprog.expr import Expr
+
+__all__ = [
+    "SCORE",
+    "VECTOR",
+    "Fault",
+    "Profile",
+    "compose",
+    "constant",
+    "join",
+    "meet",
+    "product",
+    "product_parity",
+    "same",
+    "shown",
+    "sum_parity",
+    "tidy",
+    "times",
+]
+
+INF = math.inf
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The smallest subexpression at which a property is lost, although its arguments have it."""
+
+    expr: Expr
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is certified of a function f of all its arguments together; the defaults are those of one argument.
+
+    `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
+    where nothing is certified.  `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus,
+    why f may be no real number somewhere.  `assumes`: what the limiting values of averages must satisfy.
+    """
+
+    low: float = -INF
+    high: float = INF
+    growth: float = 1.0
+    modulus: float = 0.0
+    lipschitz: float = 1.0
+    exponent: float = 0.0
+    parity: int = 0  # +1 even, -1 odd, under a change of sign of all vectors and scores together
+    masked: bool = False  # -inf, by a mask on indices
+    depends: frozenset[str] = frozenset()
+    rough: Fault | None = None
+    wild: Fault | None = None  # where growth leaves every exp(C |x|**r) with r < 2
+    partial: Fault | None = None
+    assumes: tuple[str, ...] = ()
+
+    @property
+    def interval(self) -> Interval:
+        """The range."""
+        return self.low, self.high
+
+    @property
+    def constant(self) -> bool:
+        """Whether the value is one number."""
+        return self.low == self.high and not self.masked
+
+    @property
+    def bounded(self) -> bool:
+        """Whether boundedness is certified."""
+        return self.growth == 0 and self.partial is None
+
+    @property
+    def pseudo_lipschitz(self) -> bool:
+        """Whether a finite modulus is certified."""
+        return self.modulus < INF and self.partial is None
+
+    @property
+    def controlled(self) -> bool:
+        """Whether |f(x)| <= exp(C |x|**r + c) with r < 2 is certified (Yang 2019, Def. 5.3)."""
+        return (self.growth < INF or self.exponent < 2) and self.partial is None
+
+    @property
+    def order(self) -> float:
+        """The papers' pseudo-Lipschitz order."""
+        return self.modulus + 1
+
+
+VECTOR = Profile(parity=-1, depends=frozenset({"vector"}))
+SCORE = Profile(parity=-1, depends=frozenset({"score"}))
+
+
+def tidy(p: Profile) -> Profile:
+    """Draw the conclusions that link the fields."""
+    low, high, growth, exponent, modulus, rough = p.low, p.high, p.growth, p.exponent, p.modulus, p.rough
+    if math.isnan(low) or math.isnan(high) or low > high:
+        low, high = -INF, INF
+    if low == high and p.partial is None:
+        modulus, rough = 0.0, None
+        p = replace(p, lipschitz=0.0, parity=1)
+    if low > -INF and high < INF:
+        growth = 0.0
+    if modulus < INF:
+        growth, rough = min(growth, modulus + 1), None
+    if growth < INF:
+        exponent = 0.0
+    wild = None if growth < INF or exponent < 2 else p.wild
+    lipschitz = p.lipschitz if modulus == 0 else INF
+    return replace(
+        p,
+        low=low,
+        high=high,
+        growth=growth,
+        exponent=exponent,
+        modulus=modulus,
+        rough=rough,
+        wild=wild,
+        lipschitz=lipschitz,
+    )
+
+
+def constant(low: float, high: float) -> Profile:
+    """Profile of a number known to lie in an interval."""
+    return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1)
+
+
+def join(first: Profile, second: Profile) -> Profile:
+    """What holds of both."""
+    parity = first.parity if first.parity == second.parity else 0
+    return tidy(
+        Profile(
+            min(first.low, second.low),
+            max(first.high, second.high),
+            max(first.growth, second.growth),
+            max(first.modulus, second.modulus),
+            max(first.lipschitz, second.lipschitz),
+            max(first.exponent, second.exponent),
+            parity,
+            first.masked or second.masked,
+            first.depends | second.depends,
+            first.rough or second.rough,
+            first.wild or second.wild,
+            first.partial or second.partial,
+            tuple(dict.fromkeys(first.assumes + second.assumes)),
+        )
+    )
+
+
+def meet(first: Profile, second: Profile) -> Profile:
+    """What is known when both are certified of the same function; `second` brings range and regularity only."""
+    return tidy(
+        replace(
+            first,
+            low=max(first.low, second.low),
+            high=min(first.high, second.high),
+            growth=min(first.growth, second.growth),
+            modulus=min(first.modulus, second.modulus),
+            lipschitz=min(first.lipschitz, second.lipschitz),
+            exponent=min(first.exponent, second.exponent),
+            parity=first.parity or second.parity,
+            partial=None if second.partial is None else first.partial,
+            wild=None if second.wild is None else first.wild,
+            assumes=first.assumes if len(first.assumes) <= len(second.assumes) else second.assumes,
+        )
+    )
+
+
+def times(a: float, b: float) -> float:
+    """Product in which 0 times inf is 0: an end of inf stands for every finite value."""
+    return 0.0 if a == 0 or b == 0 else a * b
+
+
+def compose(outer: Regularity, inner: Sequence[Profile], bound: Interval) -> Profile:
+    """f(g1, g2, ...): growth gf gg, modulus mf gg + mg.
+
+    Source    Sakai et al. 2025, Prop. 6
+    """
+    growth = max(p.growth for p in inner)
+    modulus = max(p.modulus for p in inner)
+    wildness = max(p.exponent for p in inner)
+    if outer.growth < INF:
+        exponent = 0.0 if outer.growth == 0 else wildness
+    elif outer.exponent < INF:  # exp(C |g|**r) with |g| <= K (1 + |x|**growth)
+        exponent = times(outer.exponent, growth)
+    else:
+        exponent = INF
+    if outer.growth == 0 or (growth == 0 and min(outer.growth, outer.exponent) < INF):
+        rise = 0.0  # a function without poles is bounded where its arguments are
+    else:
+        rise = outer.growth * growth if growth else INF
+    total = INF if modulus == INF or outer.modulus == INF else times(outer.modulus, growth) + modulus
+    return Profile(
+        *bound,
+        growth=rise,
+        modulus=total,
+        exponent=exponent,
+        lipschitz=times(outer.lipschitz, sum(p.lipschitz for p in inner)),
+    )
+
+
+def same(a: Profile | None, b: Profile | None) -> bool:
+    """Whether two profiles claim the same; faults and assumptions aside."""
+    assert a is not None
+    assert b is not None
+    return (a.low, a.high, a.growth, a.modulus, a.exponent, a.lipschitz, a.parity, a.partial is None, a.depends) == (
+        b.low,
+        b.high,
+        b.growth,
+        b.modulus,
+        b.exponent,
+        b.lipschitz,
+        b.parity,
+        b.partial is None,
+        b.depends,
+    )
+
+
+def product_parity(a: Profile, b: Profile) -> int:
+    """Parity of a product."""
+    return a.parity * b.parity
+
+
+def sum_parity(args: Sequence[Profile]) -> int:
+    """Parity of a sum."""
+    kept = [p.parity for p in args if not (p.constant and p.low == 0)]
+    return kept[0] if kept and all(x == kept[0] for x in kept) else 0 if kept else 1
+
+
+def product(a: Profile, b: Profile) -> Profile:
+    """f g: growth adds; modulus max(g1 + m2, m1 + g2), where a bounded factor has growth 0.
+
+    Source    Sakai et al. 2025, Lemma 7
+    """
+    ends = [times(x, y) for x in a.interval for y in b.interval]
+    low, high = min(ends), max(ends)
+    growth = 0.0 if (a.constant and a.low == 0) or (b.constant and b.low == 0) else a.growth + b.growth
+    # a factor that does not move (a constant, an average) adds no modulus
+    parts = [
+        g + m
+        for g, m, moving in ((a.growth, b.modulus, b.depends), (b.growth, a.modulus, a.depends))
+        if moving - {"average"}
+    ]
+    reach = [max(abs(p.low), abs(p.high)) for p in (a, b)]
+    return Profile(
+        low,
+        high,
+        growth,
+        max(parts, default=0.0),
+        times(reach[0], b.lipschitz) + times(reach[1], a.lipschitz),
+        max(a.exponent, b.exponent),
+        product_parity(a, b),
+    )
+
+
+def shown(interval: Interval) -> str:
+    """An interval as text."""
+    low, high = interval
+    left, right = "(" if low == -INF else "[", ")" if high == INF else "]"
+    return f"{left}{low:g}, {high:g}{right}"

@@ -1,0 +1,227 @@
+"""Facts of a program's statements as functions of G-vars, initial vectors, scores and averages.
+
+Nonlins are inlined by composition: the facts of `x[i]` are those of its definition, so families cost one profile per
+statement.  What is not certified is attacked: a witness refutes it, else it stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tensorprog.calculus.composition import Composition
+from tensorprog.calculus.inline import inline
+from tensorprog.calculus.profile import SCORE, VECTOR, Fault, Profile, constant, join, meet, same, shown, tidy
+from tensorprog.calculus.witness import Probe
+from tensorprog.expr import Call, Expr, Number, Reduction, Variable
+from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tensorprog.graph import Structure
+from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
+
+__all__ = ["Calculus"]
+
+INF = math.inf
+
+
+class Calculus(Composition):
+    """Profiles of all statements of a program, and the facts that follow from them."""
+
+    def __init__(self, netsor: Netsor, structure: Structure | None = None) -> None:
+        super().__init__(netsor)
+        self.structure = structure or Structure(netsor)
+        self._profiles: dict[int, Profile] = {}
+        self._witnesses: dict[tuple[str, int], str] = {}
+        for position, one in enumerate(netsor.body):
+            if not isinstance(one, Nonlin):
+                self._profiles[position] = self._single(position)
+        for group in self.structure.groups:
+            if group[0] not in self._profiles:
+                self._group(group)
+
+    def statement(self, position: int) -> Profile:
+        """Facts of what a statement defines, as a function of G-vars, initial vectors, scores and averages."""
+        return self._profiles[position]
+
+    def vector(self, reference: Variable, position: int) -> Profile:
+        """Facts of what a reference in a statement reads."""
+        initial = self.structure.initial.get(reference.name)
+        if initial is not None:
+            return self._initial(initial)
+        definers = self.structure.definers(position, reference) or self.netsor.families[reference.name].statements
+        found = [self._profiles[d] for d in definers if d in self._profiles]
+        if not found:  # a recurrence, before its first member is known: nothing to join yet
+            return constant(0.0, 0.0)
+        result = found[0]
+        for other in found[1:]:
+            result = join(result, other)
+        if "zero" in self.netsor.families[reference.name].boundaries:
+            result = join(result, replace(constant(0.0, 0.0), parity=result.parity))
+        return result
+
+    def _initial(self, initial: Initial) -> Profile:
+        if isinstance(initial.cov, Number) and initial.cov.value == 0 and isinstance(initial.mean, Expr):
+            interval = self.closed(initial.mean)
+            if interval is not None:
+                return tidy(replace(constant(*interval), depends=VECTOR.depends))
+        return VECTOR
+
+    def _single(self, position: int) -> Profile:
+        statement = self.netsor.body[position]
+        if isinstance(statement, MatMul):
+            return VECTOR
+        if isinstance(statement, Dot):
+            if statement.scale == "n**-0.5":
+                return SCORE
+            # a number in the limit: a parameter near its limiting value, so bounded though no bound is known here
+            low = 0.0 if statement.left == statement.right else -INF
+            return Profile(low, INF, 0.0, 0.0, 0.0, 0.0, 1, depends=frozenset({"average"}))
+        found = self.expression(statement.expr, position)
+        if not (found.pseudo_lipschitz and found.controlled) and self._settled(statement, position):
+            # a relation between factors may span several statements: look at the definition written out
+            inlined = inline(self.structure, statement.expr, position)
+            if inlined is not None and inlined[0] != statement.expr:
+                before, self.ranges = self.ranges, inlined[1]
+                again = self.expression(inlined[0], position)
+                self.ranges = before
+                found = meet(found, again) if again.pseudo_lipschitz or again.controlled else found
+        return found
+
+    def _settled(self, statement: Nonlin, position: int) -> bool:
+        return all(d in self._profiles for v in statement.inputs for d in self.structure.definers(position, v))
+
+    def _group(self, group: tuple[int, ...]) -> None:
+        if not self.structure.cyclic(group):
+            self._profiles[group[0]] = self._single(group[0])
+            return
+        # Kleene iteration: a stable answer is an inductive invariant; else after as many rounds as the recurrence has
+        # steps every member has been reached
+        depth = self._depth(group)
+        for rounds in range(min(depth, 200)):
+            before = {p: self._profiles.get(p) for p in group}
+            for p in group:
+                new, old = self._single(p), before[p]
+                self._profiles[p] = new if old is None else join(old, new)
+            if all(before[p] is not None and same(before[p], self._profiles[p]) for p in group):
+                return
+            if rounds == 8:  # constants may grow for ever: give up the best one, keep its being finite
+                for p in group:
+                    self._profiles[p] = replace(self._profiles[p], lipschitz=INF)
+        if depth <= 200:
+            return
+        reason = "the recurrence does not settle"
+        for p in group:
+            statement = self.netsor.body[p]
+            assert isinstance(statement, Nonlin)
+            fault = Fault(statement.expr, p, reason)
+            self._profiles[p] = Profile(
+                -INF, INF, INF, INF, INF, INF, 0, depends=self._profiles[p].depends, rough=fault, wild=fault
+            )
+        for _ in range(2):  # a bound that holds by the function's own range comes back
+            for p in group:
+                self._profiles[p] = self._single(p)
+
+    def _depth(self, group: tuple[int, ...]) -> int:
+        """How long a chain of members of a recurrence can be at most."""
+        moving: set[str] = set()
+        for user, definer, reference in self.structure.edges:
+            if user in group and definer in group:
+                own = [slot.bare for slot in self.netsor.body[definer].target.slots]
+                moving |= {name for name, slot in zip(own, reference.slots, strict=True) if name and slot.bare != name}
+        return max(1, math.prod(self.ranges[name][1] - self.ranges[name][0] for name in moving)) * len(group)
+
+    def fact(self, name: str, position: int) -> Fact:
+        """'bounded', 'pseudo-Lipschitz' or 'controlled' of a statement's value: certified, refuted or neither."""
+        profile = self.statement(position)
+        source = {
+            "bounded": "Sakai et al. 2025, Assumption 1",
+            "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
+            "controlled": "Yang 2019, Def. 5.3",
+        }[name]
+        holds = {
+            "bounded": profile.bounded,
+            "pseudo-Lipschitz": profile.pseudo_lipschitz,
+            "controlled": profile.controlled,
+        }[name]
+        if holds:
+            reason = {
+                "bounded": f"range {shown(profile.interval)}",
+                "pseudo-Lipschitz": f"order {profile.order:g}",
+                "controlled": f"growth {profile.growth:g}"
+                if profile.growth < INF
+                else f"exponent {profile.exponent:g}",
+            }[name]
+            return Fact(name, HOLDS, reason, source)
+        fault = self.blame(name, position)
+        witness = self.witness(name, position)
+        return Fact(name, FAILS if witness else UNKNOWN, fault.reason, source, witness)
+
+    def blame(self, name: str, position: int) -> Fault:
+        """The smallest subexpression at fault for a property that a statement's value lacks."""
+        profile = self.statement(position)
+        if profile.partial is not None:
+            return profile.partial
+        if name == "pseudo-Lipschitz" and profile.rough is not None:
+            return profile.rough
+        if name == "controlled" and profile.wild is not None:
+            return profile.wild
+        return self._unbounded(position)
+
+    def _unbounded(self, position: int) -> Fault:
+        statement = self.netsor.body[position]
+        if not isinstance(statement, Nonlin):
+            return Fault(statement.target, position, f"{statement.target} is Gaussian in the limit, so not bounded")
+        node, at = statement.expr, position
+        for _ in range(200):
+            if isinstance(node, Call) and node.atom in (
+                "add",
+                "subtract",
+                "multiply",
+                "negative",
+                "minimum",
+                "maximum",
+            ):
+                inner = [arg for arg in node.arguments if not self.expression(arg, at).bounded]
+            elif isinstance(node, Reduction):
+                inner = [node.arg] if not self.expression(node.arg, at).bounded else []
+            elif isinstance(node, Variable):
+                definers = [d for d in self.structure.definers(at, node) if not self.statement(d).bounded]
+                deeper = next((d for d in definers if isinstance(self.netsor.body[d], Nonlin) and d != at), None)
+                if deeper is None:
+                    return Fault(node, at, f"{node} is Gaussian in the limit, so not bounded")
+                inner_statement = self.netsor.body[deeper]
+                assert isinstance(inner_statement, Nonlin)
+                node, at = inner_statement.expr, deeper
+                continue
+            else:
+                break
+            if not inner:
+                break
+            node = inner[0]
+        if isinstance(node, Call):
+            arguments = ", ".join(map(str, node.arguments))
+            return Fault(node, at, f"{node.atom} is unbounded on the range of {arguments}")
+        return Fault(node, at, f"{node} is not bounded")
+
+    def witness(self, name: str, position: int) -> str:
+        """Search for numbers that refute a property of a statement's value; '' if none are found."""
+        key = (name, position)
+        if key not in self._witnesses:
+            self._witnesses[key] = self._search(name, position)
+        return self._witnesses[key]
+
+    def _search(self, name: str, position: int) -> str:
+        statement = self.netsor.body[position]
+        if not isinstance(statement, Nonlin):
+            return f"{statement.target} is Gaussian" if name == "bounded" else ""
+        found = inline(self.structure, statement.expr, position)
+        if found is None:
+            return ""
+        expr, ranges = found
+        f = Probe(self.netsor, expr, ranges)
+        if not f.names or f.size > 40_000 or f.averages(self.structure):
+            return ""
+        for varied in (False, True):
+            text = f.refute(name, varied)
+            if text:
+                return text
+        return ""

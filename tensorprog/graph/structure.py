@@ -1,0 +1,194 @@
+"""Who depends on whom, which vectors are score operands, and which weights are reused; by statement, not member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+
+from tensorprog.expr import Variable
+from tensorprog.facts import HOLDS, Verdict
+from tensorprog.graph.members import System, form, substituted
+from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
+from tensorprog.order import dependencies
+
+__all__ = ["Operand", "Structure"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a score, and one MatMul (or other) statement that defines what stands there."""
+
+    dot: int
+    side: str  # "left" or "right"
+    reference: Variable
+    definer: int | None  # None: an initial vector
+
+
+class Structure:
+    """Ancestry and weight use of a program, by positions of statements; nothing here has members."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = netsor
+        self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
+        boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+        self.edges = dependencies(netsor.body, netsor.ranges, boundaries)
+        self._definers: dict[tuple[int, Variable], list[int]] = {}
+        for user, definer, reference in self.edges:
+            self._definers.setdefault((user, reference), []).append(definer)
+
+    def definers(self, position: int, reference: Variable) -> tuple[int, ...]:
+        """Statements that may bind what a reference in a statement reads."""
+        return tuple(dict.fromkeys(self._definers.get((position, reference), ())))
+
+    @cached_property
+    def _graph(self) -> Any:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(len(self.netsor.body)))
+        graph.add_edges_from((definer, user) for user, definer, _ in self.edges)
+        return graph
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Statements in an order in which Nonlins come after the Nonlins they use; recurrences are one group."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(len(self.netsor.body)))
+        for user, definer, _ in self.edges:
+            if isinstance(self.netsor.body[user], Nonlin) and isinstance(self.netsor.body[definer], Nonlin):
+                graph.add_edge(definer, user)
+        condensed = nx.condensation(graph)
+        order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(condensed.nodes[c]["members"]))
+        self._loops = {p for p in graph if graph.has_edge(p, p)}
+        return tuple(tuple(sorted(condensed.nodes[c]["members"])) for c in order)
+
+    def cyclic(self, group: tuple[int, ...]) -> bool:
+        """Whether a group is a recurrence."""
+        return len(group) > 1 or group[0] in self._loops
+
+    def cyclic_at(self, position: int) -> bool:
+        """Whether a statement belongs to a recurrence of Nonlins."""
+        return any(position in group and self.cyclic(group) for group in self.groups)
+
+    def ancestors(self, position: int) -> frozenset[int]:
+        """Statements that a statement depends on, without itself unless it recurs."""
+        found = set(nx.ancestors(self._graph, position))
+        if any(position in self.ancestors_of_one(d) for d in self._graph.predecessors(position)):
+            found.add(position)
+        return frozenset(found)
+
+    def ancestors_of_one(self, position: int) -> frozenset[int]:
+        """A statement and all it depends on."""
+        return frozenset(nx.ancestors(self._graph, position)) | {position}
+
+    def chain(self, start: int, end: int) -> tuple[int, ...]:
+        """Shortest chain of statements from one to a dependent other; empty if there is none."""
+        try:
+            return tuple(nx.shortest_path(self._graph, start, end))
+        except nx.NetworkXNoPath:
+            return ()
+
+    @cached_property
+    def relevant(self) -> frozenset[int]:
+        """Statements that the outputs depend on."""
+        found: set[int] = set()
+        for name in self.netsor.outputs:
+            for position in self.netsor.families[name].statements:
+                found |= self.ancestors_of_one(position)
+        return frozenset(found)
+
+    @cached_property
+    def scores(self) -> tuple[int, ...]:
+        """Relevant Dots of scale n**-0.5."""
+        return tuple(
+            p
+            for p, s in enumerate(self.netsor.body)
+            if p in self.relevant and isinstance(s, Dot) and s.scale == "n**-0.5"
+        )
+
+    @cached_property
+    def averages(self) -> frozenset[str]:
+        """Names of families with an average (a Dot of scale 1/n) among their definitions."""
+        return frozenset(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "1/n")
+
+    @cached_property
+    def score_dependent(self) -> frozenset[int]:
+        """Statements downstream of a score, the scores included."""
+        found: set[int] = set()
+        for position in self.scores:
+            found |= {position, *nx.descendants(self._graph, position)}
+        return frozenset(found)
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """Both sides of every score with the statements that define them."""
+        found = []
+        for position in self.scores:
+            dot = self.netsor.body[position]
+            assert isinstance(dot, Dot)
+            for side, reference in (("left", dot.left), ("right", dot.right)):
+                definers: Sequence[int | None] = self.definers(position, reference) or (None,)
+                found += [Operand(position, side, reference, definer) for definer in definers]
+        return tuple(found)
+
+    def weight_uses(self, name: str) -> tuple[int, ...]:
+        """Relevant MatMuls by a weight family."""
+        return tuple(
+            p
+            for p, s in enumerate(self.netsor.body)
+            if p in self.relevant and isinstance(s, MatMul) and s.weight.name == name
+        )
+
+    # -- can two uses touch the same member? ---------------------------------------------------------------------------
+
+    def same_member(self, first: int, second: int) -> tuple[Verdict, dict[str, int]]:
+        """Whether two MatMuls can use one member of a weight family: FAILS with index values, HOLDS if never."""
+        one, two = self.netsor.body[first], self.netsor.body[second]
+        assert isinstance(one, MatMul)
+        assert isinstance(two, MatMul)
+        if one.weight.name != two.weight.name:
+            return HOLDS, {}
+        system = System()
+        system.variables(self.netsor.ranges, [n for s in one.weight.slots for n in s.indices], "")
+        system.variables(self.netsor.ranges, [n for s in two.weight.slots for n in s.indices], "'")
+        for a, b in zip(one.weight.slots, two.weight.slots, strict=True):
+            system.equal(form(a, ""), form(b, "'"), self._rule(one.weight.name))
+        return system.solve()
+
+    def same_weight_in_score(
+        self, left: Operand, right: Operand, vectors: bool = False
+    ) -> tuple[Verdict, dict[str, int]]:
+        """Whether both sides of a score can use one member of a weight family, at the same index values of the score.
+
+        With `vectors` they must multiply the same vector as well.
+        """
+        dot = self.netsor.body[left.dot]
+        assert left.definer is not None
+        assert right.definer is not None
+        one, two = self.netsor.body[left.definer], self.netsor.body[right.definer]
+        assert isinstance(one, MatMul)
+        assert isinstance(two, MatMul)
+        if one.weight.name != two.weight.name or (vectors and one.vector.name != two.vector.name):
+            return HOLDS, {}
+        system = System()
+        system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
+        forms = []
+        for operand, statement in ((left, one), (right, two)):
+            inside: dict[str, tuple[dict[str, int], int]] = {}
+            for slot, target in zip(operand.reference.slots, statement.target.slots, strict=True):
+                value = form(slot, "")
+                if target.bare is None:
+                    system.equal(value, ({}, target.offset))
+                else:
+                    inside[target.bare] = value
+                    system.within(value, self.netsor.ranges[target.bare])
+            read = (*statement.weight.slots, *(statement.vector.slots if vectors else ()))
+            forms.append([substituted(slot, inside) for slot in read])
+        for a, b in zip(*forms, strict=True):
+            system.equal(a, b, self._rule(one.weight.name))
+        return system.solve()
+
+    def _rule(self, weight: str) -> str:
+        return "wrap" if any(self.netsor.families[weight].boundaries) else ""

@@ -1,0 +1,66 @@
+"""The networkx view: one node per initial vector, weight and statement; a family of a million members is one node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+
+from tensorprog.graph.structure import Structure
+from tensorprog.ir import Dot, Initial, MatMul, Netsor, Weight
+
+__all__ = ["build"]
+
+
+def _family(name: str, indices: Sequence[str]) -> str:
+    return f"{name}[{','.join(indices)}]" if indices else name
+
+
+def build(netsor: Netsor) -> Any:
+    """Return a networkx MultiDiGraph of initial vectors, weights and statements.
+
+    Shapes    nodes: `x[i]` as written on the left, attributes kind, name, text, indices, position (-1: declared), line;
+              edges from what is read to what reads it, attribute role: weight, vector, left, right, argument
+    """
+    graph = nx.MultiDiGraph(name=netsor.name)
+    nodes: dict[str, str] = {}
+    declared: list[tuple[Initial | Weight, str]] = [(entry, "initial") for entry in netsor.initial]
+    declared += [(entry, "weight") for entry in netsor.weights]
+    for entry, kind in declared:
+        node = nodes[entry.name] = _family(entry.name, entry.indices)
+        graph.add_node(
+            node, kind=kind, name=entry.name, text=node, indices=entry.indices, position=-1, line=entry.span.line
+        )
+    for position, statement in enumerate(netsor.body):
+        graph.add_node(
+            str(statement.target),
+            kind=type(statement).__name__,
+            name=statement.target.name,
+            text=str(statement),
+            indices=tuple(s.bare for s in statement.target.slots if s.bare),
+            position=position,
+            line=statement.span.line,
+        )
+    structure = Structure(netsor)
+    for position, statement in enumerate(netsor.body):
+        target = str(statement.target)
+        if isinstance(statement, MatMul):
+            graph.add_edge(nodes[statement.weight.name], target, role="weight")
+            roles = [("vector", statement.vector)]
+        elif isinstance(statement, Dot):
+            roles = [("left", statement.left), ("right", statement.right)]
+        else:
+            roles = [("argument", reference) for reference in statement.inputs]
+        seen = set()
+        for role, reference in roles:
+            sources = (
+                [nodes[reference.name]]
+                if reference.name in nodes
+                else [str(netsor.body[d].target) for d in structure.definers(position, reference)]
+            )
+            for source in sources:
+                if (source, role) not in seen:
+                    graph.add_edge(source, target, role=role)
+                    seen.add((source, role))
+    return graph
