@@ -70,18 +70,23 @@ def dependencies(
     return edges
 
 
-def _lag(user: Statement, definer: Statement, reference: Variable, index: str) -> int | None:
+def _lag(
+    user: Statement, definer: Statement, reference: Variable, index: str, boundaries: Mapping[str, Sequence[str]]
+) -> int | None:
     """By how much the reference lags behind the user along the index; None where that is not a constant."""
     bare = [slot.bare for slot in definer.target.slots]
     if index not in bare or index not in [slot.bare for slot in user.target.slots]:
         return None
     slot = reference.slots[bare.index(index)]
+    rules = boundaries.get(reference.name, ())
+    if slot.offset and rules and rules[bare.index(index)] == "wrap":  # the first member would read the last
+        return None
     return -slot.offset if slot.terms == ((index, 1),) else None
 
 
 def _order(
     nodes: Sequence[int], edges: Sequence[tuple[int, int, Variable]], body: Sequence[Statement],
-    ranges: Mapping[str, Range], used: frozenset[str],
+    ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]], used: frozenset[str],
 ) -> tuple[int | Loop, ...]:
     graph = nx.DiGraph()
     graph.add_nodes_from(nodes)
@@ -97,11 +102,11 @@ def _order(
             continue
         candidates = [slot.bare for slot in body[members[0]].target.slots if slot.bare and slot.bare not in used]
         for index in candidates:
-            lags = [_lag(body[user], body[definer], reference, index) for user, definer, reference in inner]
+            lags = [_lag(body[user], body[definer], reference, index, boundaries) for user, definer, reference in inner]
             if any(lag is None or lag < 0 for lag in lags) or not any(lags):
                 continue
             rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]
-            result.append(Loop(index, *ranges[index], _order(members, rest, body, ranges, used | {index})))
+            result.append(Loop(index, *ranges[index], _order(members, rest, body, ranges, boundaries, used | {index})))
             break
         else:
             statement = body[members[0]]
@@ -127,7 +132,7 @@ def schedule(
     """Order the statements of a body; problems are circular definitions and use before binding."""
     edges = dependencies(body, ranges, boundaries)
     try:
-        order = _order(range(len(body)), edges, body, ranges, frozenset())
+        order = _order(range(len(body)), edges, body, ranges, boundaries, frozenset())
     except _Circular as error:
         return (), [error.problem]
     group: dict[int, int] = {}

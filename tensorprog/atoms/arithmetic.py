@@ -65,6 +65,11 @@ def _power_local(interval: Interval, exponent: float) -> Regularity:
     return Regularity(growth, modulus, slope if modulus == 0 else INF)
 
 
+def _power_terms(exponent: float) -> tuple[tuple[float, int, str, float, float], ...] | None:
+    whole = exponent == int(exponent) and 0 <= exponent <= 20
+    return ((1.0, int(exponent), "one", 1.0, 0.0),) if whole else None
+
+
 def _compare(name: str, operator: str, doc: str) -> None:
     ufunc = getattr(np, name)
     register(
@@ -158,9 +163,7 @@ register(
         image=_power_image,
         local=_power_local,
         kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
-        terms=lambda exponent: (
-            ((1.0, int(exponent), "one", 1.0, 0.0),) if exponent == int(exponent) and 0 <= exponent <= 20 else None
-        ),  # type: ignore[arg-type, return-value]
+        terms=_power_terms,
         doc="x ** number",
     )
 )

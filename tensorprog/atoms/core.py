@@ -52,7 +52,9 @@ class Atom:
     local: Callable[..., Regularity] | None = None  # regularity on an interval (lo, hi), then parameters
     kinks: Callable[..., tuple[Any, ...]] | None = None  # where f, f' or f'' jumps; quadrature splits here
     features: Callable[..., tuple[tuple[Any, Any], ...]] = lambda *_: ()  # (centre, length scale) of smooth structure
-    terms: Callable[..., tuple[tuple[Any, int, str, Any, Any], ...]] | None = None  # exact expansion: closed forms
+    terms: Callable[..., tuple[tuple[Any, int, str, Any, Any], ...] | None] | None = (
+        None  # exact expansion: closed forms
+    )
     domain: Interval = (-INF, INF)  # where f is a finite real number
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""

@@ -21,6 +21,7 @@ from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
 __all__ = ["Calculus"]
 
 INF = math.inf
+LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum")  # blame looks through these
 
 
 class Calculus(Composition):
@@ -170,36 +171,34 @@ class Calculus(Composition):
         statement = self.netsor.body[position]
         if not isinstance(statement, Nonlin):
             return Fault(statement.target, position, f"{statement.target} is Gaussian in the limit, so not bounded")
-        node, at = statement.expr, position
-        for _ in range(200):
-            if isinstance(node, Call) and node.atom in (
-                "add",
-                "subtract",
-                "multiply",
-                "negative",
-                "minimum",
-                "maximum",
-            ):
-                inner = [arg for arg in node.arguments if not self.expression(arg, at).bounded]
-            elif isinstance(node, Reduction):
-                inner = [node.arg] if not self.expression(node.arg, at).bounded else []
-            elif isinstance(node, Variable):
-                definers = [d for d in self.structure.definers(at, node) if not self.statement(d).bounded]
-                deeper = next((d for d in definers if isinstance(self.netsor.body[d], Nonlin) and d != at), None)
-                if deeper is None:
-                    return Fault(node, at, f"{node} is Gaussian in the limit, so not bounded")
-                inner_statement = self.netsor.body[deeper]
-                assert isinstance(inner_statement, Nonlin)
-                node, at = inner_statement.expr, deeper
-                continue
-            else:
-                break
-            if not inner:
-                break
-            node = inner[0]
+        found = self._origin(statement.expr, position, {position})
+        return found or Fault(statement.expr, position, f"{statement.target} grows along its recurrence")
+
+    def _origin(self, node: Expr, at: int, seen: set[int]) -> Fault | None:
+        """The first function that is unbounded although nothing linear brought it; None on a way already walked."""
+        if isinstance(node, Variable):
+            definers = [d for d in self.structure.definers(at, node) if not self.statement(d).bounded]
+            if not any(isinstance(self.netsor.body[d], Nonlin) for d in definers):
+                return Fault(node, at, f"{node} is Gaussian in the limit, so not bounded")
+            for d in definers:
+                inner = self.netsor.body[d]
+                if isinstance(inner, Nonlin) and d not in seen:
+                    seen.add(d)
+                    found = self._origin(inner.expr, d, seen)
+                    if found is not None:
+                        return found
+            return None
+        passing = isinstance(node, Reduction) or (isinstance(node, Call) and node.atom in LINEAR)
+        inner_nodes = node.arguments if isinstance(node, Call) else node.children
+        open_ones = [arg for arg in inner_nodes if not self.expression(arg, at).bounded] if passing else []
+        for arg in open_ones:
+            found = self._origin(arg, at, seen)
+            if found is not None:
+                return found
+        if open_ones:
+            return None
         if isinstance(node, Call):
-            arguments = ", ".join(map(str, node.arguments))
-            return Fault(node, at, f"{node.atom} is unbounded on the range of {arguments}")
+            return Fault(node, at, f"{node.atom} is unbounded on the range of {', '.join(map(str, node.arguments))}")
         return Fault(node, at, f"{node} is not bounded")
 
     def witness(self, name: str, position: int) -> str:
