@@ -40,6 +40,7 @@ class Layout:
     centres: dict[str, tuple[float, float]]
     sizes: dict[str, tuple[float, float]]
     bends: dict[tuple[str, str], tuple[tuple[float, float], ...]]
+    lanes: dict[str, float]  # right of everything: where the recurrence edges of a statement run
     width: float
     height: float
 
@@ -130,7 +131,9 @@ def layout(graph: Any) -> Layout:
     width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
     centres = {node: (x[node] - left, y[node]) for node in graph}
     bends = {edge: tuple((x[d] - left, y[d]) for d in path[1:-1]) for edge, path in paths.items()}
-    return Layout(centres, sizes, bends, width, top - LAYER + LINE)
+    back = dict.fromkeys(u for u, v in graph.edges() if layer[u] >= layer[v])
+    lanes = {node: width + 14.0 + 12.0 * k for k, node in enumerate(back)}
+    return Layout(centres, sizes, bends, lanes, max([width, *lanes.values()]), top - LAYER + LINE + 12.0 * bool(lanes))
 
 
 def _spread(row: Sequence[str], wanted: Mapping[str, float], extent: Mapping[str, float]) -> dict[str, float]:
@@ -201,7 +204,8 @@ def to_svg(graph: Any, report: Any = None) -> str:
         )
     origin = margin + legend
     twice: dict[tuple[str, str], int] = {}
-    for u, v, data in graph.edges(data=True):
+    edges = sorted(graph.edges(data=True), key=lambda e: e[0] in bad and e[1] in bad)  # the offending path on top
+    for u, v, data in edges:
         twice[u, v] = twice.get((u, v), 0) + 1
         fault = u in bad and v in bad
         out.append(_edge(plan, u, v, data["role"], shift, origin, fault, twice[u, v] - 1))
@@ -236,12 +240,13 @@ def _edge(plan: Layout, u: str, v: str, role: str, shift: float, origin: float, 
         f'fill="none" stroke="{BLAME if fault else "#777777"}" stroke-width="{2.6 if fault else 1.2}" '
         f'marker-end="url(#{"bad" if fault else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
     )
-    if y1 >= y2:  # back along a recurrence: around the right side
-        right = max(x1 + w1 / 2, x2 + w2 / 2) + 22 + shift
-        start, end = (x1 + w1 / 2 + shift, y1 + origin), (x2 + w2 / 2 + shift, y2 + origin)
-        path = f"M{start[0]:.1f},{start[1]:.1f} C{right:.1f},{start[1]:.1f} "
-        path += f"{right:.1f},{end[1]:.1f} {end[0]:.1f},{end[1]:.1f}"
-        return f'<path d="{path}" {style}/>'
+    if y1 >= y2:  # back along a recurrence: through the gap below, up a lane on the right, in from above
+        lane = plan.lanes[u] + shift
+        number = list(plan.lanes).index(u)
+        start, end = (x1 + w1 / 4 + shift, y1 + h1 / 2 + origin), (x2 + w2 / 4 + shift, y2 - h2 / 2 - 1 + origin)
+        below, above = start[1] + 12 + 4 * (number % 3), end[1] - 16 - 4 * (number % 3)
+        path = f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{lane:.1f} V{above:.1f} H{end[0]:.1f} V{end[1]:.1f}"
+        return f'<path d="{path}" stroke-linejoin="round" {style}/>'
     # leave and arrive spread over the box, towards where the other end lies
     bends = plan.bends.get((u, v), ())
     first, last = (bends[0][0], bends[-1][0]) if bends else (x2, x1)

@@ -40,7 +40,7 @@ class ConditionalGaussian:
             for q in self.parts:
                 if p.function is None or q.function is None:
                     continue
-                p2, q2, local = compiler.paired(p, q, self.ranges)
+                p2, q2, local = compiler.patterns.paired(p, q, self.ranges)
                 for equations, value in self._covariances(p2, q2, local):
                     self._pairs.append((p2, q2, local, equations, value))
                     size = float(np.max(np.abs(value.estimate.value), initial=0.0))
@@ -106,7 +106,7 @@ class ConditionalGaussian:
                     tied.add(form)
             if not holds:
                 continue
-            remaining, bound_solution, solution, mask = self.compiler.eliminate(p, q, frozenset(tied), local)
+            remaining, bound_solution, solution, mask = self.compiler.patterns.eliminate(p, q, frozenset(tied), local)
             names = {key: compose(form, solution) for key, form in tie.items()} | solution
             middle = gather(value.value, names, local, starts)
             if mask is not None:

@@ -14,7 +14,7 @@ SOURCE = "Sakai et al. 2025, Definition 1"
 
 def explain(law: Law, text: str) -> str:
     """Explain a family or one member of it."""
-    name, box, _ = law._member(text)
+    name, box, _ = law.member(text)
     family = law.netsor.families[name]
     member = tuple(a for a, _ in box)
     lines = []

@@ -12,192 +12,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast
-from tensorprog.errors import AccuracyError, MemoryLimitError, OutsideError, ProgramError, did_you_mean
-from tensorprog.expr import Variable
+from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
+from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
 from tensorprog.ir import Dot, Netsor
+from tensorprog.limit.averaging import converge
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.given import Conditional
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.sampler import Box, Sampler
+from tensorprog.limit.structured import Covariance
 from tensorprog.parse import Names, parse_target
 from tensorprog.samples import Samples
 
-__all__ = ["Conditional", "Covariance", "Law"]
+__all__ = ["Law"]
 
 Array = NDArray[Any]
-REPLICATES = 16
-MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
-AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
 BLOCK = 1024  # draws per random stream in `sample`, at most
-SOBOL_DIMENSIONS = 21_000
-
-
-class Covariance:
-    """A covariance between two families, kept as a sum of structured terms.
-
-    `np.asarray` gives the array (members of the first, then of the second) and refuses above `max_memory`; `at` reads
-    single entries; `factors` lists the terms; `error` bounds the error of every entry.
-    """
-
-    def __init__(self, moment: Moment, first: Sequence[str], second: Sequence[str], max_memory: int = 1 << 30) -> None:
-        self.moment, self._axes, self._max = moment, (*first, *second), max_memory
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Members of the first family, then of the second."""
-        return tuple(self.moment.ranges[name][1] - self.moment.ranges[name][0] for name in self._axes)
-
-    @property
-    def error(self) -> float:
-        """A bound on the error of every entry."""
-        return self.moment.error
-
-    @property
-    def factors(self) -> list[dict[str, Any]]:
-        """The terms: equations that must hold, and values with the positions they depend on."""
-        return [{"equations": [f"{e} = 0" for e in sorted(map(str, term.equations))], "axes": term.value.axes,
-                 "values": term.value.estimate.value} for term in self.moment.terms]
-
-    def at(self, first: Sequence[Any], second: Sequence[Any]) -> Array:
-        """Entries at index values of the first and the second family (arrays broadcast)."""
-        positions = dict(zip(self._axes, [np.asarray(i) for i in (*first, *second)], strict=True))
-        for name, value in positions.items():
-            start, stop = self.moment.ranges[name]
-            if np.any(value < start) or np.any(value >= stop):
-                raise ProgramError(f"an index lies outside {start}..{stop - 1}")
-        return self.moment.at(positions).value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        size = 8 * math.prod(self.shape)
-        if 4 * size > self._max:
-            raise MemoryLimitError(f"this covariance has shape {self.shape} and would take {size / 2**30:.3g} GiB; read entries with "
-                                   ".at(I, J), terms with .factors, or raise max_memory")
-        value = self.moment.dense(self._axes).value
-        return value if dtype is None else value.astype(dtype)
-
-    def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self)[key]
-
-    def __repr__(self) -> str:
-        return f"Covariance(shape={self.shape}, terms={len(self.moment.terms)}, error={self.error:.1e})"
-
-    def sample(self, size: int, seed: int = 0) -> Array:
-        """Draws of N(0, covariance), for the covariance of one family with itself.
-
-        Shapes    (size, *members)
-        """
-        from tensorprog.linalg import psd_cholesky
-
-        shape = self.shape[: len(self.shape) // 2]
-        if self.shape != (*shape, *shape):
-            raise ProgramError("only the covariance of a family with itself can be sampled")
-        count = math.prod(shape)
-        factor = psd_cholesky(np.asarray(self).reshape(count, count))
-        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, count))
-        return (normals @ factor.T).reshape(size, *shape)
-
-
-class Conditional:
-    """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
-
-    def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
-        self._law = law
-        compiler = law.compiler
-        known = [name for name in law.scores if name in compiler.random]
-        for name in scores:
-            if name not in known:
-                raise ProgramError(f"given: {name} is not a score of the program; {did_you_mean(name, known)}")
-        missing = [name for name in known if name not in scores]
-        if missing:
-            raise ProgramError(f"given: values for {', '.join(missing)} are missing")
-        lead: tuple[int, ...] = ()
-        arrays = {}
-        for name, values in scores.items():
-            array = np.asarray(values, dtype=np.float64)
-            shape = law.netsor.families[name].shape
-            if array.shape[array.ndim - len(shape) :] != shape:
-                raise ProgramError(f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
-            lead = np.broadcast_shapes(lead, array.shape[: array.ndim - len(shape)])
-            arrays[name] = array
-        self._lead = lead
-        self._values = {}
-        for name, array in arrays.items():
-            shape = law.netsor.families[name].shape
-            flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
-            self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
-
-    def _one(self, name: str | None) -> str:
-        outputs = self._law.outputs
-        if name is None:
-            if len(outputs) > 1:
-                raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
-            return outputs[0]
-        return name
-
-    def _evaluate(self, name: str) -> tuple[ConditionalGaussian, Sampler, dict[str, Open]]:
-        box = self._law.netsor.families[name].ranges
-        if not self._law.is_linear(name):
-            raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        sampler = Sampler(self._law.compiler, {name: box}, vectors=False)
-        values = dict(self._values)
-        from tensorprog.evaluate import Scope, evaluate
-        from tensorprog.ir import Nonlin
-
-        for statement in self._law.netsor.body:  # scalar functions of scores
-            target = statement.target.name
-            if isinstance(statement, Nonlin) and target in sampler.demand and target not in values:
-                family = self._law.netsor.families[target]
-                if family.kind == "scalar" and target in self._law.compiler.random:
-                    scope = Scope(self._law.netsor, sampler.local_ranges(target), sampler.reader(values))
-                    values[target] = sampler._positions(target, evaluate(statement.expr, scope))
-        for score in self._values:  # every member is given, whatever is asked for
-            sampler.demand[score] = self._law.netsor.families[score].ranges
-        return ConditionalGaussian(self._law.compiler, name, box), sampler, values
-
-    def _full(self, value: Open, axes: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Array:
-        count = math.prod(self._lead)
-        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes} | {BATCH: count}
-        data = broadcast(value, (BATCH, *axes), sizes)
-        return data.reshape(*self._lead, *data.shape[1:])
-
-    def mean(self, name: str | None = None) -> Array:
-        """Conditional mean.
-
-        Shapes    (*draws, *members)
-        """
-        name = self._one(name)
-        gaussian, sampler, values = self._evaluate(name)
-        positions = tuple(str(k) for k in range(len(gaussian.box)))
-        return self._full(gaussian.mean(sampler, values), positions, gaussian.ranges)
-
-    def cov(self, name: str | None = None) -> Array:
-        """Conditional covariance.
-
-        Shapes    (*draws, *members, *members)
-        """
-        name = self._one(name)
-        gaussian, sampler, values = self._evaluate(name)
-        positions = tuple(str(k) for k in range(len(gaussian.box)))
-        axes = (*positions, *(f"{k}_" for k in positions))
-        return self._full(gaussian.cov(sampler, values, diagonal=False), axes, gaussian.ranges)
-
-    def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
-        """Draws of an output given the scores.
-
-        Shapes    (size, *draws, *members)
-        """
-        from tensorprog.linalg import psd_cholesky
-
-        name = self._one(name)
-        mean, cov = self.mean(name), self.cov(name)
-        members = math.prod(self._law.netsor.families[name].shape)
-        factor = psd_cholesky(cov.reshape(*self._lead, members, members))
-        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
-        return mean + (factor @ normals)[..., 0].reshape(size, *mean.shape)  # type: ignore[no-any-return]
 
 
 class Law:
@@ -235,7 +69,7 @@ class Law:
 
     # -- names --------------------------------------------------------------------------------------------------
 
-    def _member(self, text: str) -> tuple[str, Box, bool]:
+    def member(self, text: str) -> tuple[str, Box, bool]:
         """Family, box of members, and whether one member is meant."""
         names = Names(self.netsor.scalars, frozenset())
         reference = parse_target(text, names)
@@ -273,7 +107,7 @@ class Law:
 
         Shapes    (*members), or a number for one member such as 'y[0]'
         """
-        family, box, single = self._member(name)
+        family, box, single = self.member(name)
         if family in self.scores:
             value = error = np.zeros([b - a for a, b in box])
         elif family in self.compiler.random:
@@ -304,7 +138,7 @@ class Law:
         return self._covariance(moment, first, second)
 
     def _family(self, name: str) -> None:
-        family, _, single = self._member(name)
+        family, _, single = self.member(name)
         if family != name or (single and self.netsor.families[family].ranges):
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
@@ -383,53 +217,21 @@ class Law:
             error = 3 * seconds.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
             return cov.mean(axis=0), error + relative * np.abs(cov.mean(axis=0))
 
-        return self._converge(dim, replicate, finish, f"the covariance of {first} and {second}")
+        return converge(dim, replicate, finish, f"the covariance of {first} and {second}", self.accuracy, self._seed)
 
     @staticmethod
     def _plain(value: Open, count: int) -> Array:
         data = value.data[..., 0] if COORDINATE in value.axes else value.data
         return np.broadcast_to(data, (count, *data.shape[1:]))
 
-    def _converge(self, dim: int, replicate: Any, finish: Any, what: str) -> Any:
-        """Double the number of points per replicate until the error asked for is met.
-
-        Without an explicit accuracy the aim is AIM, and what is reached within AIM_LOG2 doublings is returned as it is.
-        """
-        if dim == 0:
-            return finish([replicate(np.zeros((1, 0)))])
-        target = AIM if self.accuracy is None else self.accuracy
-        last = AIM_LOG2 if self.accuracy is None else MAX_LOG2
-        log2 = MIN_LOG2
-        while True:
-            value, error = finish([replicate(points) for points in self._points(dim, log2)])
-            size = float(np.max(np.abs(value), initial=1e-300))
-            worst = float(np.max(error, initial=0.0)) / max(1.0, size)
-            if worst <= target:
-                return value, error
-            if log2 >= last or (1 << log2) * REPLICATES * dim > 1 << 31:
-                if self.accuracy is None:
-                    return value, error
-                raise AccuracyError(f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
-                                    "ask for less with accuracy=")
-            log2 = min(last, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
-
-    def _points(self, dim: int, log2: int) -> Any:
-        """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""
-        if dim <= SOBOL_DIMENSIONS:
-            from tensorprog.gaussian.qmc import normal_points
-
-            for r in range(REPLICATES):
-                yield normal_points(dim, log2, 1, self._seed + 7919 * r)[0]
-        else:
-            for r in range(REPLICATES):
-                generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self._seed, spawn_key=(1 << 32, r))))
-                yield generator.standard_normal((1 << log2, dim))
-
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
     def _mixture(self, name: str, box: Box) -> Mixture:
         """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
         if (name, box) in self._mixtures:
+            return self._mixtures[name, box]
+        if name in self.scores:
+            self._mixtures[name, box] = self._score_mixture(name, box)
             return self._mixtures[name, box]
         linear = self.is_linear(name)
         sampler = Sampler(self.compiler, {name: box}, vectors=not linear)
@@ -470,12 +272,22 @@ class Law:
 
         if not np.prod(members):
             raise ProgramError(f"{name} has no members")
-        self._converge(dim, replicate, finish, f"the law of {name}")
+        converge(dim, replicate, finish, f"the law of {name}", self.accuracy, self._seed)
         self._mixtures[name, box] = kept[0]
         return kept[0]
 
+    def _score_mixture(self, name: str, box: Box) -> Mixture:
+        """Scores are Gaussian: one draw with their variances."""
+        moment = self.compiler.score(name, name)
+        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
+        positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
+        variance = moment.at(positions)
+        shape = (1, 1, *(b - a for a, b in box))
+        scale = float(np.max(variance.value, initial=1e-300))
+        return Mixture(np.zeros(shape), np.broadcast_to(variance.value, shape[2:]).reshape(shape), moment.error / scale)
+
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
-        family, box, single = self._member(name)
+        family, box, single = self.member(name)
         mixture = self._mixture(family, box)
         value, error = getattr(mixture, method)(order)
         self._note(error)
@@ -499,7 +311,7 @@ class Law:
         return self._ask(name, "standardised", 4, with_error)
 
     def _one(self, name: str) -> Mixture:
-        family, box, single = self._member(name)
+        family, box, single = self.member(name)
         if not single:
             raise ProgramError(f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]")
         mixture = self._mixture(family, box)
@@ -620,5 +432,3 @@ class Law:
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
         return cls(loads(meta["program"]), grade=meta["grade"], accuracy=meta["accuracy"], seed=meta["seed"])
 
-
-_ = (align, Variable, OutsideError)

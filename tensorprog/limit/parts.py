@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import OutsideError
-from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.rename import compose, replace_variables, substitute
 
-__all__ = ["FORMAL", "Part", "Parts", "position_names"]
+__all__ = ["FORMAL", "Part", "Parts", "indices_of", "position_names"]
 
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
@@ -264,3 +264,14 @@ def _times(factor: Expr, weight: Expr) -> Expr:
     if factor == ONE or weight == ZERO:
         return weight
     return factor if weight == ONE else Call("multiply", (factor, weight))
+
+
+def indices_of(expr: Expr, ranges: Mapping[str, Range]) -> tuple[str, ...]:
+    """Names of indices that occur free or bound in an expression and have a range here."""
+    found: dict[str, None] = {}
+    for node in walk(expr):
+        if isinstance(node, IndexValue):
+            found[node.name] = None
+        elif isinstance(node, Constant | Variable):
+            found |= dict.fromkeys(name for slot in node.slots for name in slot.indices)
+    return tuple(name for name in found if name in ranges)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import BATCH, COORDINATE, Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.errors import OutsideError
 from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Affine, Variable
+from tensorprog.expr import Variable
 from tensorprog.grouping import Grouping
 from tensorprog.initials import initial_law
 from tensorprog.ir import Dot, MatMul, Nonlin, Range
@@ -94,10 +94,9 @@ class Sampler:
         ranges = self.local_ranges(name)
         for reference in statement.inputs:
             kind = self.netsor.families[reference.name].kind
-            if kind == "vector" and isinstance(statement, Nonlin) and not vectors:
-                if reference.name in self.compiler.random or not self.compiler.parts.is_base(reference.name):
-                    self._ask(reference.name, self._box(reference, ranges), vectors)
-                continue
+            unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
+            if unread and reference.name not in self.compiler.random:
+                continue  # no score is reached through it
             self._ask(reference.name, self._box(reference, ranges), vectors)
 
     def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
@@ -254,7 +253,7 @@ class Sampler:
             matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
             left, right = (self._rows_at(r, ranges, rank) for r, rank in ((statement.left, RANK), (statement.right, RANK2)))
             value = contract(contract(left, matrix, [RANK]), right, [RANK2])
-            result[name] = self._positions(name, value)
+            result[name] = self.over_positions(name, value)
         return result
 
     def _rows_at(self, reference: Variable, ranges: Mapping[str, Range], rank: str) -> Open:
@@ -265,7 +264,7 @@ class Sampler:
         value = gather(rows.rows, names, ranges, starts)
         return Open(tuple(rank if axis == RANK else axis for axis in value.axes), value.data)
 
-    def _positions(self, name: str, value: Open) -> Open:
+    def over_positions(self, name: str, value: Open) -> Open:
         """From the indices of a definition's left side to full position axes '0', '1', ... behind the batch."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         axes = (BATCH, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)))
@@ -302,7 +301,7 @@ class Sampler:
                 value = group.unpack(spread)
                 xi = Open((*value.axes[:-1], RANK), value.data)
             z = contract(rows.rows, xi, [RANK])
-            result[name] = self._positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
+            result[name] = self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
         for initial in self.netsor.initial:
             if initial.name not in self.demand:
                 continue
@@ -346,7 +345,7 @@ class Sampler:
                 ranges = self.local_ranges(name)
                 if all(self._known(r, values) for r in statement.inputs):
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, self.reader(values)))
-                    values[name] = self._positions(name, result)
+                    values[name] = self.over_positions(name, result)
         return values
 
     def _known(self, reference: Variable, values: Mapping[str, Open]) -> bool:
@@ -366,5 +365,3 @@ class Sampler:
 
         return read
 
-
-_ = Affine

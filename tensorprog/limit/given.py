@@ -1,0 +1,119 @@
+"""`Conditional`: the Gaussian law of the outputs given scores, what `Law.given` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, Open, broadcast
+from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.ir import Nonlin
+from tensorprog.limit.conditional import ConditionalGaussian
+from tensorprog.limit.sampler import Sampler
+from tensorprog.linalg import psd_cholesky
+
+if TYPE_CHECKING:
+    from tensorprog.limit.law import Law
+
+__all__ = ["Conditional"]
+
+Array = NDArray[Any]
+
+
+class Conditional:
+    """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
+
+    def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
+        self._law = law
+        compiler = law.compiler
+        known = [name for name in law.scores if name in compiler.random]
+        for name in scores:
+            if name not in known:
+                raise ProgramError(f"given: {name} is not a score of the program; {did_you_mean(name, known)}")
+        missing = [name for name in known if name not in scores]
+        if missing:
+            raise ProgramError(f"given: values for {', '.join(missing)} are missing")
+        lead: tuple[int, ...] = ()
+        arrays = {}
+        for name, values in scores.items():
+            array = np.asarray(values, dtype=np.float64)
+            shape = law.netsor.families[name].shape
+            if array.shape[array.ndim - len(shape) :] != shape:
+                raise ProgramError(f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
+            lead = np.broadcast_shapes(lead, array.shape[: array.ndim - len(shape)])
+            arrays[name] = array
+        self._lead = lead
+        self._values = {}
+        for name, array in arrays.items():
+            shape = law.netsor.families[name].shape
+            flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
+            self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
+
+    def _one(self, name: str | None) -> str:
+        outputs = self._law.outputs
+        if name is None:
+            if len(outputs) > 1:
+                raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
+            return outputs[0]
+        return name
+
+    def _evaluate(self, name: str) -> tuple[ConditionalGaussian, Sampler, dict[str, Open]]:
+        box = self._law.netsor.families[name].ranges
+        if not self._law.is_linear(name):
+            raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
+        sampler = Sampler(self._law.compiler, {name: box}, vectors=False)
+        values = dict(self._values)
+        for statement in self._law.netsor.body:  # scalar functions of scores
+            target = statement.target.name
+            if isinstance(statement, Nonlin) and target in sampler.demand and target not in values:
+                family = self._law.netsor.families[target]
+                if family.kind == "scalar" and target in self._law.compiler.random:
+                    scope = Scope(self._law.netsor, sampler.local_ranges(target), sampler.reader(values))
+                    values[target] = sampler.over_positions(target, evaluate(statement.expr, scope))
+        for score in self._values:  # every member is given, whatever is asked for
+            sampler.demand[score] = self._law.netsor.families[score].ranges
+        return ConditionalGaussian(self._law.compiler, name, box), sampler, values
+
+    def _full(self, value: Open, axes: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Array:
+        count = math.prod(self._lead)
+        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes} | {BATCH: count}
+        data = broadcast(value, (BATCH, *axes), sizes)
+        return data.reshape(*self._lead, *data.shape[1:])
+
+    def mean(self, name: str | None = None) -> Array:
+        """Conditional mean.
+
+        Shapes    (*draws, *members)
+        """
+        name = self._one(name)
+        gaussian, sampler, values = self._evaluate(name)
+        positions = tuple(str(k) for k in range(len(gaussian.box)))
+        return self._full(gaussian.mean(sampler, values), positions, gaussian.ranges)
+
+    def cov(self, name: str | None = None) -> Array:
+        """Conditional covariance.
+
+        Shapes    (*draws, *members, *members)
+        """
+        name = self._one(name)
+        gaussian, sampler, values = self._evaluate(name)
+        positions = tuple(str(k) for k in range(len(gaussian.box)))
+        axes = (*positions, *(f"{k}_" for k in positions))
+        return self._full(gaussian.cov(sampler, values, diagonal=False), axes, gaussian.ranges)
+
+    def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
+        """Draws of an output given the scores.
+
+        Shapes    (size, *draws, *members)
+        """
+        name = self._one(name)
+        mean, cov = self.mean(name), self.cov(name)
+        members = math.prod(self._law.netsor.families[name].shape)
+        factor = psd_cholesky(cov.reshape(*self._lead, members, members))
+        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
+        return mean + (factor @ normals)[..., 0].reshape(size, *mean.shape)  # type: ignore[no-any-return]
