@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "OutsideError", "Program", "ProgramError", "Report", "Samples",
-    "TensorprogError", "compare", "load",
+    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "OutsideError", "Program", "ProgramError", "Report",
+    "Samples", "TensorprogError", "compare", "load",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use

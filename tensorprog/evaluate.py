@@ -126,7 +126,9 @@ def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
     return index_array(netsor, definition.value, definition.indices)
 
 
-def index_array(netsor: Netsor, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None) -> NDArray[Any]:
+def index_array(
+    netsor: Netsor, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
+) -> NDArray[Any]:
     """Evaluate an expression of constants and indices over the full grid of the axes named.
 
     Raises    ProgramError if a vector or scalar of the program occurs in it

@@ -98,7 +98,7 @@ class Grouping:
         """Number of vectors per weight member (the largest, where it varies)."""
         if self.separable:
             return math.prod(self.sizes[name] for name in self.column_axes)
-        return self._positions[0].shape[1]
+        return int(self._positions[0].shape[1])
 
     def varies(self, vector: Open) -> bool:
         """Whether different weight members see different vectors."""

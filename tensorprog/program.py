@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorprog.builder import Builder
 from tensorprog.errors import OutsideError, ProgramError
 from tensorprog.finite.run import parse_memory, run
+from tensorprog.shipped import resolve
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
@@ -97,12 +98,13 @@ class Program(Builder):
 
 
 def load(source: str | os.PathLike[str], **overrides: float) -> Program:
-    """Read a program file; keywords override constants.
+    """Read a program file, or a shipped program by its bare name; keywords override constants.
 
     Raises    ProgramError with every mistake found: file, line, column, statement and what to write instead
     """
     from tensorprog.yaml_io import load as read
 
-    program = Program.from_netsor(read(source, overrides))
+    path = resolve(source) if isinstance(source, str) else source
+    program = Program.from_netsor(read(path, overrides))
     assert isinstance(program, Program)
     return program

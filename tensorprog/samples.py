@@ -67,13 +67,22 @@ class Samples(Mapping[str, NDArray[Any]]):
         from tensorprog import __version__
         from tensorprog.yaml_io import dump
 
-        meta = {"program": dump(self.netsor), "version": __version__, "seed": self.seed, "method": self.method,
-                "width": self.width, "samples": self.samples, "coordinates": self.coordinates}
+        meta = {
+            "program": dump(self.netsor),
+            "version": __version__,
+            "seed": self.seed,
+            "method": self.method,
+            "width": self.width,
+            "samples": self.samples,
+            "coordinates": self.coordinates,
+        }
         target = Path(path)
         partial = target.with_name(f".{target.name}.partial")
         try:
             with partial.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays))
+                np.savez_compressed(
+                    file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays)
+                )
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)

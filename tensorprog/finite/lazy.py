@@ -77,7 +77,9 @@ class Lazy:
             lead = new.shape[:-2]
             k = history.factor.shape[-1]
             old = np.broadcast_to(history.factor, (*lead, k, k))
-            factor = np.concatenate([np.concatenate([old, np.zeros((*lead, k, columns), old.dtype)], axis=-1), new], axis=-2)
+            factor = np.concatenate(
+                [np.concatenate([old, np.zeros((*lead, k, columns), old.dtype)], axis=-1), new], axis=-2
+            )
             shape = (*lead, *history.inputs.shape[-2:])
             history.inputs = np.concatenate(
                 [np.broadcast_to(history.inputs, shape), np.broadcast_to(vectors, (*lead, *vectors.shape[-2:]))], axis=2
@@ -89,7 +91,7 @@ class Lazy:
         return self._generator.standard_normal(shape, dtype=self._dtype)  # type: ignore[no-any-return]
 
     def _find(self, group: Grouping, vectors: Array) -> _History | None:
-        """Find the one history that holds all earlier products of these weight members, merging if there are several."""
+        """Find the one history that holds all earlier products of these weight members, merging several."""
         kept = self._histories.get(group.weight.name, [])
         touched = [h for h in kept if np.intersect1d(h.members, group.members).size]
         if not touched:

@@ -36,7 +36,9 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
     for name in ("n", *(name for name, _, _ in netsor.widths), *(name for name, _ in netsor.fixed_widths)):
         value = netsor.width_of(name, width)
         if value.denominator != 1 or value < 1:
-            raise ProgramError(f"at n = {width} the width {name} would be {value}; choose n so that it is a whole number")
+            raise ProgramError(
+                f"at n = {width} the width {name} would be {value}; choose n so that it is a whole number"
+            )
         result[name] = int(value)
     return result
 

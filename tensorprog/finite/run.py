@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, take
+from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, contract, take
 from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
 from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Variable
@@ -36,7 +36,7 @@ from tensorprog.samples import Samples
 __all__ = ["METHODS", "estimate", "parse_memory", "run"]
 
 Array = NDArray[Any]
-METHODS = {"dense": Dense, "lazy": Lazy}
+METHODS: dict[str, type[Dense] | type[Lazy]] = {"dense": Dense, "lazy": Lazy}
 BLOCK_BYTES = 4 << 20  # aimed at for the numbers of one block: they should stay in cache
 MAX_BLOCK = 1024
 MAX_TASK = 16  # blocks handed to a worker at once, at most
@@ -60,8 +60,18 @@ def parse_memory(text: str | int) -> int:
     """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
     if isinstance(text, int):
         return text
-    units = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-             "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+    units = {
+        "": 1,
+        "b": 1,
+        "kb": 10**3,
+        "mb": 10**6,
+        "gb": 10**9,
+        "tb": 10**12,
+        "kib": 2**10,
+        "mib": 2**20,
+        "gib": 2**30,
+        "tib": 2**40,
+    }
     digits = text.strip().rstrip("BbiIkKmMgGtT ")
     unit = text.strip()[len(digits) :].strip().lower()
     try:
@@ -85,8 +95,9 @@ def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, k
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     for name in keep:
         if name not in netsor.families or netsor.families[name].kind == "weight":
-            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; "
-                               f"{did_you_mean(name, list(netsor.families))}")
+            raise ProgramError(
+                f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, list(netsor.families))}"
+            )
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
     decided = plan(netsor, int(width), coordinates, kept, method)
     itemsize = np.dtype(dtype).itemsize
@@ -95,7 +106,12 @@ def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, k
 
 
 def estimate(
-    netsor: Netsor, width: int, samples: int, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
+    netsor: Netsor,
+    width: int,
+    samples: int,
+    method: str = "auto",
+    coordinates: int = 1,
+    keep: Sequence[str] = (),
     threads: int | None = None,
 ) -> tuple[float, int]:
     """Rough seconds and peak bytes of a run, before it starts.
@@ -127,9 +143,19 @@ def _result_bytes(job: Job, samples: int) -> int:
 
 
 def run(
-    netsor: Netsor, width: int, samples: int, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
-    keep: Sequence[str] = (), threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
-    executor: Executor | None = None, progress: Callable[[int, int], None] | None = None,
+    netsor: Netsor,
+    width: int,
+    samples: int,
+    *,
+    seed: int = 0,
+    method: str = "auto",
+    coordinates: int = 1,
+    keep: Sequence[str] = (),
+    threads: int | None = None,
+    max_memory: str | int = "1GiB",
+    dtype: str = "float64",
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Samples:
     """Draw independent networks of the given width.
 
@@ -149,8 +175,10 @@ def run(
     if results + block_bytes > budget:
         what = "the results" if results > block_bytes else f"one block of {job.block} networks"
         better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
-        raise MemoryLimitError(f"{what} would take {max(results, block_bytes) / 2**30:.3g} GiB, more than max_memory="
-                               f"{max_memory}: ask for fewer samples or raise max_memory{better}")
+        raise MemoryLimitError(
+            f"{what} would take {max(results, block_bytes) / 2**30:.3g} GiB, more than max_memory="
+            f"{max_memory}: ask for fewer samples or raise max_memory{better}"
+        )
     blocks = -(-samples // job.block)
     workers = max(1, min(threads or _cores(), blocks, (budget - results) // max(1, block_bytes)))
     arrays = {name: np.empty(_result_shape(job, name, samples), dtype=dtype) for name in job.kept}
@@ -169,8 +197,10 @@ def run(
                 progress(done, samples)
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise ProgramError(f"{name} took values that are not finite numbers at width {width}: the program overflows "
-                               "or leaves the domain of a function (log, sqrt, division)")
+            raise ProgramError(
+                f"{name} took values that are not finite numbers at width {width}: the program overflows "
+                "or leaves the domain of a function (log, sqrt, division)"
+            )
     return Samples(netsor, arrays, samples, seed, job.method, width, coordinates, time.perf_counter() - started)
 
 
@@ -260,9 +290,8 @@ class _Block:
         family = self.netsor.families[initial.name]
         count = self.coordinates(initial.name)
         factor = psd_cholesky(law.blocks.astype(self.job.dtype))
-        normals = self.generator.standard_normal(
-            (self.job.block, *law.blocks.shape[:-1], count), dtype=self.job.dtype  # type: ignore[arg-type]
-        )
+        shape = (self.job.block, *law.blocks.shape[:-1], count)
+        normals = self.generator.standard_normal(shape, dtype=self.job.dtype)  # type: ignore[call-overload]
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else factor * normals
         sizes = [family.shape[initial.indices.index(name)] for name in (*law.independent, *law.joint)]
         axes = (BATCH, *law.independent, *law.joint, COORDINATE)
@@ -315,7 +344,10 @@ class _Block:
         vector = family.kind == "vector"
         count = self.coordinates(name) if vector else 0
         ranges = step.ranges(self.netsor.ranges)
-        sizes = {index: stop - start for index, (start, stop) in ranges.items()} | {BATCH: self.job.block, COORDINATE: count}
+        sizes = {index: stop - start for index, (start, stop) in ranges.items()} | {
+            BATCH: self.job.block,
+            COORDINATE: count,
+        }
         slots = step.statement.target.slots
         axes = (BATCH, *(slot.bare for slot in slots if slot.bare), *((COORDINATE,) if vector else ()))
         full = broadcast(value, axes, sizes)
@@ -337,7 +369,5 @@ class _Block:
 
 def _inner(left: Open, right: Open, scale: Array) -> Open:
     """Inner products over the coordinates: batched matrix products over the indices both share."""
-    from tensorprog.arrays import contract
-
     result = contract(left, right, (COORDINATE,))
     return Open(result.axes, result.data * scale)

@@ -22,8 +22,12 @@ SOBOL_DIMENSIONS = 21_000
 
 
 def converge(
-    dim: int, replicate: Callable[[Array], Any], finish: Callable[[Sequence[Any]], tuple[Array, Array]], what: str,
-    accuracy: float | None, seed: int,
+    dim: int,
+    replicate: Callable[[Array], Any],
+    finish: Callable[[Sequence[Any]], tuple[Array, Array]],
+    what: str,
+    accuracy: float | None,
+    seed: int,
 ) -> tuple[Array, Array]:
     """Double the number of points per replicate until the error asked for is met.
 
@@ -43,9 +47,12 @@ def converge(
         if log2 >= last or (1 << log2) * REPLICATES * dim > 1 << 31:
             if accuracy is None:
                 return value, error
-            raise AccuracyError(f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
-                                "ask for less with accuracy=")
+            raise AccuracyError(
+                f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
+                "ask for less with accuracy="
+            )
         log2 = min(last, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
+
 
 def _points(dim: int, log2: int, seed: int) -> Iterator[Array]:
     """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""

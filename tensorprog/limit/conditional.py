@@ -59,7 +59,7 @@ class ConditionalGaussian:
 
     def _coefficient(self, part: Part, names: Mapping[str, Affine], ranges: Mapping[str, Range], reader: Any) -> Open:
         full = dict(self.compiler.netsor.ranges) | dict(self.compiler.parts.bound_ranges) | dict(ranges)
-        expr = substitute(part.coefficient, {k: v for k, v in names.items()})
+        expr = substitute(part.coefficient, dict(names.items()))
         return evaluate(expr, Scope(self.compiler.netsor, full, reader))
 
     def mean(self, sampler: Sampler, values: Mapping[str, Open]) -> Open:
@@ -111,8 +111,8 @@ class ConditionalGaussian:
             middle = gather(value.value, names, local, starts)
             if mask is not None:
                 middle = _multiply(middle, mask)
-            first = self._coefficient(p, {k: v for k, v in names.items()}, local, reader)
-            second = self._coefficient(q, {k: v for k, v in names.items()}, local, reader)
+            first = self._coefficient(p, dict(names.items()), local, reader)
+            second = self._coefficient(q, dict(names.items()), local, reader)
             bound = [name for name in (*p.bound, *q.bound) if name not in bound_solution]
             only_first = [name for name in bound if name not in second.axes]
             left = _sum_product(first, middle, only_first, local)
@@ -137,5 +137,9 @@ def _sum_product(first: Open, second: Open, over: Sequence[str], ranges: Mapping
     for name in over:
         if name not in present:
             count *= ranges[name][1] - ranges[name][0]
-    result = contract(first, second, present) if present or BATCH in first.axes or BATCH in second.axes else _multiply(first, second)
+    result = (
+        contract(first, second, present)
+        if present or BATCH in first.axes or BATCH in second.axes
+        else _multiply(first, second)
+    )
     return Open(result.axes, result.data * count)

@@ -1,9 +1,9 @@
 """Definition 1 as one recursion over families: second moments of vectors, covariances of scores.
 
-    MatMul    E[g g'] = sigma**2 1[same weight] E[x x']                  clause (ii)
-    Nonlin    E[phi(Z) phi'(Z')] under the covariance of the arguments   clause (iii)
-    Dot       Cov(p, p') = C(q, q') C(k, k') + C(q, k') C(k, q')         clause (iv), Isserlis
-    average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Netsor+
+MatMul    E[g g'] = sigma**2 1[same weight] E[x x']                  clause (ii)
+Nonlin    E[phi(Z) phi'(Z')] under the covariance of the arguments   clause (iii)
+Dot       Cov(p, p') = C(q, q') C(k, k') + C(q, k') C(k, q')         clause (iv), Isserlis
+average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Netsor+
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Compiler:
         for statement in self.netsor.body:
             family = self.netsor.families[statement.target.name]
             if len(family.statements) > 1:
-                raise OutsideError(f"{family.name} has several definitions: their limit is not compiled by this version")
+                raise OutsideError(
+                    f"{family.name} has several definitions: their limit is not compiled by this version"
+                )
             for reference in statement.inputs:
                 target = self.netsor.families[reference.name]
                 for slot, (start, stop) in zip(reference.slots, target.ranges, strict=True):
@@ -170,7 +172,9 @@ class Compiler:
             if form is not None:
                 equations.add(form)
         weight = self.netsor.weight[a.weight.name]
-        variance = Value.of(*self._at_slots(weight.variance, weight.indices, [compose(s, left) for s in a.weight.slots], ranges))
+        variance = Value.of(
+            *self._at_slots(weight.variance, weight.indices, [compose(s, left) for s in a.weight.slots], ranges)
+        )
         return moment.times(variance, frozenset(equations)).simplified().merged()
 
     def _at_slots(
@@ -191,11 +195,18 @@ class Compiler:
         position = {index: str(k) for k, index in enumerate(initial.indices)}
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
-        axes = (*(position[i] for i in law.independent), *(position[i] for i in law.joint),
-                *(f"{position[i]}_" for i in law.joint))
+        axes = (
+            *(position[i] for i in law.independent),
+            *(position[i] for i in law.joint),
+            *(f"{position[i]}_" for i in law.joint),
+        )
         equations = frozenset(
-            form for form in (difference(Affine(((position[i], 1),)), Affine(((f"{position[i]}_", 1),)))
-                              for i in law.independent) if form is not None)
+            form
+            for form in (
+                difference(Affine(((position[i], 1),)), Affine(((f"{position[i]}_", 1),))) for i in law.independent
+            )
+            if form is not None
+        )
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         return Moment((Term(equations, Value.of(data, axes)),), dict(ranges)).merged()
@@ -227,8 +238,11 @@ class Compiler:
             slots = {str(k): compose(slot, names) for k, slot in enumerate(statement.left.slots)}
             slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(statement.right.slots)}
             moment = self.second(statement.left.name, statement.right.name).rename(slots, ranges).simplified()
-            axes = tuple(dict.fromkeys(a for t in moment.terms for a in (
-                *t.value.axes, *(n for e in t.equations for n in e.indices))))
+            axes = tuple(
+                dict.fromkeys(
+                    a for t in moment.terms for a in (*t.value.axes, *(n for e in t.equations for n in e.indices))
+                )
+            )
             value = Value(axes, moment.dense(axes))
         else:
             assert not isinstance(statement, MatMul)
@@ -252,10 +266,11 @@ class Compiler:
         scope = self.scope(ranges)
         value = evaluate(expr, scope)
         result = Value.of(value.data, value.axes)
-        names = [v for v in variables(expr)]
+        names = list(variables(expr))
         if not names:
             return result
         for reference in names:  # first-order: move each average by its error
+
             def shifted(other: Variable, box: Mapping[str, Range], moved: Variable = reference) -> Open:
                 base = self._average_at(other, box)
                 if other == moved:
@@ -272,8 +287,9 @@ class Compiler:
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
         names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-        left, right = (Variable(r.name, tuple(compose(slot, names) for slot in r.slots))
-                       for r in (statement.left, statement.right))
+        left, right = (
+            Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.left, statement.right)
+        )
         return left, right
 
     def score(self, f: str, g: str) -> Moment:

@@ -26,15 +26,19 @@ def explain(law: Law, text: str) -> str:
         place = f"   [{statement.span}]" if str(statement.span) else ""
         lines.append(f"{statement}{place}")
         if isinstance(statement, MatMul):
-            clause = ("(ii): Gaussian with mean 0; Cov = variance of the weight times E[Z Z'] of the vectors where the weight is "
-                      "the same, else 0")
+            clause = (
+                "(ii): Gaussian with mean 0; Cov = variance of the weight times E[Z Z'] of the vectors where it "
+                "is the same, else 0"
+            )
         elif isinstance(statement, Dot) and statement.scale == "n**-0.5":
             clause = "(iv): Gaussian with mean 0, independent of every vector; Cov = C(q,q') C(k,k') + C(q,k') C(k,q')"
         elif isinstance(statement, Dot):
             clause = "an average: the number E[Z Z'] (Yang 2019, Netsor+)"
         else:
             assert isinstance(statement, Nonlin)
-            clause = "(iii): the same function of the limits" + (", given the scores" if name in law.compiler.random else "")
+            clause = "(iii): the same function of the limits" + (
+                ", given the scores" if name in law.compiler.random else ""
+            )
     lines.append(f"  {SOURCE} {clause}")
     mean, error = law.mean(text, with_error=True)
     if np.ndim(mean) == 0:
@@ -50,11 +54,14 @@ def explain(law: Law, text: str) -> str:
         elif family.kind == "vector":
             moment = law.cov(name)
             lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
-    elif family.kind == "vector" and name not in law.compiler.random or name in law.scores:
+    elif (family.kind == "vector" and name not in law.compiler.random) or name in law.scores:
         for factor in law.cov(name).factors:
             where = " and ".join(factor["equations"]) or "always"
             values = np.asarray(factor["values"])
-            shown = f"{float(values.flat[0]):.10g}" if values.size == 1 or np.all(values == values.flat[0]) else (
-                f"values from {values.min():.6g} to {values.max():.6g}")
+            shown = (
+                f"{float(values.flat[0]):.10g}"
+                if values.size == 1 or np.all(values == values.flat[0])
+                else (f"values from {values.min():.6g} to {values.max():.6g}")
+            )
             lines.append(f"  covariance {shown} where {where}  (positions 0, 1, ... and second copies 0_, 1_, ...)")
     return "\n".join(lines)

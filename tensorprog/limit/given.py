@@ -44,7 +44,9 @@ class Conditional:
             array = np.asarray(values, dtype=np.float64)
             shape = law.netsor.families[name].shape
             if array.shape[array.ndim - len(shape) :] != shape:
-                raise ProgramError(f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
+                raise ProgramError(
+                    f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}"
+                )
             lead = np.broadcast_shapes(lead, array.shape[: array.ndim - len(shape)])
             arrays[name] = array
         self._lead = lead

@@ -45,7 +45,15 @@ class Law:
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
 
-    def __init__(self, netsor: Netsor, *, grade: str = "", accuracy: float | None = None, max_memory: int = 1 << 30, seed: int = 0) -> None:
+    def __init__(
+        self,
+        netsor: Netsor,
+        *,
+        grade: str = "",
+        accuracy: float | None = None,
+        max_memory: int = 1 << 30,
+        seed: int = 0,
+    ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.compiler = Compiler(netsor)
         self._max_memory, self._seed = max_memory, seed
@@ -61,8 +69,9 @@ class Law:
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores that are random in the limit."""
-        return tuple(dict.fromkeys(s.target.name for s in self.netsor.body
-                                   if isinstance(s, Dot) and s.scale == "n**-0.5"))
+        return tuple(
+            dict.fromkeys(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "n**-0.5")
+        )
 
     def __repr__(self) -> str:
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
@@ -76,7 +85,9 @@ class Law:
         family = self.netsor.families.get(reference.name)
         if family is None or family.kind == "weight":
             known = [name for name, f in self.netsor.families.items() if f.kind != "weight"]
-            raise ProgramError(f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}")
+            raise ProgramError(
+                f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}"
+            )
         if not reference.slots:
             return reference.name, family.ranges, not family.ranges
         if len(reference.slots) != len(family.ranges):
@@ -115,7 +126,9 @@ class Law:
             value, error = mixture.estimate(mixture.mean)
         else:
             result = self.compiler.mean(family)
-            key = tuple(slice(a - s, b - s) for (a, b), (s, _) in zip(box, self.netsor.families[family].ranges, strict=True))
+            key = tuple(
+                slice(a - s, b - s) for (a, b), (s, _) in zip(box, self.netsor.families[family].ranges, strict=True)
+            )
             axes = self._positions(family)
             sizes = dict(zip(axes, self.netsor.families[family].shape, strict=True))
             value, error = broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
@@ -177,7 +190,9 @@ class Law:
         """Covariance by averaging over p-ring: E Cov(. | p) + Cov of the conditional means."""
         shape = (*self.netsor.families[first].shape, *self.netsor.families[second].shape)
         if 64 * math.prod(shape) > self._max_memory:
-            raise MemoryLimitError(f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory")
+            raise MemoryLimitError(
+                f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
+            )
         gaussian = first == second and self.is_linear(first)
         boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
         sampler = Sampler(self.compiler, boxes, vectors=not gaussian)
@@ -199,7 +214,9 @@ class Law:
                 values = sampler.draw(part)
                 count = len(part)
                 if conditional is not None:
-                    m = broadcast(conditional.mean(sampler, values), (BATCH, *axes[: len(axes) // 2]), sizes | {BATCH: count})
+                    m = broadcast(
+                        conditional.mean(sampler, values), (BATCH, *axes[: len(axes) // 2]), sizes | {BATCH: count}
+                    )
                     c = broadcast(conditional.cov(sampler, values, False), (BATCH, *axes), sizes | {BATCH: count})
                     left = right = m.reshape(count, -1)
                     total = total + c.sum(axis=0)
@@ -313,13 +330,17 @@ class Law:
     def _one(self, name: str) -> Mixture:
         family, box, single = self.member(name)
         if not single:
-            raise ProgramError(f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]")
+            raise ProgramError(
+                f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]"
+            )
         mixture = self._mixture(family, box)
         shape = mixture.mean.shape[:2]
-        return Mixture(mixture.mean.reshape(shape), mixture.var.reshape(shape), mixture.relative_error, mixture.smoothed)
+        return Mixture(
+            mixture.mean.reshape(shape), mixture.var.reshape(shape), mixture.relative_error, mixture.smoothed
+        )
 
     def density_method(self, name: str) -> str:
-        """'conditional' where densities are averaged conditional Gaussians, 'kernel' where they are kernel estimates."""
+        """'conditional' where densities are averaged conditional Gaussians, 'kernel' where kernel estimates."""
         return "kernel" if self._one(name).smoothed else "conditional"
 
     def density(self, name: str, grid: Any, with_error: bool = False) -> Any:
@@ -355,7 +376,7 @@ class Law:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
                 break
-        return ((low + high) / 2).reshape(levels.shape)
+        return np.asarray((low + high) / 2).reshape(levels.shape)
 
     # -- draws --------------------------------------------------------------------------------------------------
 
@@ -373,7 +394,9 @@ class Law:
         boxes = {name: self.netsor.families[name].ranges for name in names}
         results = 8 * size * sum(math.prod(self.netsor.families[name].shape) for name in names)
         if results > self._max_memory:
-            raise MemoryLimitError(f"{size} draws would take {results / 2**30:.3g} GiB, more than max_memory: draw fewer at a time")
+            raise MemoryLimitError(
+                f"{size} draws would take {results / 2**30:.3g} GiB, more than max_memory: draw fewer at a time"
+            )
         sampler = Sampler(self.compiler, boxes)
         arrays = {name: np.empty((size, *self.netsor.families[name].shape)) for name in names}
         block = max(1, min(BLOCK, 1 << int(math.log2(max(1, CHUNK_NUMBERS // max(1, sampler.dim))))))
@@ -392,7 +415,7 @@ class Law:
         return Samples(self.netsor, arrays, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
-        """The Gaussian law of the outputs conditional on scores: {"p": values}, leading axes of the values are draws."""
+        """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         return Conditional(self, scores)
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -404,8 +427,13 @@ class Law:
         from tensorprog import __version__
         from tensorprog.yaml_io import dump
 
-        meta = {"program": dump(self.netsor), "grade": self.grade, "accuracy": self.accuracy, "seed": self._seed,
-                "version": __version__}
+        meta = {
+            "program": dump(self.netsor),
+            "grade": self.grade,
+            "accuracy": self.accuracy,
+            "seed": self._seed,
+            "version": __version__,
+        }
         target = Path(path)
         partial = target.with_name(f".{target.name}.partial")
         try:
@@ -431,4 +459,3 @@ class Law:
         except (OSError, ValueError, KeyError) as error:
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
         return cls(loads(meta["program"]), grade=meta["grade"], accuracy=meta["accuracy"], seed=meta["seed"])
-

@@ -20,7 +20,7 @@ BINS = 1024
 class Mixture:
     """Draws of conditional means and variances of real variables.
 
-    `smoothed`: the variables are not Gaussian given the scores; the draws are values and densities are kernel estimates.
+    `smoothed`: the variables are not Gaussian given the scores; the draws are values, densities kernel estimates.
 
     Shapes    mean, var (replicates, draws, *members)
     Accuracy  errors are 3 standard errors over the replicates plus the error of the covariances compiled
@@ -34,7 +34,7 @@ class Mixture:
     @property
     def exact(self) -> bool:
         """Whether there is nothing to average over."""
-        return self.mean.shape[1] == 1
+        return int(self.mean.shape[1]) == 1
 
     def estimate(self, values: Array) -> tuple[Array, Array]:
         """Mean and error of per-draw values (replicates, draws, ...)."""
@@ -87,7 +87,7 @@ class Mixture:
 
     def _over_grid(self, grid: Array, kernel: Any) -> tuple[Array, Array]:
         """Average kernel((x - m), sd) over the draws for each grid point, in pieces of bounded size."""
-        replicates, draws = self.mean.shape
+        replicates, _draws = self.mean.shape
         means = np.empty((replicates, grid.size))
         step = max(1, CHUNK // max(1, grid.size))
         var = self._smooth()
@@ -123,6 +123,7 @@ class Mixture:
 
     def density(self, grid: Array) -> tuple[Array, Array]:
         """Density at the grid points (one variable)."""
+
         def normal(x: Array, sd: Array) -> Array:
             return np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))  # type: ignore[no-any-return]
 

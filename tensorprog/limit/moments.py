@@ -38,7 +38,9 @@ class Value:
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
         """From plain numbers."""
         array = np.asarray(data, dtype=np.float64)
-        return cls(tuple(axes), Estimate(array, np.zeros_like(array) if error is None else np.broadcast_to(error, array.shape)))
+        return cls(
+            tuple(axes), Estimate(array, np.zeros_like(array) if error is None else np.broadcast_to(error, array.shape))
+        )
 
     @property
     def value(self) -> Open:
@@ -64,8 +66,12 @@ class Value:
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
-        return Value(self.axes, self.estimate * factor if factor not in (1.0, -1.0) else (
-            self.estimate if factor == 1.0 else -self.estimate))
+        return Value(
+            self.axes,
+            self.estimate * factor
+            if factor not in (1.0, -1.0)
+            else (self.estimate if factor == 1.0 else -self.estimate),
+        )
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
@@ -129,8 +135,11 @@ def solve(equations: Equations, prefer: Sequence[str]) -> dict[str, Affine]:
         if form is None or not form.terms:
             continue
         # second copies before first ones, so that what remains speaks of the first
-        candidates = [(rank.get(name, len(rank) + (not name.endswith("_"))), name, value)
-                      for name, value in form.terms if abs(value) == 1]
+        candidates = [
+            (rank.get(name, len(rank) + (not name.endswith("_"))), name, value)
+            for name, value in form.terms
+            if abs(value) == 1
+        ]
         if not candidates:
             continue
         _, name, value = min(candidates)
@@ -166,17 +175,20 @@ class Moment:
 
     def times(self, value: Value, equations: Equations = frozenset()) -> Moment:
         """Multiply every term by a value and further equations (already over this moment's indices)."""
-        return Moment(
-            tuple(Term(term.equations | equations, term.value * value) for term in self.terms), self.ranges
-        )
+        return Moment(tuple(Term(term.equations | equations, term.value * value) for term in self.terms), self.ranges)
 
     def __add__(self, other: Moment) -> Moment:
         return Moment((*self.terms, *other.terms), self.ranges).merged()
 
     def __mul__(self, other: Moment) -> Moment:
-        return Moment(
-            tuple(Term(a.equations | b.equations, a.value * b.value) for a in self.terms for b in other.terms), self.ranges
-        ).simplified().merged()
+        return (
+            Moment(
+                tuple(Term(a.equations | b.equations, a.value * b.value) for a in self.terms for b in other.terms),
+                self.ranges,
+            )
+            .simplified()
+            .merged()
+        )
 
     def simplified(self) -> Moment:
         """Drop terms that cannot hold; read values where the equations put them, so that they have fewer axes."""
@@ -186,7 +198,9 @@ class Moment:
             if any(not form.terms or not possible(form, self.ranges) for form in term.equations):
                 continue
             solution = {k: v for k, v in solve(term.equations, ()).items() if k in term.value.axes}
-            result.append(Term(term.equations, term.value.gather(solution, self.ranges, starts) if solution else term.value))
+            result.append(
+                Term(term.equations, term.value.gather(solution, self.ranges, starts) if solution else term.value)
+            )
         return Moment(tuple(result), self.ranges)
 
     def merged(self) -> Moment:

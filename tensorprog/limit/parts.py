@@ -53,14 +53,17 @@ class Part:
 
     def renamed(self, names: Mapping[str, Affine]) -> Part:
         """The same part with other index names (bound ones must stay bare)."""
+
         def bare(bound: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names[name].bare or name if name in names else name for name in bound)
 
         return Part(
-            substitute(self.coefficient, names), bare(self.bound),
+            substitute(self.coefficient, names),
+            bare(self.bound),
             None if self.function is None else substitute(self.function, names),
             tuple((substitute(c, names), _moved(v, names), bare(bound)) for c, v, bound in self.inner),
-            substitute(self.offset, names), self.joint,
+            substitute(self.offset, names),
+            self.joint,
         )
 
 
@@ -142,8 +145,9 @@ class Parts:
             else:
                 parts = self.split(self.inlined(name))
             if len(parts) > MAX_PARTS:
-                raise OutsideError(f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version "
-                                   "expands")
+                raise OutsideError(
+                    f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version expands"
+                )
             self._cache[name] = tuple(parts)
         return self._cache[name]
 
@@ -169,7 +173,9 @@ class Parts:
         if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
             factor = self.reduction_factor(expr)
             return [
-                self.scale(Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.offset, p.joint), factor)
+                self.scale(
+                    Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.offset, p.joint), factor
+                )
                 for p in self.split(expr.arg)
             ]
         return [self.function_part(expr)]
@@ -212,7 +218,11 @@ class Parts:
             if not isinstance(node, Call):
                 return None  # a nonlinear function over an index
             args = [rewrite(arg) for arg in node.args]
-            return None if any(arg is None for arg in args) else Call(node.atom, tuple(arg for arg in args if arg is not None))
+            return (
+                None
+                if any(arg is None for arg in args)
+                else Call(node.atom, tuple(arg for arg in args if arg is not None))
+            )
 
         function_of_one = rewrite(expr)
         if function_of_one is None or len(forms) != 1:

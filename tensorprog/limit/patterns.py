@@ -40,7 +40,9 @@ class Patterns:
     def paired(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> tuple[Part, Part, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.compiler.parts.bound_ranges
-        names = {name: Affine(((f"{name}_", 1),)) for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]}
+        names = {
+            name: Affine(((f"{name}_", 1),)) for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
+        }
         local = dict(ranges) | {name: self._bound_range(name) for name in p.all_bound}
         local |= {f"{name}_": self._bound_range(name) for name in q.all_bound}
         # softmax and the like keep indices that are bound here: both copies need their ranges
@@ -58,7 +60,11 @@ class Patterns:
         """
         one, two = self._form(p, ranges), self._form(q, ranges)
         between = self._covariance(p, q, ranges)
-        moments = [between, *(form[1] for form in (one, two))] if not (p.joint or q.joint) else self._joint_moments(p, q, ranges)
+        moments = (
+            [between, *(form[1] for form in (one, two))]
+            if not (p.joint or q.joint)
+            else self._joint_moments(p, q, ranges)
+        )
         lattice: set[Equations] = {frozenset()}
         for moment in moments:
             for term in moment.terms:
@@ -73,9 +79,15 @@ class Patterns:
             scale = float(np.max(np.abs(value.estimate.value), initial=0.0))
             for smaller, part in result:
                 if smaller < equations:
-                    value = value + part.gather({k: v for k, v in solution.items() if k in part.axes}, ranges, starts).scaled(-1.0)
+                    value = value + part.gather(
+                        {k: v for k, v in solution.items() if k in part.axes}, ranges, starts
+                    ).scaled(-1.0)
             error = value.estimate.error
-            if equations and np.all(np.abs(value.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale:
+            if (
+                equations
+                and np.all(np.abs(value.estimate.value) <= error)
+                and np.max(error, initial=0.0) <= 1e-12 * scale
+            ):
                 continue
             if not value.zero():
                 result.append((equations, value))
@@ -92,7 +104,9 @@ class Patterns:
         """Mean and variance of the affine form inside a part."""
         total = self.compiler.number(p.offset, ranges)
         for weight, variable, bound in p.inner:
-            total = total + self._summed(self.compiler.number(weight, ranges) * self.compiler.base_mean(variable, ranges), bound, ranges)
+            total = total + self._summed(
+                self.compiler.number(weight, ranges) * self.compiler.base_mean(variable, ranges), bound, ranges
+            )
         return total, self._covariance(p, p, ranges)
 
     @staticmethod
@@ -122,8 +136,15 @@ class Patterns:
         return total.simplified().merged()
 
     def _expectation(
-        self, p: Part, q: Part, one: tuple[Value, Moment], two: tuple[Value, Moment], between: Moment,
-        equations: Equations, solution: Mapping[str, Affine], ranges: Mapping[str, Range],
+        self,
+        p: Part,
+        q: Part,
+        one: tuple[Value, Moment],
+        two: tuple[Value, Moment],
+        between: Moment,
+        equations: Equations,
+        solution: Mapping[str, Affine],
+        ranges: Mapping[str, Range],
     ) -> Value:
         starts = {name: span[0] for name, span in ranges.items()}
 
@@ -149,7 +170,9 @@ class Patterns:
                 return mean_q if p.function is None else mean_p
             return cov + mean_p * mean_q
         needed = [substitute(part.function, dict(solution)) for part in (p, q) if part.function is not None]
-        used = union(mean_p.axes, mean_q.axes, var_p.axes, var_q.axes, cov.axes, *(indices_of(e, ranges) for e in needed))
+        used = union(
+            mean_p.axes, mean_q.axes, var_p.axes, var_q.axes, cov.axes, *(indices_of(e, ranges) for e in needed)
+        )
         axes = tuple(used)
         scope = self.compiler.scope(ranges)
         args = [value.aligned(axes) for value in (mean_p, mean_q, var_p, var_q, cov)]
@@ -169,9 +192,12 @@ class Patterns:
     def _joint_moments(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Moment]:
         references = [v for part in (p, q) for _, v, _ in part.inner]
         return [self.compiler.reference_covariance(u, v, ranges) for u, v in combinations(references, 2)] + [
-            self.compiler.reference_covariance(u, u, ranges) for u in references]
+            self.compiler.reference_covariance(u, u, ranges) for u in references
+        ]
 
-    def _joint(self, p: Part, q: Part, total: Any, placed: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Value:
+    def _joint(
+        self, p: Part, q: Part, total: Any, placed: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]
+    ) -> Value:
         """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both."""
         references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
         if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
@@ -180,8 +206,10 @@ class Patterns:
             for node in variables(part.function) if part.function is not None and part.joint else ():
                 extra = {name for slot in node.slots for name in slot.indices} - set(ranges)
                 if extra:
-                    raise OutsideError(f"{node} is reduced nonlinearly over an index inside a vector function: its limit is not "
-                                       "compiled by this version")
+                    raise OutsideError(
+                        f"{node} is reduced nonlinearly over an index inside a vector function: its limit is not "
+                        "compiled by this version"
+                    )
         means = [placed(self.compiler.base_mean(v, ranges)) for v in references]
         covs = [[total(self.compiler.reference_covariance(u, v, ranges)) for v in references] for u in references]
         exprs = []
@@ -189,16 +217,22 @@ class Patterns:
             body = part.function
             if body is not None:
                 exprs.append((part, body))
-        free = union(*(m.axes for m in means), *(c.axes for row in covs for c in row),
-                     *(indices_of(substitute(body, dict(solution)), ranges) for _, body in exprs))
+        free = union(
+            *(m.axes for m in means),
+            *(c.axes for row in covs for c in row),
+            *(indices_of(substitute(body, dict(solution)), ranges) for _, body in exprs),
+        )
         sizes = {name: ranges[name][1] - ranges[name][0] for name in free}
         mean_array = np.stack([broadcast(m.value, free, sizes) for m in means], axis=-1)
-        cov_array = np.stack([np.stack([broadcast(c.value, free, sizes) for c in row], axis=-1) for row in covs], axis=-2)
+        cov_array = np.stack(
+            [np.stack([broadcast(c.value, free, sizes) for c in row], axis=-1) for row in covs], axis=-2
+        )
         scope = self.compiler.scope(ranges)
 
         def call(z: Array) -> Array:
             result: Array = np.ones(1)
             for part, body in exprs:
+
                 def read(reference: Variable, box: Mapping[str, Range]) -> Open:
                     if reference in references:
                         return Open((*free, COORDINATE), z[..., references.index(reference), :])
@@ -227,7 +261,13 @@ class Patterns:
         return Value(free, qmc.expect(call, mean_array, cov_array, tolerance=1e-5))
 
     def summed_term(
-        self, p: Part, q: Part, equations: Equations, value: Value, local: Mapping[str, Range], ranges: Mapping[str, Range]
+        self,
+        p: Part,
+        q: Part,
+        equations: Equations,
+        value: Value,
+        local: Mapping[str, Range],
+        ranges: Mapping[str, Range],
     ) -> Moment:
         """Coefficients, then the sums over bound indices."""
         remaining, bound_solution, solution, mask = self.eliminate(p, q, equations, local)
@@ -243,7 +283,7 @@ class Patterns:
     def eliminate(
         self, p: Part, q: Part, equations: Equations, ranges: Mapping[str, Range]
     ) -> tuple[Equations, dict[str, Affine], dict[str, Affine], Open | None]:
-        """Solve equations for bound indices first: what remains over free indices, and where bound ones stay in range."""
+        """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
         bound = (*q.bound, *p.bound)
         bound_solution: dict[str, Affine] = {}
         remaining: set[Affine] = set()
@@ -295,4 +335,3 @@ def _propagate(call: Any, args: Sequence[Estimate], axes: Sequence[str]) -> Esti
                 error = error + np.abs(moved.value - result.value)
     shape = np.broadcast_shapes(result.value.shape, (1,) * len(axes))
     return Estimate(np.broadcast_to(result.value, shape), np.broadcast_to(error, shape))
-

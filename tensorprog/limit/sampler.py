@@ -9,7 +9,7 @@ Both Isserlis terms of clause (iv) and all sharing of weights across scores foll
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,17 @@ class Sampler:
         self.scores: dict[str, Dot] = {}
         self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
         self._rows: dict[str, _Rows] = {}
+        self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
         self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
+        self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
         for name, box in wanted.items():
             self._ask(name, box, vectors)
-        self._factors("score")
+        self._factors({r.name for s in self.scores.values() for r in (s.left, s.right)})
         self._collect_pairs()
         self.score_dim = self.dim
         if vectors:
-            self._factors("vector")
-            self._initial_sources()
+            self._factors(self._drawn)
+            self._vector_sources()
 
     @property
     def dim(self) -> int:
@@ -73,7 +75,9 @@ class Sampler:
 
     # -- what is needed -----------------------------------------------------------------------------------------
 
-    def _ask(self, name: str, box: Box, vectors: bool) -> None:
+    def _ask(self, name: str, box: Box, vectors: bool, operand: bool = False) -> None:
+        if not operand and self.compiler.parts.is_base(name):
+            self._drawn.add(name)
         old = self.demand.get(name)
         new = box if old is None else tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True))
         if new == old:
@@ -87,7 +91,9 @@ class Sampler:
             self.scores[name] = statement
         if isinstance(statement, MatMul):
             if statement.vector.name in self.compiler.random:
-                raise OutsideError(f"{statement.target} multiplies a vector that depends on scores: not compiled by this version")
+                raise OutsideError(
+                    f"{statement.target} multiplies a vector that depends on scores: not compiled by this version"
+                )
             return
         if isinstance(statement, Dot) and name not in self.compiler.random:
             return
@@ -97,7 +103,7 @@ class Sampler:
             unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
             if unread and reference.name not in self.compiler.random:
                 continue  # no score is reached through it
-            self._ask(reference.name, self._box(reference, ranges), vectors)
+            self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
 
     def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
         bounds = [slot.bounds(dict(ranges)) for slot in reference.slots]
@@ -112,21 +118,12 @@ class Sampler:
                 ranges[slot.bare] = span
         return ranges
 
-    def _operands(self) -> set[str]:
-        return {r.name for s in self.scores.values() for r in (s.left, s.right)}
-
-    def _factors(self, role: str) -> None:
-        """Factor the second moments of all vectors that each weight member multiplies."""
-        operands = self._operands()
-        uses: dict[str, list[MatMul]] = {}
-        for statement in self.netsor.body:
-            if isinstance(statement, MatMul) and statement.target.name in self.demand:
-                if (statement.target.name in operands) == (role == "score"):
-                    uses.setdefault(statement.weight.name, []).append(statement)
-        for weight, statements in uses.items():
-            members, rank = self._factor(weight, statements)
-            if role == "vector":
-                self.sources.append((("weight", weight), (len(members), rank)))
+    def _factors(self, names: Collection[str]) -> None:
+        """Factor the second moments of all vectors that the weights of these families multiply."""
+        weights = {s.weight.name for s in self.netsor.body if isinstance(s, MatMul) and s.target.name in names}
+        for weight in sorted(weights - self._ranks.keys()):
+            uses = [s for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == weight]
+            self._ranks[weight] = self._factor(weight, [s for s in uses if s.target.name in self.demand])
 
     def _factor(self, weight: str, statements: Sequence[MatMul]) -> tuple[NDArray[np.int64], int]:
         family = self.netsor.families[weight]
@@ -148,15 +145,21 @@ class Sampler:
         for a, (s, g) in enumerate(zip(statements, groups, strict=True)):
             for b, (t, other) in enumerate(zip(statements, groups, strict=True)):
                 moment = self.compiler.second(s.vector.name, t.vector.name)
-                common, left, right = np.intersect1d(g.members, other.members, return_indices=True) if varying else (
-                    np.zeros(1), np.zeros(1, dtype=int), np.zeros(1, dtype=int))
+                common, left, right = (
+                    np.intersect1d(g.members, other.members, return_indices=True)
+                    if varying
+                    else (np.zeros(1), np.zeros(1, dtype=int), np.zeros(1, dtype=int))
+                )
                 if not len(common):
                     continue
                 at = {str(k): (p[left] if p.shape[0] > 1 else p)[:, :, None] for k, p in enumerate(positions[a])}
                 at |= {f"{k}_": (p[right] if p.shape[0] > 1 else p)[:, None, :] for k, p in enumerate(positions[b])}
                 block = np.broadcast_to(moment.at(at).value, (len(common), g.columns, other.columns))
-                gram[places[a][left][:, None, None], np.arange(offsets[a], offsets[a + 1])[:, None],
-                     np.arange(offsets[b], offsets[b + 1])] = block
+                gram[
+                    places[a][left][:, None, None],
+                    np.arange(offsets[a], offsets[a + 1])[:, None],
+                    np.arange(offsets[b], offsets[b + 1]),
+                ] = block
         if not groups[0].separable or any(not g.separable for g in groups):
             for g, place, start in zip(groups, places, offsets, strict=False):  # padded columns do not exist
                 if not g.separable:
@@ -199,14 +202,18 @@ class Sampler:
             raise OutsideError(f"{reference} in a score is not the output of a MatMul")
         rows = self._rows[reference.name]
         statement = rows.group.statement
-        names = {slot.bare: given for slot, given in zip(statement.target.slots, reference.slots, strict=True) if slot.bare}
+        names = {
+            slot.bare: given for slot, given in zip(statement.target.slots, reference.slots, strict=True) if slot.bare
+        }
         ranges = self.local_ranges(name)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
         for slot, (start, stop) in zip(statement.weight.slots, rows.group.weight.ranges, strict=True):
             value = affine_values(compose(slot, names), ranges)
             joined = union(axes, value.axes)
-            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, value.data - start), joined)
+            total = align(Open(axes, total), joined) * (stop - start) + align(
+                Open(value.axes, value.data - start), joined
+            )
             axes = joined
         return reference, rows, Open(axes, total)
 
@@ -251,15 +258,20 @@ class Sampler:
                 turned = np.swapaxes(picked, -1, -2)
                 picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
             matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
-            left, right = (self._rows_at(r, ranges, rank) for r, rank in ((statement.left, RANK), (statement.right, RANK2)))
+            left, right = (
+                self._rows_at(r, ranges, rank) for r, rank in ((statement.left, RANK), (statement.right, RANK2))
+            )
             value = contract(contract(left, matrix, [RANK]), right, [RANK2])
             result[name] = self.over_positions(name, value)
         return result
 
     def _rows_at(self, reference: Variable, ranges: Mapping[str, Range], rank: str) -> Open:
         rows = self._rows[reference.name]
-        names = {slot.bare: given
-                 for slot, given in zip(rows.group.statement.target.slots, reference.slots, strict=True) if slot.bare}
+        names = {
+            slot.bare: given
+            for slot, given in zip(rows.group.statement.target.slots, reference.slots, strict=True)
+            if slot.bare
+        }
         starts = {name: span[0] for name, span in rows.group.ranges.items()}
         value = gather(rows.rows, names, ranges, starts)
         return Open(tuple(rank if axis == RANK else axis for axis in value.axes), value.data)
@@ -279,17 +291,20 @@ class Sampler:
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
-    def _initial_sources(self) -> None:
+    def _vector_sources(self) -> None:
+        """Normals for the weights and initial vectors whose Z is read."""
+        used = {rows.group.weight.name for name, rows in self._rows.items() if name in self._drawn}
+        for weight in sorted(used):
+            members, rank = self._ranks[weight]
+            self.sources.append((("weight", weight), (len(members), rank)))
         for initial in self.netsor.initial:
-            if initial.name in self.demand:
-                law = initial_law(self.netsor, initial)
-                self.sources.append((("initial", initial.name), law.blocks.shape[:-1]))
+            if initial.name in self._drawn:
+                self.sources.append((("initial", initial.name), initial_law(self.netsor, initial).blocks.shape[:-1]))
 
     def _draw_vectors(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
         result = {}
-        operands = self._operands()
         for name, rows in self._rows.items():
-            if name in operands:
+            if name not in self._drawn:
                 continue
             group = rows.group
             block = normals["weight", group.weight.name][:, np.searchsorted(rows.members, group.members)]
@@ -303,15 +318,22 @@ class Sampler:
             z = contract(rows.rows, xi, [RANK])
             result[name] = self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
         for initial in self.netsor.initial:
-            if initial.name not in self.demand:
+            if initial.name not in self._drawn:
                 continue
             law = initial_law(self.netsor, initial)
             drawn = np.einsum("...ij,b...j->b...i", psd_cholesky(law.blocks), normals["initial", initial.name])
-            sizes = [self.netsor.families[initial.name].shape[initial.indices.index(i)] for i in (*law.independent, *law.joint)]
+            sizes = [
+                self.netsor.families[initial.name].shape[initial.indices.index(i)]
+                for i in (*law.independent, *law.joint)
+            ]
             value = Open((BATCH, *law.independent, *law.joint), drawn.reshape(drawn.shape[0], *sizes))
             data = align(value, (BATCH, *initial.indices)) + law.mean
-            key = tuple(slice(a - s, b - s) for (a, b), (s, _) in zip(
-                self.demand[initial.name], self.netsor.families[initial.name].ranges, strict=True))
+            key = tuple(
+                slice(a - s, b - s)
+                for (a, b), (s, _) in zip(
+                    self.demand[initial.name], self.netsor.families[initial.name].ranges, strict=True
+                )
+            )
             data = data[(slice(None), *key)]
             result[initial.name] = Open((BATCH, *(str(k) for k in range(len(key))), COORDINATE), data[..., None])
         return result
@@ -341,7 +363,11 @@ class Sampler:
             values |= self._draw_vectors(blocks)
         for position, statement in enumerate(self.netsor.body):
             name = statement.target.name
-            if isinstance(statement, Nonlin) and name in self.demand and position in self.netsor.families[name].statements:
+            if (
+                isinstance(statement, Nonlin)
+                and name in self.demand
+                and position in self.netsor.families[name].statements
+            ):
                 ranges = self.local_ranges(name)
                 if all(self._known(r, values) for r in statement.inputs):
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, self.reader(values)))
@@ -354,14 +380,13 @@ class Sampler:
 
     def reader(self, values: Mapping[str, Open]) -> Any:
         """How expressions read the values drawn (and averages, which are numbers)."""
+
         def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
             slots = {str(k): slot for k, slot in enumerate(reference.slots)}
             if reference.name in values:
                 starts = {str(k): span[0] for k, span in enumerate(self.demand[reference.name])}
                 value = values[reference.name]
-                fixed = gather(value, slots, ranges, starts)
-                return fixed
+                return gather(value, slots, ranges, starts)
             return self.compiler.scope(ranges).variable(reference, ranges)
 
         return read
-

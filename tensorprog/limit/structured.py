@@ -41,8 +41,14 @@ class Covariance:
     @property
     def factors(self) -> list[dict[str, Any]]:
         """The terms: equations that must hold, and values with the positions they depend on."""
-        return [{"equations": [f"{e} = 0" for e in sorted(map(str, term.equations))], "axes": term.value.axes,
-                 "values": term.value.estimate.value} for term in self.moment.terms]
+        return [
+            {
+                "equations": [f"{e} = 0" for e in sorted(map(str, term.equations))],
+                "axes": term.value.axes,
+                "values": term.value.estimate.value,
+            }
+            for term in self.moment.terms
+        ]
 
     def at(self, first: Sequence[Any], second: Sequence[Any]) -> Array:
         """Entries at index values of the first and the second family (arrays broadcast)."""
@@ -56,8 +62,10 @@ class Covariance:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         size = 8 * math.prod(self.shape)
         if 4 * size > self._max:
-            raise MemoryLimitError(f"this covariance has shape {self.shape} and would take {size / 2**30:.3g} GiB; read entries with "
-                                   ".at(I, J), terms with .factors, or raise max_memory")
+            raise MemoryLimitError(
+                f"this covariance has shape {self.shape} and would take {size / 2**30:.3g} GiB; read entries with "
+                ".at(I, J), terms with .factors, or raise max_memory"
+            )
         value = self.moment.dense(self._axes).value
         return value if dtype is None else value.astype(dtype)
 

@@ -43,6 +43,7 @@ class _Compiler:
 
     def values(self, expr: Expr) -> Callable[[Array], Array]:
         """The expression as a function of x with shape batch + (m,)."""
+
         def call(x: Array) -> Array:
             if x.ndim <= len(self.axes):  # a batch that the caller left out
                 x = x.reshape((1,) * (len(self.axes) + 1 - x.ndim) + x.shape)
@@ -95,7 +96,8 @@ class _Compiler:
                 if all(term.kind == "one" for term in poly):
                     terms = tuple(
                         Term(np.asarray(p.coefficient) * t.coefficient, p.power + t.power, t.kind, t.scale, t.shift)
-                        for p in poly for t in other_terms
+                        for p in poly
+                        for t in other_terms
                     )
                     break
         joined = f.plus(g)
@@ -120,7 +122,8 @@ class _Compiler:
 
         scalar_power = expr.atom != "power" or isinstance(uniform[0], float)
         kinks = atom.kinks(*uniform) if atom.kinks is not None and scalar_power else (0.0,)
-        own = np.stack(np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks)), axis=-1) if kinks else np.zeros(0)
+        points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
+        own = np.stack(points, axis=-1) if kinks else np.zeros(0)
         features = np.array(atom.features(*uniform), dtype=np.float64).reshape(-1, 2)
         parity = atom.parity
         if expr.atom == "power" and isinstance(uniform[0], float) and uniform[0] == int(uniform[0]):
@@ -140,7 +143,7 @@ class _Compiler:
     def composed(self, outer: Function, inner: Function, name: str) -> Function:
         """f(g(x)) for g not affine: kinks of f are met where g crosses them."""
         roots = [inner.kinks]
-        levels = np.concatenate([outer.kinks, *( [outer.features[..., 0]] if outer.features.size else [])], axis=-1)
+        levels = np.concatenate([outer.kinks, *([outer.features[..., 0]] if outer.features.size else [])], axis=-1)
         for level in np.moveaxis(levels, -1, 0):
             roots.append(_roots(inner.call, level))
         shape = np.broadcast_shapes(*(root.shape[:-1] for root in roots))
@@ -149,15 +152,18 @@ class _Compiler:
             parity = 1
         else:
             parity = outer.parity if inner.parity == -1 else 0
-        terms = None
+        terms: tuple[Term, ...] | None = None
         if name == "power" and inner.terms is not None and all(term.kind == "one" for term in inner.terms):
             assert outer.terms is None or len(outer.terms) == 1
             if outer.terms is not None and outer.terms[0].power <= 8:
-                terms = (Term(1.0, 0),)
+                product: tuple[Term, ...] = (Term(1.0, 0),)
                 for _ in range(outer.terms[0].power):
-                    terms = tuple(
-                        Term(np.asarray(a.coefficient) * b.coefficient, a.power + b.power) for a in terms for b in inner.terms
+                    product = tuple(
+                        Term(np.asarray(a.coefficient) * b.coefficient, a.power + b.power)
+                        for a in product
+                        for b in inner.terms
                     )
+                terms = product
         call_f, call_g = outer.call, inner.call
         return Function(lambda x: call_f(call_g(x)), kinks, inner.features, parity, terms)
 
@@ -166,7 +172,8 @@ class _Compiler:
         kinks: list[Array] = []
         features: list[Array] = []
         for node in walk(expr):
-            if isinstance(node, Call) and ATOMS[node.atom].operator in ("<", "<=", ">", ">=", "==", "!=") and _depends(node):
+            comparison = isinstance(node, Call) and ATOMS[node.atom].operator in ("<", "<=", ">", ">=", "==", "!=")
+            if isinstance(node, Call) and comparison and _depends(node):
                 difference = self.build(Call("subtract", node.args))
                 kinks.append(_roots(difference.call, np.zeros(())))
         branches = expr.args[1:] if expr.atom == "where" else expr.args

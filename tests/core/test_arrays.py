@@ -20,7 +20,10 @@ def test_union_keeps_batch_first_and_coordinate_last() -> None:
 
 @pytest.mark.parametrize(
     ("first", "second", "over"),
-    [("#aij", "#aj@", "aj"), ("ij", "#j@", "j"), ("#ij", "", "j"), ("#i@", "#j@", "@"), ("#ai", "#aj", "a"), ("j", "i", "ij")],
+    [
+        ("#aij", "#aj@", "aj"), ("ij", "#j@", "j"), ("#ij", "", "j"), ("#i@", "#j@", "@"), ("#ai", "#aj", "a"),
+        ("j", "i", "ij"),
+    ],
 )
 def test_contract_is_einsum(first: str, second: str, over: str) -> None:
     sizes = {"#": 3, "a": 2, "i": 4, "j": 5, "@": 6}
@@ -56,7 +59,8 @@ def test_gather_reads_a_diagonal() -> None:
 
 def test_semidefinite_cholesky_of_dependent_vectors() -> None:
     x = GENERATOR.standard_normal((7, 3, 10))
-    x = np.concatenate([x, x[:, :1], x[:, :1] - 2 * x[:, 1:2], np.zeros((7, 1, 10)), GENERATOR.standard_normal((7, 2, 10))], axis=1)
+    fresh = GENERATOR.standard_normal((7, 2, 10))
+    x = np.concatenate([x, x[:, :1], x[:, :1] - 2 * x[:, 1:2], np.zeros((7, 1, 10)), fresh], axis=1)
     gram = x @ x.swapaxes(-1, -2)
     factor = psd_cholesky(gram)
     np.testing.assert_allclose(factor @ factor.swapaxes(-1, -2), gram, atol=1e-12)

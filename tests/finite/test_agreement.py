@@ -117,7 +117,7 @@ def test_dense_and_lazy_have_one_law(name: str) -> None:
     lazy, lazy_error = statistics(netsor, "lazy", 1_000_000, 2)
     z = (dense - lazy) / np.hypot(dense_error, lazy_error)
     assert np.all(np.abs(z) < THRESHOLD), z
-    assert np.all(dense_error[:1] < 0.01 * np.abs(dense[:1]))  # enough networks to see a mistake of 5 per cent, at least
+    assert np.all(dense_error[:1] < 0.01 * np.abs(dense[:1]))
 
 
 def test_reused_weights_know_their_history() -> None:

@@ -31,7 +31,7 @@ def arcsine_kernel(k: NDArray[np.float64]) -> NDArray[np.float64]:
 def attention_draws(
     samples: int, s: int, heads: int, seed: int, c: float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Example 1's limit drawn from its formulas: scores (samples, H, s, s), values (samples, H, s), outputs (samples, s)."""
+    """Example 1's limit from its formulas: scores (samples, H, s, s), values (samples, H, s), outputs (samples, s)."""
     generator = np.random.default_rng(seed)
     p = c * generator.standard_normal((samples, heads, s, s))
     v = np.sqrt(c) * generator.standard_normal((samples, heads, s))

@@ -101,7 +101,8 @@ def test_binned_density_is_the_plain_average() -> None:
     law = tp.load(ATTENTION).limit()
     mixture = law._one("y[0]")
     grid = np.array([0.0, 0.5, 2.0, 5.0, 7.0])
-    plain = np.mean(np.exp(-grid**2 / (2 * mixture.var[..., None])) / np.sqrt(2 * np.pi * mixture.var[..., None]), axis=(0, 1))
+    var = mixture.var[..., None]
+    plain = np.mean(np.exp(-(grid**2) / (2 * var)) / np.sqrt(2 * np.pi * var), axis=(0, 1))
     np.testing.assert_allclose(law.density("y[0]", grid), plain, rtol=1e-8)
 
 
@@ -120,7 +121,8 @@ def test_keys_shared_by_heads_leave_scores_of_heads_uncorrelated_but_dependent_i
     products = drawn[:, :, None] * drawn[:, None, :]
     z = (products.mean(axis=0) - cov) / (products.std(axis=0) / np.sqrt(len(drawn)))
     # finite width: terms of relative size 2/96 and below, on top of 64 comparisons
-    assert np.abs(products.mean(axis=0) - cov).max() < 0.025 * cov.max() + 5.2 * (products.std(axis=0)).max() / np.sqrt(len(drawn))
+    noise = 5.2 * products.std(axis=0).max() / np.sqrt(len(drawn))
+    assert np.abs(products.mean(axis=0) - cov).max() < 0.025 * cov.max() + noise
     assert np.abs(z).max() < 8
     assert np.all(cov.reshape(2, 2, 2, 2, 2, 2)[0, :, :, 1] == 0)
 
@@ -153,3 +155,23 @@ def test_explain_names_clause_and_numbers() -> None:
     assert "0.26631" in program.explain("p[0,1,2]")
     assert "kurtosis" in program.explain("y[0]")
     assert "(i)" in program.explain("h")
+
+
+def test_score_operands_may_enter_the_outputs_as_vectors() -> None:
+    """Theorem 1's g^1..g^m contain the operands: Z^q is a Gaussian independent of p-ring."""
+    program = tp.Program("both")
+    i, j = program.index("i", 2), program.index("j", 2)
+    x = program.initial("x[i]", mean=0, cov=1)
+    query, key = program.weights("WQ", "WK")
+    c = program.nonlin("c[i]", tp.clip(x[i], -1, 1))
+    q = program.matmul("q[i]", query, c[i])
+    k = program.matmul("k[j]", key, c[j])
+    p = program.dot("p[i,j]", q[i], k[j])
+    y = program.nonlin("y[i]", tp.sum[j](tp.softmax[j](p[i, j]) * q[j]))
+    program.outputs(y)
+    assert program.check().grade == "theorem"
+    law = program.limit()
+    drawn = law.sample(200_000, seed=1, keep=["q"])
+    assert np.abs(np.corrcoef(drawn["q"][:, 0] ** 2, drawn["p"][:, 0, 0] ** 2)[0, 1]) < 4.9 / np.sqrt(200_000)
+    z = (np.var(drawn["y"], axis=0) - law.moment("y", 2)) / (np.std(drawn["y"] ** 2, axis=0) / np.sqrt(200_000))
+    assert np.abs(z).max() < 4.9

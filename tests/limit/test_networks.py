@@ -66,7 +66,8 @@ outputs: [y]
     assert np.all(np.asarray(result.cov("u", "w")) == 0)  # odd times even
     np.testing.assert_allclose(np.asarray(result.cov("w")), 1.5 * absolute, rtol=1e-12)
     np.testing.assert_allclose(np.asarray(result.cov("t")), np.diag(np.diag(absolute)), rtol=1e-12)
-    np.testing.assert_allclose(np.asarray(result.cov("y")), 1.5 * k + 6 * absolute + np.diag(np.diag(absolute)), rtol=1e-12)
+    expected = 1.5 * k + 6 * absolute + np.diag(np.diag(absolute))
+    np.testing.assert_allclose(np.asarray(result.cov("y")), expected, rtol=1e-12)
     drawn = result.sample(200_000, seed=1)["y"]
     products = drawn[:, :, None] * drawn[:, None, :]
     z = (products.mean(axis=0) - np.asarray(result.cov("y"))) / (products.std(axis=0) / np.sqrt(len(drawn)))
@@ -94,7 +95,9 @@ outputs: [f]
     first = integrate.quad(lambda t: t * stats.norm.pdf(t, mean, np.sqrt(var)), 0, 40, epsabs=1e-14)[0]
     second = integrate.quad(lambda t: t * t * stats.norm.pdf(t, mean, np.sqrt(var)), 0, 40, epsabs=1e-14)[0]
     # E[x relu(l)]: x = 0.3 + 1.2/2.8 (l - mean) + independent
-    mixed = integrate.quad(lambda t: t * (0.3 + 1.2 / var * (t - mean)) * stats.norm.pdf(t, mean, np.sqrt(var)), 0, 40, epsabs=1e-14)[0]
+    mixed = integrate.quad(
+        lambda t: t * (0.3 + 1.2 / var * (t - mean)) * stats.norm.pdf(t, mean, np.sqrt(var)), 0, 40, epsabs=1e-14
+    )[0]
     expected = (1.2 + 0.09) + second + 1 + 2 * mixed - 2 * 0.3 - 2 * first
     assert float(np.asarray(result.cov("f"))) == pytest.approx(expected, rel=1e-11)
     assert result.mean("h") == pytest.approx(0.3 + first - 1, rel=1e-12)
