@@ -1,4 +1,4 @@
-"""Programs written in Python: `Builder`, its handles, and the makers of records both front ends share.
+"""Programs written in Python: `Builder` and its handles.
 
     P = Builder("rnn", constants={"T": 3})
     t = P.index("t", "1..T")
@@ -13,258 +13,32 @@
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 
-from tensorprog.errors import Problem, ProgramError, Span, did_you_mean
-from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Variable, as_expr
-from tensorprog.ir import ConstantDef, Dot, Index, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
-from tensorprog.parse import Names, as_slot, constant_value, parse_expression, parse_target
-from tensorprog.schema import RUN_KEYS
+from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.expr import Constant, Expr, IndexValue, Variable, as_expr
+from tensorprog.ir import ConstantDef, Initial, Netsor, Table, Weight
+from tensorprog.parse import Names, as_slot, parse_expression, parse_target
+from tensorprog.records import (
+    check_sources,
+    expression,
+    make_fixed,
+    make_index,
+    make_name,
+    make_option,
+    make_ratio,
+    make_statement,
+    make_table,
+    plain_name,
+    plain_number,
+    scalar,
+)
 from tensorprog.validity import Draft, problems_of
 
 __all__ = ["Builder", "FamilyHandle"]
-
-MAX_WHOLE = 2**53
-
-_SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
-    "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
-    "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
-}
-_SHAPES = {"MatMul": "MatMul(W[i], x[i])", "Nonlin": "Nonlin(tanh(u[i]))", "Dot": "Dot(q[i], k[j])"}
-_DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
-_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
-_RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-
-
-# -- records from text or numbers: what the YAML loader and the builder have in common ---------------------------
-
-
-def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:
-    """One problem as an exception, ready to raise."""
-    return ProgramError(Problem(message, span, fix))
-
-
-def plain_number(text: str) -> int | float | None:
-    """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
-    text = text.strip()
-    if len(text) > 400:
-        return None
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    if _DECIMAL.fullmatch(text):
-        return float(text)
-    return int(text, 0) if _RADIX.fullmatch(text) else None
-
-
-def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | float:
-    """A finite number from a number or the text of an expression in constants.
-
-    Raises    ProgramError naming `what`
-    """
-    number: Any = plain_number(value) if isinstance(value, str) else None
-    if number is None and isinstance(value, str | Expr):
-        expr = parse_expression(value, names, span) if isinstance(value, str) else value
-        try:
-            number = constant_value(expr, names.constants)
-        except ProgramError as error:
-            raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
-    elif number is None:
-        expr = as_expr(value)
-        number = expr.value if isinstance(expr, Number) else value
-    if isinstance(number, float) and not math.isfinite(number):
-        raise fail(f"{what} must be a finite number, not {value}", span)
-    if isinstance(number, int) and abs(number) > MAX_WHOLE:
-        raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
-    return cast("int | float", number)
-
-
-def whole(value: Any, names: Names, what: str, span: Span = Span()) -> int:
-    """As `scalar`, but a whole number."""
-    number = scalar(value, names, what, span)
-    if number != int(number):
-        raise fail(f"{what} must be a whole number, not {number:g}", span)
-    return int(number)
-
-
-def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
-    """An expression from a number, the text of one, or an expression."""
-    if not isinstance(value, str):
-        return as_expr(value)
-    number = plain_number(value)
-    return parse_expression(value, names, span) if number is None else Number(number)
-
-
-def make_index(name: str, size: Any, boundary: str, names: Names, span: Span = Span()) -> Index:
-    """An index from its size (0..size-1) or its range `start..stop`, both ends included."""
-    if boundary not in ("", "zero", "wrap"):
-        raise fail(f"index {name}: there is no boundary {boundary}", span, "boundary: zero, or boundary: wrap")
-    what = f"the size of index {name}"
-    text = str(size).strip()
-    if isinstance(size, str) and ".." in text:
-        ends = text.split("..")
-        if len(ends) != 2 or not all(end.strip() for end in ends):
-            raise fail(f"index {name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
-        start, last = (whole(end, names, f"the end {end.strip()} of index {name}", span) for end in ends)
-        if last < start:
-            raise fail(f"index {name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
-        stop = last + 1
-    else:
-        start, stop = 0, whole(size, names, what, span)
-        if stop < 1:
-            raise fail(f"{what} must be at least 1, not {stop}", span)
-    return Index(name, start, stop, cast(Any, boundary), text, span)
-
-
-def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
-    """A further width `n/H` as a rational multiple of n, with its text."""
-    text = str(value).strip()
-    expr = parse_expression(text, names, span)
-    fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
-
-    def parts(part: Expr) -> tuple[Fraction, int]:  # coefficient, power of n
-        if isinstance(part, Variable) and part.name == "n" and not part.slots:
-            return Fraction(1), 1
-        if isinstance(part, Variable) and not part.slots:
-            raise fail(f"width {name}: {part.name} is neither n nor a constant", span,
-                       did_you_mean(part.name, ["n", *names.constants]))
-        if isinstance(part, Call) and part.atom in ("multiply", "divide"):
-            (first, p), (second, q) = parts(part.args[0]), parts(part.args[1])
-            if part.atom == "multiply":
-                return first * second, p + q
-            if second == 0:
-                raise fail(f"width {name}: division by zero", span)
-            return first / second, p - q
-        number = constant_value(part, names.constants)
-        return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
-
-    ratio, power = parts(expr)
-    if power != 1:
-        raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
-    if ratio <= 0 or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
-        raise fail(f"width {name}: {text} is not a positive multiple of n", span, fix)
-    return name, ratio, text
-
-
-def make_fixed(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, int]:
-    """A width that stays finite."""
-    size = whole(value, names, f"the fixed width {name}", span)
-    if not 1 <= size <= 10**7:
-        raise fail(f"the fixed width {name} must lie between 1 and 10000000, not {size}", span)
-    return name, size
-
-
-def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[str, tuple[str, ...]]:
-    """Name and plain indices of a declaration such as `WQ[a]`."""
-    target = parse_target(text, names, span)
-    indices = []
-    for slot in target.slots:
-        if slot.bare is None:
-            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
-        indices.append(slot.bare)
-    return target.name, tuple(indices)
-
-
-def plain_name(text: str, what: str, span: Span = Span()) -> str:
-    """The name of an index, a width or a scalar constant."""
-    name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
-    if not name.isidentifier():
-        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
-    return name
-
-
-def make_statement(
-    target: Variable, instruction: str, args: Sequence[Expr], keywords: Iterable[tuple[str, str]] = (),
-    span: Span = Span(),
-) -> Statement:
-    """The record of `target = instruction(args, keywords)`.
-
-    Raises    ProgramError if arguments or keywords do not fit the instruction
-    """
-    allowed = {"MatMul": "", "Nonlin": "width", "Dot": "scale"}[instruction]
-    given: dict[str, str] = {}
-    problems = []
-    for key, text in keywords:
-        if key != allowed:
-            fix = {"MatMul": "MatMul has no options", "Nonlin": "Nonlin(..., width=d)",
-                   "Dot": "Dot(..., scale=1/n)"}[instruction]
-            problems.append(Problem(f"{instruction} has no option {key}", span, fix))
-        if key in given:
-            problems.append(Problem(f"{instruction}: {key} is given twice", span))
-        given[key] = text.replace(" ", "")
-    count = 1 if instruction == "Nonlin" else 2
-    if len(args) != count:
-        takes = {"MatMul": "a weight and a vector", "Nonlin": "one expression", "Dot": "two vectors"}[instruction]
-        problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
-                                f"{target} = {_SHAPES[instruction]}"))
-    if problems:
-        raise ProgramError(problems)
-    if instruction == "Nonlin":
-        width = given.get("width", "")
-        if width and not width.isidentifier():
-            raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
-        return Nonlin(target, args[0], width, span)
-    for position, arg in enumerate(args):
-        if isinstance(arg, Variable):
-            continue
-        role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
-        fix = ("declare it under weights: and write " + _SHAPES["MatMul"] if role == "a weight"
-               else f"give it a name first: z = Nonlin({arg}), then {instruction} of z")
-        problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
-                                span.at(getattr(arg, "column", 0)), fix))
-    if problems:
-        raise ProgramError(problems)
-    first, second = cast("tuple[Variable, Variable]", tuple(args))
-    if instruction == "MatMul":
-        return MatMul(target, first, second, span)
-    text = given.get("scale", "n**-0.5")
-    if text not in _SCALES:
-        raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
-    return Dot(target, first, second, _SCALES[text], span)
-
-
-def make_option(key: str, value: Any, span: Span = Span()) -> Any:
-    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text)."""
-    if key not in RUN_KEYS:
-        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
-    rule = RUN_KEYS[key]
-    if key == "averages":
-        if not isinstance(value, Mapping):
-            raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
-        for text in value.values():
-            parse_expression(str(text), Names(), span)
-        return tuple((str(name), str(text)) for name, text in value.items())
-    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
-        raise fail(f"{key} takes one value", span)
-    if "items" not in rule:
-        return _one_option(key, value, rule, span)
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    if not items:
-        raise fail(f"{key} is empty", span, f"{key}: {rule['examples'][0]}")
-    return tuple(_one_option(key, item, rule["items"], span) for item in items)
-
-
-def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
-    if "minimum" in rule:
-        number = whole(value, Names(), key, span)
-        if not rule["minimum"] <= number <= rule["maximum"]:
-            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
-        return number
-    text = str(value).strip()
-    if "enum" in rule and text not in rule["enum"]:
-        raise fail(f"there is no {key} {text}", span, did_you_mean(text, rule["enum"]))
-    if "pattern" in rule and not re.search(rule["pattern"], text):
-        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
-    return text
-
-
-# -- the builder --------------------------------------------------------------------------------------------------
 
 
 class _NoName(ProgramError, AttributeError):
@@ -280,15 +54,21 @@ class FamilyHandle:
     @property
     def usage_hint(self) -> str:
         """How to use the handle in an expression."""
-        example = ", ".join(["i", "j", "k", "l"][: self.count]) if self.count <= 4 else "i, ..."
-        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.name}[{example}]"
+        return f"{self._arity}: write {self._example}"
+
+    @property
+    def _arity(self) -> str:
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}"
+
+    @property
+    def _example(self) -> str:
+        return f"{self.name}[{', '.join(['i', 'j', 'k', 'l'][: self.count]) if self.count <= 4 else 'i, ...'}]"
 
     def __getitem__(self, key: Any) -> Variable | Constant:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != self.count:
-            raise fail(f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}, {len(parts)} given",
-                       fix=self.usage_hint.split("write ")[1])
+            raise fail(f"{self._arity}, {len(parts)} given", fix=self._example)
         names = self.builder.names
         slots = []
         for part in parts:
@@ -390,7 +170,7 @@ class Builder:
         elif isinstance(value, str | Expr):
             record = ConstantDef(short, expression(value, self.names), indices)
         else:
-            record = ConstantDef(short, _array(value, f"constant {name}"), indices)
+            record = ConstantDef(short, make_table(value, f"constant {name}"), indices)
             if not record.value.shape:
                 raise fail(f"{name} is one number for all indices", fix=f'P.constant("{short}", {value})')
         self._add("constants", record)
@@ -417,21 +197,16 @@ class Builder:
         `data` (members, d) with `variance` gives variance * data data^T / d instead.
         """
         short, indices = make_name(name, self.names, "an initial vector")
-        given = [key for key, value in (("gram", gram), ("data", data)) if value is not None]
-        if not _is_one(cov):
-            given.insert(0, "cov")
-        if len(given) > 1:
-            raise fail(f"initial vector {short}: {' and '.join(given)} both give its covariance",
-                       fix="keep one of cov, gram and data")
-        if variance is not None and data is None:
-            raise fail(f"initial vector {short}: variance belongs to data", fix="cov=... for the covariance")
+        options = {"gram": gram, "data": data, "variance": variance}
+        given = [key for key, value in options.items() if value is not None] + ["cov"] * (not _is_one(cov))
+        check_sources(short, given, "cov=... for the covariance")
         what = f"initial vector {short}"
         if data is not None:
             cov = 1 if variance is None else variance
         elif gram is not None:
-            cov = _array(gram, what)
+            cov = make_table(gram, what)
         self._add("initial", Initial(short, indices, self._number(mean, what), self._number(cov, what),
-                                     None if data is None else _array(data, what), width))
+                                     None if data is None else make_table(data, what), width))
         return self[short]
 
     def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
@@ -506,7 +281,7 @@ class Builder:
             return value
         if isinstance(value, str | Expr) or np.ndim(value) == 0:
             return expression(value, self.names)
-        return _array(value, what)
+        return make_table(value, what)
 
     def _written(self, name: str, value: Any) -> None:
         if isinstance(value, str | Expr) and plain_number(str(value)) is None:
@@ -569,7 +344,7 @@ def _shown(expr: Expr) -> str:
         text = str(expr)
     except RecursionError:
         return "..."
-    return text if len(text) <= 200 else text[:197] + "..."
+    return shorten(text)
 
 
 def _line(text: str, what: str) -> str:
@@ -580,16 +355,3 @@ def _line(text: str, what: str) -> str:
 
 def _is_one(value: Any) -> bool:
     return isinstance(value, int | float) and value == 1
-
-
-def _array(value: Any, what: str) -> Table:
-    if isinstance(value, Table):
-        return value
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError
-        return Table.of(array)
-    except (TypeError, ValueError):
-        raise fail(f"{what}: an array of real numbers is needed, not {type(value).__name__}",
-                   fix="numpy.asarray(...), every row of the same length") from None

@@ -15,6 +15,9 @@ __all__ = [
     "Span",
     "TensorprogError",
     "did_you_mean",
+    "fail",
+    "in_order",
+    "shorten",
 ]
 
 
@@ -98,3 +101,18 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     if close:
         return f"did you mean {close[0]}?"
     return f"known names: {', '.join(sorted(known)[:12])}" if known else ""
+
+
+def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:
+    """One problem as an exception, ready to raise."""
+    return ProgramError(Problem(message, span, fix))
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once, in the order of the text."""
+    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span.line, problem.span.column))
+
+
+def shorten(text: str) -> str:
+    """Text of a position, cut to 200 characters."""
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -19,6 +19,7 @@ REPLICATES = 16
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 SOBOL_DIMENSIONS = 21_000
+AIM_NUMBERS, MAX_NUMBERS = 1 << 23, 1 << 26  # normals per replicate, without and with an accuracy asked for
 
 
 def converge(
@@ -26,25 +27,29 @@ def converge(
     replicate: Callable[[Array], Any],
     finish: Callable[[Sequence[Any]], tuple[Array, Array]],
     what: str,
+    *,
     accuracy: float | None,
     seed: int,
+    most: int = 1 << MAX_LOG2,
 ) -> tuple[Array, Array]:
-    """Double the number of points per replicate until the error asked for is met.
+    """Double the number of points per replicate until the error asked for is met, up to `most` points.
 
-    Without an explicit accuracy the aim is AIM, and what is reached within AIM_LOG2 doublings is returned as it is.
+    Without an explicit accuracy the aim is AIM, and what is reached within 2**AIM_LOG2 points is returned as it is.
+    Raises    AccuracyError when an explicit accuracy is not met
     """
     if dim == 0:
         return finish([replicate(np.zeros((1, 0)))])
     target = AIM if accuracy is None else accuracy
-    last = AIM_LOG2 if accuracy is None else MAX_LOG2
-    log2 = MIN_LOG2
+    most = max(1 << 4, min(most, (AIM_NUMBERS if accuracy is None else MAX_NUMBERS) // dim))
+    last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
+    log2 = min(MIN_LOG2, last)
     while True:
         value, error = finish([replicate(points) for points in _points(dim, log2, seed)])
         size = float(np.max(np.abs(value), initial=1e-300))
         worst = float(np.max(error, initial=0.0)) / max(1.0, size)
         if worst <= target:
             return value, error
-        if log2 >= last or (1 << log2) * REPLICATES * dim > 1 << 31:
+        if log2 >= last:
             if accuracy is None:
                 return value, error
             raise AccuracyError(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
 from tensorprog.ir import Dot, Netsor
-from tensorprog.limit.averaging import converge
+from tensorprog.limit.averaging import REPLICATES, converge
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.given import Conditional
@@ -234,7 +234,9 @@ class Law:
             error = 3 * seconds.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
             return cov.mean(axis=0), error + relative * np.abs(cov.mean(axis=0))
 
-        return converge(dim, replicate, finish, f"the covariance of {first} and {second}", self.accuracy, self._seed)
+        return converge(
+            dim, replicate, finish, f"the covariance of {first} and {second}", accuracy=self.accuracy, seed=self._seed
+        )
 
     @staticmethod
     def _plain(value: Open, count: int) -> Array:
@@ -289,7 +291,10 @@ class Law:
 
         if not np.prod(members):
             raise ProgramError(f"{name} has no members")
-        converge(dim, replicate, finish, f"the law of {name}", self.accuracy, self._seed)
+        # mean and variance of every draw are kept, twice while they are put together
+        most = self._max_memory // (32 * REPLICATES * math.prod(members))
+        what = f"the law of {name}"
+        converge(dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed, most=most)
         self._mixtures[name, box] = kept[0]
         return kept[0]
 
