@@ -21,12 +21,12 @@ __all__ = [
 _HOMES = {
     "AccuracyError": "errors", "MemoryLimitError": "errors", "OutsideError": "errors", "ProgramError": "errors",
     "TensorprogError": "errors", "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law",
-    "Samples": "samples", "Comparison": "compare", "compare": "compare",
+    "Samples": "samples", "Comparison": "comparison", "compare": "comparison",
 }
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
-    from tensorprog.compare import Comparison, compare
+    from tensorprog.comparison import Comparison, compare
     from tensorprog.errors import AccuracyError, MemoryLimitError, OutsideError, ProgramError, TensorprogError
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load

@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from tensorprog.expr import Affine
 
-__all__ = ["BATCH", "COORDINATE", "Open", "affine_values", "align", "broadcast", "contract", "gather", "take", "union"]
+__all__ = [
+    "BATCH",
+    "COORDINATE",
+    "Open",
+    "affine_values",
+    "align",
+    "broadcast",
+    "contract",
+    "gather",
+    "multiply",
+    "take",
+    "union",
+]
 
 BATCH, COORDINATE = "#", "@"
 Range = tuple[int, int]
@@ -141,6 +153,12 @@ def gather(
 def _leaves(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:
     low, high = slot.bounds(dict(ranges))
     return low < start or high >= start + size
+
+
+def multiply(first: Open, second: Open) -> Open:
+    """Product over the union of the axes."""
+    axes = union(first.axes, second.axes)
+    return Open(axes, align(first, axes) * align(second, axes))
 
 
 def contract(first: Open, second: Open, over: Sequence[str]) -> Open:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tensorprog.compare import BRACKETS, Row, aligned, chance, quantity, short
+from tensorprog.comparison import BRACKETS, Row, aligned, chance, quantity, short
 from tensorprog.reference import Reference, label, members
 from tensorprog.study import Listener, Study
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.compare import Comparison, Row
+from tensorprog.comparison import Comparison, Row
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.errors import ProgramError, TensorprogError
 from tensorprog.reference import Reference, column, label, members, split

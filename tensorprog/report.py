@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.compare import MAX_MEMBERS, Comparison
+from tensorprog.comparison import MAX_MEMBERS, Comparison
 from tensorprog.distances import moments
 from tensorprog.errors import Problem, ProgramError, TensorprogError
 from tensorprog.ir import Netsor, Table

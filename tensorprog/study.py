@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorprog import report as files
-from tensorprog.compare import Comparison, compare
+from tensorprog.comparison import Comparison, compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
 from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split

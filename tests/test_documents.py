@@ -98,9 +98,8 @@ def test_the_example_programs_load() -> None:
     assert first.text == (ROOT / "examples" / "grouped_attention.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("yaml") if b not in _programs()], ids=str)
-def test_fragments_have_known_sections(block: Block) -> None:
-    assert set(yaml.safe_load(block.text)) <= set(SECTIONS)
+def test_every_yaml_block_is_a_whole_program() -> None:
+    assert blocks("yaml") == _programs()
 
 
 def _commands(block: Block) -> list[tuple[list[str], list[str]]]:

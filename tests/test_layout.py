@@ -37,13 +37,14 @@ ORDER = """
     finite
     limit
     schema
+    records
     builder
     yaml_io
     shipped
     program
     reference
     distances
-    compare
+    comparison
     plots report
     study
     display
@@ -225,9 +226,10 @@ def texts() -> list[Path]:
     """Every text file of the project."""
     folders = ("tensorprog", "programs", "tests", "docs", "examples", "benchmarks", ".ci")
     kinds = {".py", ".md", ".yaml", ".yml", ".json", ".toml", ".cff", ".svg", ".csv", ".txt", ""}
-    found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in kinds]
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
     top = ("README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "pyproject.toml", ".gitignore")
-    return [path for path in [*found, *(ROOT / name for name in top)] if path.exists() and "__pycache__" not in path.parts]
+    found += [ROOT / name for name in top]
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
 
 PRIVATE = re.compile(r"""(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w  # folders of one machine

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, Open, affine_values, align, contract, gather, union
+from tensorprog.arrays import BATCH, Open, affine_values, align, contract, gather, multiply, union
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine
 from tensorprog.ir import Range
@@ -110,7 +110,7 @@ class ConditionalGaussian:
             names = {key: compose(form, solution) for key, form in tie.items()} | solution
             middle = gather(value.value, names, local, starts)
             if mask is not None:
-                middle = _multiply(middle, mask)
+                middle = multiply(middle, mask)
             first = self._coefficient(p, dict(names.items()), local, reader)
             second = self._coefficient(q, dict(names.items()), local, reader)
             bound = [name for name in (*p.bound, *q.bound) if name not in bound_solution]
@@ -119,15 +119,10 @@ class ConditionalGaussian:
             result = _sum_product(left, second, [name for name in bound if name in second.axes], local)
             for equation in remaining:  # e.g. outputs of different heads are independent
                 grid = affine_values(equation, local)
-                result = _multiply(result, Open(grid.axes, (grid.data == 0).astype(float)))
+                result = multiply(result, Open(grid.axes, (grid.data == 0).astype(float)))
             axes = union(total.axes, result.axes)
             total = Open(axes, align(total, axes) + align(result, axes))
         return total
-
-
-def _multiply(first: Open, second: Open) -> Open:
-    axes = union(first.axes, second.axes)
-    return Open(axes, align(first, axes) * align(second, axes))
 
 
 def _sum_product(first: Open, second: Open, over: Sequence[str], ranges: Mapping[str, Range]) -> Open:
@@ -140,6 +135,6 @@ def _sum_product(first: Open, second: Open, over: Sequence[str], ranges: Mapping
     result = (
         contract(first, second, present)
         if present or BATCH in first.axes or BATCH in second.axes
-        else _multiply(first, second)
+        else multiply(first, second)
     )
     return Open(result.axes, result.data * count)

@@ -10,20 +10,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, affine_values, align, broadcast, contract, gather, union
+from tensorprog.arrays import (
+    BATCH,
+    COORDINATE,
+    Open,
+    affine_values,
+    align,
+    broadcast,
+    gather,
+    union,
+)
 from tensorprog.errors import OutsideError
 from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Variable
+from tensorprog.expr import Affine, Variable
 from tensorprog.grouping import Grouping
 from tensorprog.initials import initial_law
 from tensorprog.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.rows import RANK, Rows, place_of, spread
 from tensorprog.linalg import psd_cholesky
 from tensorprog.rename import compose
 
@@ -31,16 +40,7 @@ __all__ = ["Box", "Sampler"]
 
 Array = NDArray[Any]
 Box = tuple[Range, ...]  # the members of a family that are asked for, as a range for each slot
-RANK, RANK2, PAIR = "r", "r2", "pair"
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Factor rows e_g of a MatMul family: axes are indices of its left side and RANK."""
-
-    rows: Open
-    group: Grouping
-    members: NDArray[np.int64]  # all members of the weight that have a block of normals
+RANK2 = "r2"
 
 
 class Sampler:
@@ -55,7 +55,7 @@ class Sampler:
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
         self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
-        self._rows: dict[str, _Rows] = {}
+        self._rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
         self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
@@ -170,7 +170,10 @@ class Sampler:
         if count > 1 and np.all(gram == gram[:1]) and all(len(g.members) == len(members) for g in groups):
             gram, count = gram[:1], 1
             places = [np.zeros(1, dtype=int)] * len(groups)
-        rows = psd_cholesky(gram)
+        diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
+        orthogonal = all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal)
+        # rows of the factor, or their lengths where the vectors are orthogonal (then the last axis is left out)
+        rows = np.sqrt(np.maximum(diagonal, 0))[..., None] if orthogonal else psd_cholesky(gram)
         declared = self.netsor.weight[weight]
         sigma = np.sqrt(index_array(self.netsor, declared.variance, declared.indices).reshape(-1)[members])
         if np.all(sigma == sigma[:1]):
@@ -181,34 +184,26 @@ class Sampler:
         for k, g in enumerate(groups):
             part = rows[:, offsets[k] : offsets[k + 1]]
             part = part[places[k]] if rows.shape[0] > 1 else part
-            self._rows[g.statement.target.name] = _Rows(self._spread(part, g), g, members)
-        return members, int(rows.shape[-1])
-
-    def _spread(self, part: Array, group: Grouping) -> Open:
-        """Rows (members or 1, columns, rank) over the indices of the left side."""
-        if group.separable and part.shape[0] == 1:
-            sizes = [group.sizes[name] for name in group.column_axes]
-            return Open((*group.column_axes, RANK), part.reshape(*sizes, part.shape[-1]))
-        full = np.broadcast_to(part, (len(group.members), *part.shape[1:]))
-        value = group.unpack(full[None])
-        return Open((*value.axes[1:-1], RANK), value.data[0])
+            values = spread(part, g)
+            column: Affine | None = None
+            if orthogonal:
+                values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(offsets[k]))
+            self._rows[g.statement.target.name] = Rows(values, column, g, members)
+        return members, int(offsets[-1])
 
     # -- scores -------------------------------------------------------------------------------------------------
 
-    def _operand(self, name: str, side: str) -> tuple[Variable, _Rows, Open]:
+    def _operand(self, name: str, side: str) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
         if reference.name not in self._rows:
             raise OutsideError(f"{reference} in a score is not the output of a MatMul")
         rows = self._rows[reference.name]
-        statement = rows.group.statement
-        names = {
-            slot.bare: given for slot, given in zip(statement.target.slots, reference.slots, strict=True) if slot.bare
-        }
+        names = self._given(rows, reference)
         ranges = self.local_ranges(name)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
-        for slot, (start, stop) in zip(statement.weight.slots, rows.group.weight.ranges, strict=True):
+        for slot, (start, stop) in zip(rows.group.statement.weight.slots, rows.group.weight.ranges, strict=True):
             value = affine_values(compose(slot, names), ranges)
             joined = union(axes, value.axes)
             total = align(Open(axes, total), joined) * (stop - start) + align(
@@ -225,8 +220,7 @@ class Sampler:
             old = self._pairs.get(key)
             self._pairs[key] = found if old is None else np.union1d(old, found)
         for key, codes_found in self._pairs.items():
-            ranks = [next(r.rows.data.shape[-1] for r in self._rows.values() if r.group.weight.name == w) for w in key]
-            self.sources.append((("pair", *key), (len(codes_found), *ranks)))
+            self.sources.append((("pair", *key), (len(codes_found), *(self._ranks[weight][1] for weight in key))))
 
     def _pair_codes(self, name: str) -> tuple[tuple[str, str], Open, Open]:
         """Weight families in order, code of the unordered member pair, and whether the operands stand swapped."""
@@ -258,23 +252,17 @@ class Sampler:
                 turned = np.swapaxes(picked, -1, -2)
                 picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
             matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
-            left, right = (
-                self._rows_at(r, ranges, rank) for r, rank in ((statement.left, RANK), (statement.right, RANK2))
-            )
-            value = contract(contract(left, matrix, [RANK]), right, [RANK2])
-            result[name] = self.over_positions(name, value)
+            for reference, rank in ((statement.left, RANK), (statement.right, RANK2)):
+                rows = self._rows[reference.name]
+                matrix = rows.apply(matrix, rank, self._given(rows, reference), ranges)
+            result[name] = self.over_positions(name, matrix)
         return result
 
-    def _rows_at(self, reference: Variable, ranges: Mapping[str, Range], rank: str) -> Open:
-        rows = self._rows[reference.name]
-        names = {
-            slot.bare: given
-            for slot, given in zip(rows.group.statement.target.slots, reference.slots, strict=True)
-            if slot.bare
-        }
-        starts = {name: span[0] for name, span in rows.group.ranges.items()}
-        value = gather(rows.rows, names, ranges, starts)
-        return Open(tuple(rank if axis == RANK else axis for axis in value.axes), value.data)
+    @staticmethod
+    def _given(rows: Rows, reference: Variable) -> dict[str, Affine]:
+        """What a reference puts in place of the indices on the left side of a MatMul."""
+        target = rows.group.statement.target
+        return {slot.bare: given for slot, given in zip(target.slots, reference.slots, strict=True) if slot.bare}
 
     def over_positions(self, name: str, value: Open) -> Open:
         """From the indices of a definition's left side to full position axes '0', '1', ... behind the batch."""
@@ -315,7 +303,7 @@ class Sampler:
                 spread = np.broadcast_to(block[:, :, None], (*block.shape[:2], group.columns, block.shape[-1]))
                 value = group.unpack(spread)
                 xi = Open((*value.axes[:-1], RANK), value.data)
-            z = contract(rows.rows, xi, [RANK])
+            z = rows.apply(xi, RANK, {}, group.ranges)
             result[name] = self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
         for initial in self.netsor.initial:
             if initial.name not in self._drawn:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, Span
+from tensorprog.evaluate import index_array
 from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, walk
 from tensorprog.ir import ConstantDef, Family, Initial, Nonlin, Table
 from tensorprog.validity.checker import Checker, constants_and_indices
@@ -134,8 +135,6 @@ def evaluated(
     checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span
 ) -> NDArray[np.float64] | None:
     """Values of an expression over its indices; None if it is too large to look at, or has none."""
-    from tensorprog.evaluate import index_array
-
     size = checker.size(indices)
     if size > MAX_TABLE:
         checker.error(f"{what} would have more than {MAX_TABLE} values", span, "let it depend on fewer indices")
@@ -150,8 +149,6 @@ def evaluated(
 
 def check_masks(checker: Checker) -> None:
     """A softmax row whose every entry is -inf has no value: found here, before anything runs."""
-    from tensorprog.evaluate import index_array
-
     for statement in checker.netsor.body:
         if not isinstance(statement, Nonlin):
             continue

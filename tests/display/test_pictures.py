@@ -14,7 +14,7 @@ import pytest
 from fakes import MixtureLaw, draw, netsor
 
 from tensorprog import plots
-from tensorprog.compare import compare
+from tensorprog.comparison import compare
 from tensorprog.display import Progress, Table, show, stacked
 from tensorprog.errors import ProgramError
 from tensorprog.report import SamplesFile, to_text, write_text

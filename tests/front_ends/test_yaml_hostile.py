@@ -101,8 +101,8 @@ MISTAKES = {
     "title: a: b\n": ('title: "a: b"', "a second `: `"),
     "program: a\n---\nprogram: b\n": ("remove the second `---`", "one program"),
     "- a\n": ("program: name", "a program is a list of sections"),
-    "": ("tp new", "the file is empty"),
-    "# nothing\n": ("tp new", "the file is empty"),
+    "": ("tp list", "the file is empty"),
+    "# nothing\n": ("tp list", "the file is empty"),
     "? [a]\n: 1\n": ("quote names", "a key must be a name"),
 }
 

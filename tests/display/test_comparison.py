@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes import MixtureLaw, draw, netsor
 
-from tensorprog.compare import aligned, chance, compare, quantity
+from tensorprog.comparison import aligned, chance, compare, quantity
 from tensorprog.errors import ProgramError
 from tensorprog.reference import Reference, label, members, split
 

@@ -1,0 +1,235 @@
+"""The commands, one function each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tensorprog.cli.exits import Group
+from tensorprog.cli.listing import atom_rows, program_rows
+from tensorprog.cli.options import (
+    ACCURACY,
+    FILE,
+    FORMAT,
+    QUIET,
+    REQUIRE,
+    SEED,
+    SET,
+    options,
+    whole_number,
+    widths,
+)
+from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
+from tensorprog.errors import fail
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="tensorprog", prog_name="tensorprog")
+def main() -> None:
+    """Tensor Programs with attention: check, run at finite width, compile the infinite-width limit.
+
+    FILE is the path of a program file, or the bare name of a shipped program (see `tp list`).
+
+    Exit codes: 0 done; 1 the program is outside the theory; 2 bad input; 3 accuracy or memory not met; 130 interrupted.
+    """
+
+
+@main.command()
+@options(FILE, SET, SEED, FORMAT)
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where files go; default runs/<program>.")
+@QUIET
+@click.option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
+@click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
+@click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), help="How networks are drawn.")
+@click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
+@REQUIRE
+def run(
+    file: str, overrides: dict[str, str], seed: int | None, form: str, out: Path | None, quiet: bool,
+    width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None, require: str | None,
+) -> int:
+    """Check FILE, compile its limit, run it at each width, compare, and write pictures.
+
+    Options left out come from the program's `run:` section. The folder receives report.json, samples.npz, density.png,
+    convergence.png and program.svg.
+    """
+    program = open_program(file, overrides)
+    from tensorprog import study as job
+    from tensorprog.display import Progress, columns_of, run_tables, show
+
+    given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads}
+    settings = job.settings_of(program.netsor, given)
+    folder = out or job.default_out(program.netsor)
+    with Progress(notes=not quiet).shown() as listener:
+        study = job.run(program, settings, folder, listener)
+    if form == "json":
+        print_json(study.to_json())
+    elif not quiet:
+        click.echo("\n".join(line for line in str(study.report).splitlines() if not line.startswith("holds")))
+        for table in run_tables(study, columns_of(sys.stdout)):
+            click.echo()
+            show(table, click.echo)
+        click.echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
+    if study.refusal is not None and study.report.grade != "outside":
+        click.echo(str(study.refusal), err=True)
+        return study.refusal.exit_code
+    return exit_code(study.report.grade, require)
+
+
+def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
+    return [f"written to {folder}{os.sep}", *(f"  {path.name}" for path in written)]
+
+
+@main.command()
+@options(FILE, SET, FORMAT, QUIET, REQUIRE)
+def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None) -> int:
+    """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
+    from tensorprog.assumptions import check as checked
+
+    netsor = load(file, overrides)
+    report = checked(netsor)
+    if form == "json":
+        print_json(header(netsor, report))
+    elif not quiet:
+        click.echo(str(report))
+    return exit_code(report.grade, require)
+
+
+def _refused(program: Any, require: str | None, form: str) -> int:
+    """0 if the program may have a limit; else the reason is on stderr."""
+    report = program.check()
+    code = exit_code(report.grade, require)
+    if code:
+        if form == "json":
+            print_json(header(program.netsor, report) | {"limit": None})
+        click.echo(str(report), err=True)
+    return code
+
+
+@main.command()
+@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY)
+def limit(
+    file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None, accuracy: float | None
+) -> int:
+    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors."""
+    program = open_program(file, overrides)
+    code = _refused(program, require, form)
+    if code:
+        return code
+    from tensorprog.reference import Reference
+
+    reference = Reference(_compiled(program, accuracy))
+    if form == "json":
+        from tensorprog.report import limit_json
+
+        print_json(header(program.netsor, program.check()) | {"limit": limit_json(reference)})
+    elif not quiet:
+        from tensorprog.display import limit_tables, show
+
+        click.echo(str(program.check()).splitlines()[0])
+        for table in limit_tables(reference):
+            if table.title:
+                click.echo()
+                show(table, click.echo)
+        click.echo(f"\nin brackets: the error of the last digits; largest error: {reference.law.error:.1e}")
+    return 0
+
+
+def _compiled(program: Any, accuracy: float | None) -> Any:
+    if accuracy is not None and not 0 < accuracy < float("inf"):
+        raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
+    return program.limit() if accuracy is None else program.limit(accuracy=accuracy)
+
+
+@main.command()
+@options(FILE, SET, SEED)
+@click.option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1),
+              help="Draws.")
+@click.option("--out", metavar="FILE.npz", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@options(FORMAT, QUIET, REQUIRE)
+def sample(
+    file: str, overrides: dict[str, str], seed: int | None, size: int, out: Path, form: str, quiet: bool,
+    require: str | None,
+) -> int:
+    """Draw outputs and scores of FILE from its limit into an .npz file."""
+    writable(out)
+    out = out if out.suffix == ".npz" else out.with_name(f"{out.name}.npz")
+    program = open_program(file, overrides)
+    code = _refused(program, require, form)
+    if code:
+        return code
+    from tensorprog.report import writing
+
+    draws = program.limit().sample(size, seed=seed or 0)
+    with writing(out):
+        draws.save(out)
+    if form == "json":
+        shapes = {name: list(draws[name].shape) for name in draws}
+        click.echo(json.dumps({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes}))
+    elif not quiet:
+        shapes_text = ", ".join(f"{name} {tuple(draws[name].shape)}" for name in draws)
+        click.echo(f"written to {out}: {shapes_text}")
+    return 0
+
+
+@main.command()
+@options(FILE, SET)
+@click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path),
+              help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
+@QUIET
+def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -> int:
+    """Draw the program as a graph, one node per statement, initial vector and weight; findings are marked."""
+    kinds = (".svg", ".dot", ".gv", ".mmd", ".md")
+    if out is not None:
+        if out.suffix.lower() not in kinds:
+            raise fail(f"{out}: pictures of programs end in {', '.join(kinds)}", fix=f"-o {out.stem}.svg")
+        writable(out)
+    netsor = load(file, overrides)
+    from tensorprog import graph as drawing
+    from tensorprog.report import write_text
+
+    built = drawing.build(netsor)
+    kind = out.suffix.lower() if out is not None else ".mmd"
+    if kind == ".svg":
+        from tensorprog.assumptions import check as checked
+
+        text = drawing.to_svg(built, checked(netsor))
+    elif kind in (".dot", ".gv"):
+        text = drawing.to_dot(built)
+    else:
+        text = drawing.to_mermaid(built)
+        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n" if kind == ".md" else text
+    if out is None:
+        click.echo(text.rstrip())
+        return 0
+    write_text(out, text)
+    if not quiet:
+        click.echo(f"written to {out}")
+    return 0
+
+
+@main.command(name="list")
+@click.option("--atoms", is_flag=True, help="List the nonlinearities that programs may use instead.")
+@FORMAT
+def list_(atoms: bool, form: str) -> int:
+    """List the shipped programs with the grade of each."""
+    columns, rows = (("name", "arguments", "range", "Lipschitz", "what"), atom_rows()) if atoms else (
+        ("name", "grade", "title"), program_rows())
+    if form == "json":
+        entries = [dict(zip(columns, row, strict=True)) for row in rows]
+        click.echo(json.dumps({"atoms" if atoms else "programs": entries}, indent=1))
+        return 0
+    from tensorprog.display import findings_table, show
+
+    show(findings_table("", columns, rows), click.echo)
+    return 0
+
+
+def run_main() -> NoReturn:
+    """`tp-run FILE`, the same as `tp run FILE`."""
+    run.main(prog_name="tp-run")
+    raise AssertionError("unreachable")

@@ -1,0 +1,34 @@
+"""Rows of `tp list`: the shipped programs, and the nonlinearities that programs may use."""
+
+from __future__ import annotations
+
+
+def program_rows() -> list[tuple[str, ...]]:
+    """Name, grade and title of each shipped program."""
+    from tensorprog.assumptions import check as checked
+    from tensorprog.shipped import shipped_programs
+    from tensorprog.yaml_io import load
+
+    rows: list[tuple[str, ...]] = []
+    for name, path in shipped_programs().items():
+        netsor = load(path)
+        rows.append((name, str(checked(netsor).grade), netsor.title))
+    return rows
+
+
+def atom_rows() -> list[tuple[str, ...]]:
+    """Name, arguments, range, Lipschitz constant and purpose of each function."""
+    from tensorprog.atoms import ATOMS, REDUCTIONS
+
+    rows: list[tuple[str, ...]] = []
+    for atom in ATOMS.values():
+        names = [*["x", "y", "z"][: atom.arity],
+                 *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items())]
+        interval = "" if atom.params or atom.bounds is None else "[{:g}, {:g}]".format(*atom.bounds())
+        lipschitz = f"{atom.regularity.lipschitz:.4g}" if atom.regularity.lipschitz < float("inf") else "no"
+        written = f"x {atom.operator} y" if atom.operator and atom.arity + len(atom.params) == 2 else ", ".join(names)
+        rows.append((atom.name, written, interval, lipschitz, atom.doc))
+    for reducer in REDUCTIONS.values():
+        interval = "[{:g}, {:g}]".format(*reducer.bounds) if reducer.bounds is not None else ""
+        rows.append((f"{reducer.name}[i]", "x", interval, "yes" if reducer.lipschitz else "no", reducer.doc))
+    return rows

@@ -1,0 +1,81 @@
+"""Options of the commands, and the reading of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tensorprog.errors import Problem, ProgramError, fail
+
+REQUIRED = ("theorem", "remark", "extension")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _overrides(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE, the last of equal names winning."""
+    result = {}
+    problems = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            problems.append(Problem(f"--set {pair}: is not of the form NAME=VALUE", fix="--set H=16"))
+        result[name.strip()] = value.strip()
+    if problems:
+        raise ProgramError(problems)
+    return result
+
+
+def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """Reader of a whole number of at least `minimum`."""
+    def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+        if text is None:
+            return None
+        try:
+            number = float(text.strip()) if not text.strip().lstrip("+-").replace("_", "").isdigit() else int(text)
+            whole = int(number)
+        except (ValueError, OverflowError):
+            whole, number = minimum - 1, float("nan")
+        if whole != number or not minimum <= whole < 2**63:
+            raise fail(f"{option} {text}: is not a whole number of at least {minimum}")
+        return whole
+
+    return convert
+
+
+def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Whole numbers, separated by commas or given one by one."""
+    found: list[int] = []
+    problems = []
+    for text in (part.strip() for given in texts for part in given.split(",")):
+        if not text.isascii() or not text.replace("_", "").isdigit() or not 1 <= int(text[:20]) <= 10**7:
+            problems.append(Problem(f"--width {text[:40]}: is not a whole number between 1 and 10000000",
+                                    fix="--width 16,64,256"))
+        else:
+            found.append(int(text))
+    if problems:
+        raise ProgramError(problems)
+    return tuple(found) or None
+
+
+def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, shown in this order by --help."""
+    def apply(function: F) -> F:
+        for option in reversed(chosen):
+            function = option(function)
+        return function
+
+    return apply
+
+
+FILE = click.argument("file", metavar="FILE")
+SET = click.option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides,
+                   help="Replace a constant of the program; may be repeated.")
+FORMAT = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+                      help="json prints one object and nothing else.")
+QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors (and, with json, the object).")
+REQUIRE = click.option("--require", type=click.Choice(REQUIRED), default=None,
+                       help="Leave with exit code 1 if the check's grade is lower.")
+SEED = click.option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
+ACCURACY = click.option("--accuracy", type=float, default=None, help="Largest error wanted in the limit's numbers.")

@@ -1,0 +1,78 @@
+"""What several commands do: read a program, judge its grade, print JSON, refuse places that cannot be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensorprog.cli.exits import OUTSIDE
+from tensorprog.cli.options import REQUIRED
+from tensorprog.errors import fail
+
+if TYPE_CHECKING:
+    from tensorprog.ir import Netsor
+
+
+def load(file: str, overrides: Mapping[str, str]) -> Netsor:
+    """The program meant by FILE; its warnings go to stderr."""
+    from tensorprog.shipped import resolve
+    from tensorprog.yaml_io import load as read
+
+    netsor = read(resolve(file), overrides, file=file)
+    for warning in netsor.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return netsor
+
+
+def open_program(file: str, overrides: Mapping[str, str]) -> Any:
+    """As `load`, as the `Program` of the Python interface."""
+    from tensorprog.program import Program
+
+    return Program.from_netsor(load(file, overrides))
+
+
+def _below(grade: str, required: str | None) -> bool:
+    """Whether a grade does not reach the bar (by default: anything but outside does)."""
+    order = ("outside", *reversed(REQUIRED))
+    return order.index(grade) < order.index(required or "extension")
+
+
+def exit_code(grade: str, required: str | None) -> int:
+    """0 if a grade reaches the bar, else the code for it, after saying why if the program is inside the theory."""
+    if not _below(grade, required):
+        return 0
+    if grade != "outside":
+        click.echo(f"the grade is {grade}, and --require asks for {required}", err=True)
+    return OUTSIDE
+
+
+def header(netsor: Netsor, report: Any) -> dict[str, Any]:
+    """The entries that every JSON object begins with."""
+    from tensorprog.report import constants_json
+
+    return {"program": netsor.name, "constants": constants_json(netsor), "assumptions": report.to_json()}
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object."""
+    from tensorprog.report import to_text
+
+    click.echo(to_text(value), nl=False)
+
+
+def writable(path: Path) -> None:
+    """Refuse early what would fail after a long computation.
+
+    Raises    ProgramError
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise fail(f"{path} is a directory", fix="name a file in it")
+    if not folder.is_dir():
+        raise fail(f"there is no folder {folder}", fix="create it first, or name another place")
+    if not os.access(folder, os.W_OK):
+        raise fail(f"{folder} cannot be written to", fix="name another place")
