@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tensorprog.finite.lazy import Lazy
 from tensorprog.finite.run import run
 from tensorprog.ir import Netsor
 from tensorprog.yaml_io import loads
@@ -153,3 +154,13 @@ def test_dependent_inputs_give_dependent_products_exactly() -> None:
         u, w = drawn["u"], drawn["w"]
         np.testing.assert_allclose(u[:, 0], u[:, 1], rtol=0, atol=1e-12)
         np.testing.assert_allclose(w, u[:, 2] + 3 * u[:, 0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["reuse", "dependent"])
+def test_the_comparison_has_power(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lazy engine that forgets the history of its weights is found out."""
+    netsor = loads(PROGRAMS[name])
+    dense, dense_error = statistics(netsor, "dense", 100_000, 1)
+    monkeypatch.setattr(Lazy, "_find", lambda *_: None)
+    lazy, lazy_error = statistics(netsor, "lazy", 100_000, 2)
+    assert np.abs((dense - lazy) / np.hypot(dense_error, lazy_error)).max() > 1.5 * THRESHOLD
