@@ -13,21 +13,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "OutsideError", "Program", "ProgramError", "Report",
-    "Samples", "TensorprogError", "compare", "load",
+    "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
+    "ProgramError", "Report", "Samples", "TensorprogError", "compare", "load",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
 _HOMES = {
-    "AccuracyError": "errors", "MemoryLimitError": "errors", "OutsideError": "errors", "ProgramError": "errors",
-    "TensorprogError": "errors", "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law",
-    "Samples": "samples", "Comparison": "comparison", "compare": "comparison",
+    **dict.fromkeys(
+        ("AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "ProgramError", "TensorprogError"),
+        "errors",
+    ),
+    "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
+    "Comparison": "comparison", "compare": "comparison",
 }
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
     from tensorprog.comparison import Comparison, compare
-    from tensorprog.errors import AccuracyError, MemoryLimitError, OutsideError, ProgramError, TensorprogError
+    from tensorprog.errors import (
+        AccuracyError,
+        MemoryLimitError,
+        NotCompiledError,
+        OutsideError,
+        ProgramError,
+        TensorprogError,
+    )
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load
     from tensorprog.samples import Samples

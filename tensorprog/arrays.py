@@ -125,7 +125,13 @@ def gather(
 
     Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
     """
-    forms = {name: form for name, form in forms.items() if name in value.axes and form.bare != name}
+    size_of = dict(zip(value.axes, value.data.shape, strict=True))
+    forms = {
+        name: form
+        for name, form in forms.items()
+        if name in value.axes
+        and not (form.bare == name and tuple(ranges.get(name, ())) == (starts[name], starts[name] + size_of[name]))
+    }
     if not forms:
         return value
     mapped = [name for name in value.axes if name in forms]

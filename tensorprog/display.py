@@ -169,18 +169,20 @@ def limit_tables(reference: Reference) -> Iterator[Table]:
 
 
 def _covariance_table(reference: Reference, name: str, size: int) -> Table:
-    matrix = reference.covariance(name)
-    assert matrix is not None  # at most 4096 members here
+    found = reference.covariance(name)
+    assert found is not None  # at most 4096 members here
+    matrix, errors = found
     names = [label(name, index) for index in members(reference.netsor, name)]
     if size <= MATRIX:
-        rows = tuple((variable, *map(_number, row)) for variable, row in zip(names, matrix, strict=True))
+        rows = tuple((variable, *(_with_error(float(v), float(e)) for v, e in zip(row, error, strict=True)))
+                     for variable, row, error in zip(names, matrix, errors, strict=True))
         return Table(f"covariance of {name}", ("", *names), rows) if size > 1 else Table("", (), ())
     upper = np.triu(matrix, 1)
     scale = float(np.abs(matrix.diagonal()).max())
     places = np.argwhere(np.abs(upper) > 1e-12 * scale)
     pairs = size * (size - 1) // 2
     order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
-    rows = tuple((names[places[k][0]], names[places[k][1]], _number(upper[places[k][0], places[k][1]])) for k in order)
+    rows = tuple((names[i], names[j], _with_error(float(upper[i, j]), float(errors[i, j]))) for i, j in places[order])
     title = f"covariance of {name}: {len(places):,} of {pairs:,} pairs are not zero" + (
         f", the largest {len(rows)}:" if len(places) > len(rows) else "")
     return Table(title, ("first", "second", "covariance") if rows else (), rows, text_columns=(0, 1))
@@ -188,10 +190,6 @@ def _covariance_table(reference: Reference, name: str, size: int) -> Table:
 
 def _with_error(value: float, error: float) -> str:
     return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
-
-
-def _number(value: float) -> str:
-    return "0" if abs(value) < 1e-15 else f"{value:.6g}"
 
 
 def findings_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

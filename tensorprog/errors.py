@@ -9,6 +9,7 @@ from dataclasses import dataclass
 __all__ = [
     "AccuracyError",
     "MemoryLimitError",
+    "NotCompiledError",
     "OutsideError",
     "Problem",
     "ProgramError",
@@ -81,6 +82,12 @@ class OutsideError(TensorprogError):
     """No limit is claimed for this program; the text names the findings that caused it."""
 
     exit_code = 1
+
+
+class NotCompiledError(TensorprogError):
+    """The limit may exist, but this version does not compile it; finite widths run."""
+
+    exit_code = 3
 
 
 class AccuracyError(TensorprogError):

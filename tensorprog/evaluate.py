@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, align, broadcast, contract, take, union
+from tensorprog.arrays import COORDINATE, Open, align, broadcast, contract, gather, take, union
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.errors import ProgramError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
@@ -49,13 +49,21 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
         count = int(np.prod([scope.ranges[name][1] - scope.ranges[name][0] for name in expr.indices]))
         total = _sum(expr.arg, expr.indices, scope)
         return total if expr.reducer == "sum" else Open(total.axes, total.data / count)
-    inner = evaluate(expr.arg, scope)
+    local = scope
+    if expr.at:  # over the full range, then read at the forms
+        full = {name: scope.netsor.ranges[name.rstrip("*")] for name in expr.indices}
+        local = Scope(scope.netsor, {**scope.ranges, **full}, scope.variable, scope.dtype)
+    inner = evaluate(expr.arg, local)
     axes = union(inner.axes, expr.indices)
-    sizes = _sizes(inner, scope)
-    data = broadcast(inner, axes, sizes)
+    data = broadcast(inner, axes, _sizes(inner, local))
     positions = tuple(axes.index(name) for name in expr.indices)
     result = REDUCTIONS[expr.reducer].numpy(data, positions)
-    return Open(axes if not expr.removes else tuple(name for name in axes if name not in expr.indices), result)
+    if expr.removes:
+        return Open(tuple(name for name in axes if name not in expr.indices), result)
+    if not expr.at:
+        return Open(axes, result)
+    starts = {name: start for name, (start, _) in local.ranges.items()}
+    return gather(Open(axes, result), dict(zip(expr.indices, expr.at, strict=True)), scope.ranges, starts)
 
 
 def _apply(function: Callable[..., NDArray[Any]], args: Sequence[Open]) -> Open:

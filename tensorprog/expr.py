@@ -216,12 +216,17 @@ class Call(Expr):
 
 @dataclass(frozen=True)
 class Reduction(Expr):
-    """A reducer over indices applied to one expression."""
+    """A reducer over indices applied to one expression.
+
+    One that keeps its indices (softmax) is read at the forms `at`, the indices themselves unless substitution put
+    others there; then `indices` are bound names, written with a star, that run over the full declared range.
+    """
 
     reducer: str
     indices: tuple[str, ...]
     arg: Expr
     column: int = field(default=0, compare=False)
+    at: tuple[Affine, ...] = ()
 
     __str__ = Expr.__str__
 
@@ -313,7 +318,7 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     if isinstance(expr, Call):
         return Call(expr.atom, tuple(rebuild(arg, change) for arg in expr.args), expr.column)
     if isinstance(expr, Reduction):
-        return Reduction(expr.reducer, expr.indices, rebuild(expr.arg, change), expr.column)
+        return Reduction(expr.reducer, expr.indices, rebuild(expr.arg, change), expr.column, expr.at)
     return expr
 
 
@@ -343,7 +348,8 @@ def _print(expr: Expr, level: int) -> str:
     elif isinstance(expr, IndexValue):
         text, own = expr.name, 9
     elif isinstance(expr, Reduction):
-        text, own = f"{expr.reducer}[{','.join(expr.indices)}]({_print(expr.arg, 0)})", 9
+        place = f" at [{','.join(map(str, expr.at))}]" if expr.at else ""
+        text, own = f"{expr.reducer}[{','.join(expr.indices)}]({_print(expr.arg, 0)}){place}", 9
     elif isinstance(expr, Call) and expr.atom in _LEVEL:
         own = _LEVEL[expr.atom]
         operator = ATOMS[expr.atom].operator

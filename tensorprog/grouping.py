@@ -42,11 +42,13 @@ class Grouping:
 
     @cached_property
     def separable(self) -> bool:
-        """Whether every weight slot is a number or one index plus a constant, no index twice."""
-        names = [name for slot in self.statement.weight.slots for name in slot.indices]
-        return len(set(names)) == len(names) and all(
-            not slot.terms or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in self.statement.weight.slots
-        )
+        """Whether every weight slot is a number or one index plus a constant, no index twice and none out of range."""
+        slots = self.statement.weight.slots
+        names = [name for slot in slots for name in slot.indices]
+        bounds = [slot.bounds(dict(self.ranges)) for slot in slots]
+        inside = all(start <= low and high < stop for (low, high), (start, stop) in zip(bounds, self.weight.ranges, strict=True))
+        plain = all(not slot.terms or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots)
+        return inside and plain and len(set(names)) == len(names)
 
     @cached_property
     def member_axes(self) -> tuple[str, ...]:
@@ -59,8 +61,12 @@ class Grouping:
         return tuple(name for name in self.axes if name not in self.member_axes)
 
     def _member_numbers(self) -> Open:
-        """Number of the weight member, in C order of the whole weight family, over the indices of its slots."""
+        """Number of the weight member, in C order of the whole weight family, over the indices of its slots.
+
+        A slot beyond a zero boundary has no weight: number -1.
+        """
         total: NDArray[Any] = np.zeros((), dtype=np.int64)
+        outside: NDArray[Any] = np.zeros((), dtype=bool)
         axes: tuple[str, ...] = ()
         for slot, (start, stop), rule in zip(
             self.statement.weight.slots, self.weight.ranges, self.weight.boundaries, strict=True
@@ -70,9 +76,11 @@ class Grouping:
             if rule == "wrap":
                 position = position % (stop - start)
             joined = (*axes, *(name for name in value.axes if name not in axes))
+            beyond = (position < 0) | (position >= stop - start)
             total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, position), joined)
+            outside = align(Open(axes, outside), joined) | align(Open(value.axes, beyond), joined)
             axes = joined
-        return Open(axes, total)
+        return Open(axes, np.where(outside, -1, total))
 
     @cached_property
     def members(self) -> NDArray[np.int64]:
@@ -80,18 +88,25 @@ class Grouping:
         numbers = self._member_numbers()
         if self.separable:
             return broadcast(numbers, self.member_axes, self.sizes).reshape(-1).astype(np.int64)
-        return np.unique(numbers.data).astype(np.int64)
+        found = np.unique(numbers.data).astype(np.int64)
+        return found[found >= 0]
 
     @cached_property
     def _positions(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """For weights that are not separable: flat position over `axes` of each (member, column), and which exist."""
         numbers = broadcast(self._member_numbers(), self.axes, self.sizes).reshape(-1)
         order = np.argsort(numbers, kind="stable")
+        order = order[numbers[order] >= 0]
         _, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
         column = np.arange(counts.max())
         exists = column < counts[:, None]
         flat = np.where(exists, starts[:, None] + np.minimum(column, counts[:, None] - 1), 0)
         return order[flat].astype(np.int64), exists
+
+    @property
+    def exists(self) -> NDArray[np.bool_]:
+        """For weights that are not separable: which (member, column) there are, the rest being padding."""
+        return self._positions[1]
 
     @property
     def columns(self) -> int:
@@ -132,6 +147,6 @@ class Grouping:
             axes = (BATCH, *self.axes, COORDINATE)
             return Open(axes, align(result, axes))
         positions, exists = self._positions
-        flat = np.empty((batch, math.prod(self.sizes[name] for name in self.axes), width), dtype=product.dtype)
+        flat = np.zeros((batch, math.prod(self.sizes[name] for name in self.axes), width), dtype=product.dtype)
         flat[:, positions[exists]] = product[:, exists]
         return Open((BATCH, *self.axes, COORDINATE), flat.reshape(batch, *(self.sizes[n] for n in self.axes), width))

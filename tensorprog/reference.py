@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, TensorprogError, did_you_mean
-from tensorprog.ir import Dot, Netsor
+from tensorprog.ir import Netsor
 
 __all__ = ["Curve", "Reference", "column", "label", "members", "split"]
 
@@ -136,20 +136,21 @@ class Reference:
         self.netsor: Netsor = law.netsor
         self._curves: dict[str, Curve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
-        self._covariances: dict[str, Array | None] = {}
+        self._covariances: dict[str, tuple[Array, Array]] = {}
 
     @classmethod
     def of(cls, law: Any) -> Reference:
         """Wrap a law; a reference passes through."""
         return law if isinstance(law, Reference) else cls(law)
 
-    def covariance(self, name: str, max_members: int = 4096) -> Array | None:
-        """Covariance matrix over the members of a family in C order, or None for more than `max_members`."""
+    def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
+        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`."""
         size = math.prod(self.netsor.families[name].shape)
         if size > max_members:
             return None
         if name not in self._covariances:
-            self._covariances[name] = np.asarray(self.law.cov(name), dtype=np.float64).reshape(size, size)
+            value, error = (np.asarray(part, dtype=np.float64) for part in self.law.cov(name, with_error=True))
+            self._covariances[name] = value.reshape(size, size), error.reshape(size, size)
         return self._covariances[name]
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
@@ -159,18 +160,10 @@ class Reference:
         """
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
-            if name in self.law.scores and _first_score(self.netsor, name):
-                # Definition 1 (iv): Gaussian with mean zero
-                matrix = self.covariance(name)
-                variance = np.full(size, _NAN) if matrix is None else matrix.diagonal()
-                zero = np.zeros(size)
-                kurtosis = np.where(variance > 0, 3.0, _NAN)
-                self._moments[name] = {"mean": (zero, zero), "variance": (variance, zero), "kurtosis": (kurtosis, zero)}
-            else:
-                asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
-                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
-                found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
-                self._moments[name] = found
+            asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
+            found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
+            self._moments[name] = found
         return self._moments[name]
 
     def curve(self, variable: str, low: float, high: float) -> Curve | None:
@@ -213,17 +206,3 @@ def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:
     """Flat copies of a family's numbers and their errors."""
     value, error = (np.broadcast_to(np.asarray(x, dtype=np.float64).reshape(-1), (size,)).copy() for x in answer)
     return value, error
-
-
-def _first_score(netsor: Netsor, score: str) -> bool:
-    """Whether no other score stands upstream of this one."""
-    seen: set[str] = set()
-    stack = [score]
-    while stack:
-        name = stack.pop()
-        for position in netsor.families[name].statements:
-            for reference in netsor.body[position].inputs:
-                if reference.name not in seen:
-                    seen.add(reference.name)
-                    stack.append(reference.name)
-    return not any(isinstance(s, Dot) and s.scale == "n**-0.5" and s.target.name in seen for s in netsor.body)

@@ -35,7 +35,8 @@ def affine_expr(slot: Affine) -> Expr:
 def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
     """Replace free indices by affine forms and bound ones by plain indices.
 
-    A reduction over an index named in `values` is renamed, so its value must be a bare index.
+    A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
+    its indices is read at the values (see `Reduction.at`).
     """
     if isinstance(expr, IndexValue):
         return affine_expr(values[expr.name]) if expr.name in values else expr
@@ -44,6 +45,16 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
         return type(expr)(expr.name, slots, expr.column)
     if isinstance(expr, Call):
         return Call(expr.atom, tuple(substitute(arg, values) for arg in expr.args), expr.column)
+    if isinstance(expr, Reduction) and not expr.removes:
+        if expr.at:
+            at = tuple(compose(form, values) for form in expr.at)
+            return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, at)
+        if not any(name in values for name in expr.indices):
+            return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column)
+        stars = {name: Affine(((f"{name}*", 1),)) for name in expr.indices}
+        at = tuple(values.get(name, Affine(((name, 1),))) for name in expr.indices)
+        starred = tuple(f"{name}*" for name in expr.indices)
+        return Reduction(expr.reducer, starred, substitute(expr.arg, {**values, **stars}), expr.column, at)
     if isinstance(expr, Reduction):
         names = []
         for name in expr.indices:

@@ -152,7 +152,8 @@ def limit_json(reference: Reference) -> dict[str, Any]:
             return entry
         entry |= {"mean": values["mean"][0], "kurtosis": values["kurtosis"][0], "kurtosis_error": values["kurtosis"][1]}
         if size <= MAX_COVARIANCE:
-            entry["cov"] = reference.covariance(name)
+            found = reference.covariance(name)
+            entry["cov"] = None if found is None else found[0]
         else:
             entry["variance"] = values["variance"][0]
         return entry

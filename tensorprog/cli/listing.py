@@ -25,7 +25,11 @@ def atom_rows() -> list[tuple[str, ...]]:
         names = [*["x", "y", "z"][: atom.arity],
                  *(key if value is None else f"{key}={value:g}" for key, value in atom.params.items())]
         interval = "" if atom.params or atom.bounds is None else "[{:g}, {:g}]".format(*atom.bounds())
-        lipschitz = f"{atom.regularity.lipschitz:.4g}" if atom.regularity.lipschitz < float("inf") else "no"
+        everywhere = (-float("inf"), float("inf"))
+        defaults = [value for value in atom.params.values() if value is not None]
+        complete = len(defaults) == len(atom.params)
+        regularity = atom.regularity_on(everywhere, *defaults) if atom.arity == 1 and complete else atom.regularity
+        lipschitz = f"{regularity.lipschitz:.4g}" if regularity.lipschitz < float("inf") else "no" if complete else ""
         written = f"x {atom.operator} y" if atom.operator and atom.arity + len(atom.params) == 2 else ", ".join(names)
         rows.append((atom.name, written, interval, lipschitz, atom.doc))
     for reducer in REDUCTIONS.values():

@@ -58,8 +58,8 @@ class Job:
 
 def parse_memory(text: str | int) -> int:
     """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
-    if isinstance(text, int):
-        return text
+    if isinstance(text, int | float):
+        return int(text)
     units = {
         "": 1,
         "b": 1,
@@ -85,6 +85,8 @@ def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, k
         raise ProgramError(f"width must be a whole number of at least 1, not {width!r}")
     if not hasattr(seed, "__index__") or seed < 0:
         raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
+    if isinstance(coordinates, bool) or not hasattr(coordinates, "__index__"):
+        raise ProgramError(f"coordinates must be a whole number, not {coordinates!r}")
     if coordinates < 1 or coordinates > width:
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
     if dtype not in ("float64", "float32"):
@@ -100,6 +102,13 @@ def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, k
             )
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
     decided = plan(netsor, int(width), coordinates, kept, method)
+    for name in kept:
+        family = netsor.families[name]
+        if family.kind == "vector" and decided.widths[family.width] < coordinates:
+            raise ProgramError(
+                f"{name} has only {decided.widths[family.width]} coordinates at n = {width}, "
+                f"{coordinates} were asked for"
+            )
     itemsize = np.dtype(dtype).itemsize
     block = max(1, min(MAX_BLOCK, 1 << int(math.log2(max(1.0, BLOCK_BYTES / max(1, decided.floats * itemsize))))))
     return Job(netsor, decided, int(seed), block, method, coordinates, kept, dtype)

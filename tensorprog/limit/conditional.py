@@ -32,7 +32,7 @@ class ConditionalGaussian:
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
         self.compiler, self.name, self.box = compiler, name, box
         self.parts = compiler.parts.of(name)
-        self.error = 0.0  # relative error of the variables' covariances, the largest met
+        size = worst = 0.0
         self._pairs: list[tuple[Part, Part, Mapping[str, Range], Equations, Value]] = []
         ranges = {str(k): span for k, span in enumerate(box)}
         self.ranges = ranges | {f"{k}_": span for k, span in ranges.items()}
@@ -43,8 +43,9 @@ class ConditionalGaussian:
                 p2, q2, local = compiler.patterns.paired(p, q, self.ranges)
                 for equations, value in self._covariances(p2, q2, local):
                     self._pairs.append((p2, q2, local, equations, value))
-                    size = float(np.max(np.abs(value.estimate.value), initial=0.0))
-                    self.error = max(self.error, float(np.max(value.estimate.error, initial=0.0)) / max(size, 1e-300))
+                    size = max(size, float(np.max(np.abs(value.estimate.value), initial=0.0)))
+                    worst = max(worst, float(np.max(value.estimate.error, initial=0.0)))
+        self.error = worst / max(size, 1e-300)  # relative, of the variables' covariances
 
     @staticmethod
     def linear(compiler: Compiler, name: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import OutsideError
+from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Affine, Expr, Number, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -49,7 +49,7 @@ def random_families(netsor: Netsor) -> frozenset[str]:
 class Compiler:
     """Moments of one program, computed when asked for and remembered.
 
-    Raises    OutsideError for what this version does not compile
+    Raises    NotCompiledError for what this version does not compile
     """
 
     def __init__(self, netsor: Netsor) -> None:
@@ -66,21 +66,22 @@ class Compiler:
         boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
         order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
         if any(isinstance(entry, Loop) for entry in order):
-            raise OutsideError("the limit of recurrences is not compiled by this version; finite widths run")
+            raise NotCompiledError("the limit of recurrences is not compiled by this version; finite widths run")
         for statement in self.netsor.body:
             family = self.netsor.families[statement.target.name]
             if len(family.statements) > 1:
-                raise OutsideError(
+                raise NotCompiledError(
                     f"{family.name} has several definitions: their limit is not compiled by this version"
                 )
-            for reference in statement.inputs:
+            weights = (statement.weight,) if isinstance(statement, MatMul) else ()
+            for reference in (*statement.inputs, *weights):
                 target = self.netsor.families[reference.name]
                 for slot, (start, stop) in zip(reference.slots, target.ranges, strict=True):
                     low, high = slot.bounds(self.netsor.ranges)
                     if low < start or high >= stop:
-                        raise OutsideError(f"{reference} reads beyond its boundary: not compiled by this version")
+                        raise NotCompiledError(f"{reference} reads beyond its boundary: not compiled by this version")
         if self.netsor.fixed_widths:
-            raise OutsideError("a width that stays finite needs products of Gaussians: not compiled by this version")
+            raise NotCompiledError("widths that stay finite are not compiled by this version")
 
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
@@ -104,7 +105,7 @@ class Compiler:
     def _compute(self, f: str, g: str) -> Moment:
         for name in (f, g):
             if name in self.random:
-                raise OutsideError(f"{name} depends on scores: its second moment is random; see law.given(...)")
+                raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
         ranges = self.pair_ranges(f, g)
         total = Moment((), ranges)
         for p in self.parts.of(f):
@@ -117,7 +118,7 @@ class Compiler:
     def mean(self, name: str) -> Value:
         """E[Z^f] of a vector that no score reaches, over positions '0', '1', ..."""
         if name in self.random:
-            raise OutsideError(f"{name} depends on scores: its mean given them is law.given(...).mean")
+            raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
         if self.netsor.families[name].kind == "scalar":
             return self.average(name)
         ranges = position_names(self.netsor, name)
@@ -229,7 +230,7 @@ class Compiler:
         if name in self._averages:
             return self._averages[name]
         if name in self.random:
-            raise OutsideError(f"{name} is random in the limit")
+            raise ProgramError(f"{name} is random in the limit")
         family = self.netsor.families[name]
         statement = self.netsor.body[family.statements[0]]
         ranges = position_names(self.netsor, name)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, broadcast
 from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.evaluate import Scope, evaluate
-from tensorprog.ir import Nonlin
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky
@@ -32,6 +30,8 @@ class Conditional:
         self._law = law
         compiler = law.compiler
         known = [name for name in law.scores if name in compiler.random]
+        if not isinstance(scores, Mapping):
+            raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:
             if name not in known:
                 raise ProgramError(f"given: {name} is not a score of the program; {did_you_mean(name, known)}")
@@ -41,7 +41,10 @@ class Conditional:
         lead: tuple[int, ...] = ()
         arrays = {}
         for name, values in scores.items():
-            array = np.asarray(values, dtype=np.float64)
+            try:
+                array = np.asarray(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise ProgramError(f"given: the values of {name} are not numbers") from None
             shape = law.netsor.families[name].shape
             if array.shape[array.ndim - len(shape) :] != shape:
                 raise ProgramError(
@@ -62,6 +65,8 @@ class Conditional:
             if len(outputs) > 1:
                 raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
             return outputs[0]
+        if name not in outputs:
+            raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
     def _evaluate(self, name: str) -> tuple[ConditionalGaussian, Sampler, dict[str, Open]]:
@@ -69,17 +74,9 @@ class Conditional:
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
         sampler = Sampler(self._law.compiler, {name: box}, vectors=False)
-        values = dict(self._values)
-        for statement in self._law.netsor.body:  # scalar functions of scores
-            target = statement.target.name
-            if isinstance(statement, Nonlin) and target in sampler.demand and target not in values:
-                family = self._law.netsor.families[target]
-                if family.kind == "scalar" and target in self._law.compiler.random:
-                    scope = Scope(self._law.netsor, sampler.local_ranges(target), sampler.reader(values))
-                    values[target] = sampler.over_positions(target, evaluate(statement.expr, scope))
         for score in self._values:  # every member is given, whatever is asked for
             sampler.demand[score] = self._law.netsor.families[score].ranges
-        return ConditionalGaussian(self._law.compiler, name, box), sampler, values
+        return ConditionalGaussian(self._law.compiler, name, box), sampler, self._values
 
     def _full(self, value: Open, axes: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Array:
         count = math.prod(self._lead)

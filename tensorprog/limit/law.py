@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
-from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
+from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.averaging import REPLICATES, converge
 from tensorprog.limit.conditional import ConditionalGaussian
@@ -125,15 +125,18 @@ class Law:
             mixture = self._mixture(family, box)
             value, error = mixture.estimate(mixture.mean)
         else:
-            result = self.compiler.mean(family)
-            key = tuple(
-                slice(a - s, b - s) for (a, b), (s, _) in zip(box, self.netsor.families[family].ranges, strict=True)
-            )
-            axes = self._positions(family)
-            sizes = dict(zip(axes, self.netsor.families[family].shape, strict=True))
-            value, error = broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
+            value, error = self.mean_of(family, box)
         self._note(error)
         return self._answer(value, error, single, with_error)
+
+    def mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
+        """Mean and error of members of a family that no score reaches."""
+        result = self.compiler.mean(family)
+        declared = self.netsor.families[family]
+        key = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, declared.ranges, strict=True))
+        sizes = dict(zip(self._positions(family), declared.shape, strict=True))
+        axes = tuple(sizes)
+        return broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
 
     @staticmethod
     def _answer(value: Array, error: Array, single: bool, with_error: bool) -> Any:
@@ -168,23 +171,30 @@ class Law:
         second = first if second is None else second
         for name in (first, second):
             self._family(name)
+        random = {first, second} & self.compiler.random
+        numbers = {n for n in (first, second) if self.netsor.families[n].kind == "scalar"} - self.compiler.random
         if first in self.scores and second in self.scores:
             moment = self.compiler.score(first, second)
-        elif first in self.compiler.random or second in self.compiler.random:
-            if (first in self.scores) != (second in self.scores) and {first, second} - self.compiler.random:
-                # scores are independent of every vector
-                moment = Moment((), self.compiler.pair_ranges(first, second))
-            else:
-                if (first, second) not in self._cov:
-                    self._cov[first, second] = self._random_cov(first, second)
-                value, error = self._cov[first, second]
-                self._note(error)
-                return (value, error) if with_error else value
+        elif numbers or ({first, second} & set(self.scores) and len(random) == 1 and first != second):
+            # averages are numbers, and scores are independent of every vector that no score reaches
+            moment = Moment((), self.compiler.pair_ranges(first, second))
+        elif random:
+            return self._averaged_cov(first, second, with_error)
         else:
-            moment = self.compiler.centred(first, second)
+            try:
+                moment = self.compiler.centred(first, second)
+            except NotCompiledError:
+                return self._averaged_cov(first, second, with_error)
         self._note(moment.error)
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
+
+    def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
+        if (first, second) not in self._cov:
+            self._cov[first, second] = self._random_cov(first, second)
+        value, error = self._cov[first, second]
+        self._note(error)
+        return (value.copy(), error.copy()) if with_error else value.copy()
 
     def _random_cov(self, first: str, second: str) -> tuple[Array, Array]:
         """Covariance by averaging over p-ring: E Cov(. | p) + Cov of the conditional means."""
@@ -221,8 +231,8 @@ class Law:
                     left = right = m.reshape(count, -1)
                     total = total + c.sum(axis=0)
                 else:
-                    left = self._plain(values[first], count).reshape(count, -1)
-                    right = self._plain(values[second], count).reshape(count, -1)
+                    left = self._plain(sampler.wanted_value(first, values), count).reshape(count, -1)
+                    right = self._plain(sampler.wanted_value(second, values), count).reshape(count, -1)
                 total = total + (left.T @ right).reshape(shape)
                 one, two = one + left.sum(axis=0), two + right.sum(axis=0)
             return total / len(points), one / len(points), two / len(points)
@@ -230,8 +240,12 @@ class Law:
         def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
             seconds = np.stack([r[0] for r in results])
             ones, twos = np.stack([r[1] for r in results]), np.stack([r[2] for r in results])
-            cov = seconds - np.multiply.outer(ones.mean(axis=0), twos.mean(axis=0)).reshape(shape)
-            error = 3 * seconds.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
+            m1, m2 = ones.mean(axis=0), twos.mean(axis=0)
+            cov = seconds - np.multiply.outer(m1, m2).reshape(shape)
+            # linearised in the means, which are estimates as well
+            moves = (ones - m1)[:, :, None] * m2 + m1[:, None] * (twos - m2)[:, None, :]
+            spread = seconds - moves.reshape(len(results), *shape)
+            error = 3 * spread.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
             return cov.mean(axis=0), error + relative * np.abs(cov.mean(axis=0))
 
         return converge(
@@ -251,6 +265,10 @@ class Law:
             return self._mixtures[name, box]
         if name in self.scores:
             self._mixtures[name, box] = self._score_mixture(name, box)
+            return self._mixtures[name, box]
+        if self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+            value, _ = self.mean_of(name, box)
+            self._mixtures[name, box] = Mixture(value[None, None], np.zeros_like(value)[None, None])
             return self._mixtures[name, box]
         linear = self.is_linear(name)
         sampler = Sampler(self.compiler, {name: box}, vectors=not linear)
@@ -274,7 +292,7 @@ class Law:
                     means.append(broadcast(conditional.mean(sampler, values), (BATCH, *axes), full))
                     variances.append(broadcast(conditional.cov(sampler, values, True), (BATCH, *axes), full))
                 else:
-                    data = self._plain(values[name], count)
+                    data = self._plain(sampler.wanted_value(name, values), count)
                     means.append(data)
                     variances.append(np.zeros_like(data))
             return np.concatenate(means), np.concatenate(variances)
@@ -368,7 +386,7 @@ class Law:
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member, by bisection of the distribution function to full precision."""
         levels = np.asarray(q, dtype=np.float64)
-        if np.any((levels <= 0) | (levels >= 1)):
+        if not np.all((levels > 0) & (levels < 1)):
             raise ProgramError("quantile levels must lie strictly between 0 and 1")
         mixture = self._one(name)
         spread = float(np.sqrt(mixture.var.max() + mixture.mean.var())) * 45
@@ -393,6 +411,8 @@ class Law:
         started = time.perf_counter()
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
             raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
+        if not hasattr(seed, "__index__") or seed < 0:
+            raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
         for name in keep:
             self._family(name)
         names = tuple(dict.fromkeys([*self.outputs, *keep, *self.scores]))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorprog.atoms import REDUCTIONS
-from tensorprog.errors import OutsideError
+from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.rename import compose, replace_variables, substitute
@@ -101,7 +101,7 @@ class Parts:
     def definition(self, name: str) -> Nonlin:
         """The single Nonlin that defines a family.
 
-        Raises    OutsideError for families with several definitions
+        Raises    NotCompiledError for families with several definitions
         """
         positions = self.netsor.families[name].statements
         statement = self.netsor.body[positions[0]]
@@ -145,7 +145,7 @@ class Parts:
             else:
                 parts = self.split(self.inlined(name))
             if len(parts) > MAX_PARTS:
-                raise OutsideError(
+                raise NotCompiledError(
                     f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version expands"
                 )
             self._cache[name] = tuple(parts)
@@ -284,4 +284,6 @@ def indices_of(expr: Expr, ranges: Mapping[str, Range]) -> tuple[str, ...]:
             found[node.name] = None
         elif isinstance(node, Constant | Variable):
             found |= dict.fromkeys(name for slot in node.slots for name in slot.indices)
+        elif isinstance(node, Reduction):
+            found |= dict.fromkeys(name for form in node.at for name in form.indices)
     return tuple(name for name in found if name in ranges)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, affine_values, align, broadcast, union
-from tensorprog.errors import OutsideError
+from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Affine, Number, Variable, variables
+from tensorprog.expr import Affine, Number, Reduction, Variable, walk
 from tensorprog.gaussian import qmc
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, mean
@@ -201,15 +201,14 @@ class Patterns:
         """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both."""
         references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
         if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
-            raise OutsideError("a function of several arguments beside one of a sum is not compiled by this version")
+            raise NotCompiledError("a function of several arguments beside one of a sum, not compiled by this version")
         for part in (p, q):
-            for node in variables(part.function) if part.function is not None and part.joint else ():
-                extra = {name for slot in node.slots for name in slot.indices} - set(ranges)
-                if extra:
-                    raise OutsideError(
-                        f"{node} is reduced nonlinearly over an index inside a vector function: its limit is not "
-                        "compiled by this version"
-                    )
+            over = [n for n in walk(part.function) if isinstance(n, Reduction)] if part.function is not None else []
+            if part.joint and any(self.compiler.parts.is_vector(node) for node in over):
+                raise NotCompiledError(
+                    f"{part.function} is nonlinear in vectors over an index: second moments of it are not compiled by this "
+                    "version"
+                )
         means = [placed(self.compiler.base_mean(v, ranges)) for v in references]
         covs = [[total(self.compiler.reference_covariance(u, v, ranges)) for v in references] for u in references]
         exprs = []
@@ -257,7 +256,9 @@ class Patterns:
             return np.broadcast_to(result, (*mean_array.shape[:-1], z.shape[-1]))
 
         if any(name in solution for name in free):
-            raise OutsideError("a function of several arguments over shared weights is not compiled by this version")
+            raise NotCompiledError(
+                "a function of several arguments over shared weights is not compiled by this version"
+            )
         return Value(free, qmc.expect(call, mean_array, cov_array, tolerance=1e-5))
 
     def summed_term(
@@ -301,7 +302,9 @@ class Patterns:
             bound_solution = {k: compose(old, {name: rest}) for k, old in bound_solution.items()} | {name: rest}
             remaining = {r for r in (canonical(compose(old, {name: rest})) for old in remaining) if r is not None}
         if any(name in bound for form in remaining for name in form.indices):
-            raise OutsideError("a sum over an index with a stride inside a covariance is not compiled by this version")
+            raise NotCompiledError(
+                "a sum over an index with a stride inside a covariance is not compiled by this version"
+            )
         free = solve(frozenset(remaining), ())
         solution = {name: compose(form, free) for name, form in bound_solution.items()} | free
         mask: Open | None = None

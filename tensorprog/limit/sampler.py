@@ -25,9 +25,9 @@ from tensorprog.arrays import (
     gather,
     union,
 )
-from tensorprog.errors import OutsideError
+from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Affine, Variable
+from tensorprog.expr import Affine, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
 from tensorprog.initials import initial_law
 from tensorprog.ir import Dot, MatMul, Nonlin, Range
@@ -51,7 +51,7 @@ class Sampler:
 
     def __init__(self, compiler: Compiler, wanted: Mapping[str, Box], vectors: bool = True) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
-        self.wanted = dict(wanted)
+        self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
         self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
@@ -78,6 +78,7 @@ class Sampler:
     def _ask(self, name: str, box: Box, vectors: bool, operand: bool = False) -> None:
         if not operand and self.compiler.parts.is_base(name):
             self._drawn.add(name)
+        box = self._whole(name, box)
         old = self.demand.get(name)
         new = box if old is None else tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True))
         if new == old:
@@ -91,7 +92,7 @@ class Sampler:
             self.scores[name] = statement
         if isinstance(statement, MatMul):
             if statement.vector.name in self.compiler.random:
-                raise OutsideError(
+                raise NotCompiledError(
                     f"{statement.target} multiplies a vector that depends on scores: not compiled by this version"
                 )
             return
@@ -104,6 +105,26 @@ class Sampler:
             if unread and reference.name not in self.compiler.random:
                 continue  # no score is reached through it
             self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
+
+    def _whole(self, name: str, box: Box) -> Box:
+        """The box, widened along indices over which the definition takes a softmax: that needs them all."""
+        family = self.netsor.families[name]
+        statement = self.netsor.body[family.statements[0]] if family.statements else None
+        if not isinstance(statement, Nonlin):
+            return box
+        kept = {i for n in walk(statement.expr) if isinstance(n, Reduction) and not n.removes for i in n.indices}
+        slots = statement.target.slots
+        return tuple(
+            full if slot.bare in kept else span for slot, span, full in zip(slots, box, family.ranges, strict=True)
+        )
+
+    def wanted_value(self, name: str, values: Mapping[str, Open]) -> Open:
+        """The members asked for of a variable; more of them may have been computed."""
+        value = values[name]
+        key = tuple(
+            slice(a - start, b - start) for (a, b), (start, _) in zip(self.wanted[name], self.demand[name], strict=True)
+        )
+        return Open(value.axes, value.data[(slice(None), *key)])
 
     def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
         bounds = [slot.bounds(dict(ranges)) for slot in reference.slots]
@@ -135,6 +156,11 @@ class Sampler:
             for slot in s.vector.slots:
                 values = affine_values(slot, g.ranges)
                 arrays.append(g.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0])
+            if not g.separable:  # padded columns read some member that exists; their products are dropped below
+                arrays = [
+                    np.where(g.exists, a, slot.bounds(dict(g.ranges))[0])
+                    for a, slot in zip(arrays, s.vector.slots, strict=True)
+                ]
             shape = np.broadcast_shapes((1, g.columns), *(a.shape for a in arrays))
             positions.append([np.broadcast_to(a, shape) for a in arrays])
         varying = any(p[0].shape[0] > 1 for p in positions if p) or any(len(g.members) != len(members) for g in groups)
@@ -160,13 +186,11 @@ class Sampler:
                     np.arange(offsets[a], offsets[a + 1])[:, None],
                     np.arange(offsets[b], offsets[b + 1]),
                 ] = block
-        if not groups[0].separable or any(not g.separable for g in groups):
-            for g, place, start in zip(groups, places, offsets, strict=False):  # padded columns do not exist
-                if not g.separable:
-                    gone = ~g._positions[1]
-                    for axis in (1, 2):
-                        view = np.moveaxis(gram, axis, 1)[:, start : start + g.columns]
-                        view[place][gone] = 0
+        for g, place, start in zip(groups, places, offsets, strict=False):
+            if not g.separable:
+                columns = np.arange(start, start + g.columns)
+                gram[place[:, None], columns] *= g.exists[..., None]
+                gram[place[:, None], :, columns] *= g.exists[..., None]
         if count > 1 and np.all(gram == gram[:1]) and all(len(g.members) == len(members) for g in groups):
             gram, count = gram[:1], 1
             places = [np.zeros(1, dtype=int)] * len(groups)
@@ -197,7 +221,7 @@ class Sampler:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
         if reference.name not in self._rows:
-            raise OutsideError(f"{reference} in a score is not the output of a MatMul")
+            raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
         rows = self._rows[reference.name]
         names = self._given(rows, reference)
         ranges = self.local_ranges(name)
@@ -347,7 +371,7 @@ class Sampler:
         """
         blocks = self.split(points)
         values = self._draw_scores(blocks)
-        if points.shape[1] > self.score_dim or not self.score_dim:
+        if self.vectors:
             values |= self._draw_vectors(blocks)
         for position, statement in enumerate(self.netsor.body):
             name = statement.target.name

@@ -6,7 +6,6 @@ One file per group of rules.  A rule is a function on the `Checker`, which colle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from tensorprog.errors import Problem, ProgramError, in_order
 from tensorprog.ir import Family, Netsor
@@ -36,14 +35,14 @@ def validate(netsor: Netsor) -> tuple[Mapping[str, Family], tuple[Problem, ...]]
     families = _check(checker)
     if checker.problems:
         raise ProgramError(in_order(checker.problems))
-    return MappingProxyType(families), tuple(checker.warnings)
+    return families, tuple(checker.warnings)
 
 
 class Draft(Netsor):
     """A program that is not complete yet: no validation on construction, for `problems_of` to look at."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "families", MappingProxyType({}))
+        object.__setattr__(self, "families", {})
         object.__setattr__(self, "warnings", ())
 
 

@@ -74,7 +74,8 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
     """
     root = compose(reader.text, reader.file)
     if root is None:
-        raise fail("the file is empty", Span(reader.file), "start from a shipped program: `tp list` names them, `tp check NAME` reads one")
+        hint = "start from a shipped program; `tp list` names them"
+        raise fail("the file is empty", Span(reader.file), hint)
     if not isinstance(root, MappingNode):
         raise fail("a program is a list of sections `name: ...`", reader.span(root), "program: name")
     sections = reader.entries(root, "section", SECTIONS)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 from tensorprog.distances import KL_POINTS, binned_kde, distances, effective_size, moments
 from tensorprog.reference import Curve
@@ -22,7 +23,7 @@ def paper_kl(x, density):
     """The estimator as the paper's script has it, with the exact density in place of the second kernel estimate."""
     xs = np.linspace(x.min(), x.max(), 500)
     p, q = stats.gaussian_kde(x)(xs) + 1e-12, density(xs) + 1e-12
-    return stats.entropy(p / np.trapezoid(p, xs), q / np.trapezoid(q, xs))
+    return stats.entropy(p / trapezoid(p, xs), q / trapezoid(q, xs))
 
 
 @pytest.mark.parametrize(("law", "reach", "accuracy"), [
