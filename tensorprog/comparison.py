@@ -182,6 +182,12 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
               second argument where the law has one
     """
     two_samples = isinstance(law, Mapping) and hasattr(law, "samples")
+    if not (hasattr(samples, "netsor") and hasattr(samples, "samples")):
+        raise ProgramError(f"compare takes samples first, then a law or other samples, not {type(samples).__name__}")
+    if law is not None and not hasattr(law, "netsor"):
+        raise ProgramError(f"compare takes a law or samples as its second argument, not {type(law).__name__}")
+    if law is not None and _law_text(samples.netsor) != _law_text(law.netsor):
+        raise ProgramError("the samples and what they are compared with belong to different programs")
     against = law if two_samples or law is None else Reference.of(law)
     netsor: Netsor = samples.netsor
     rows = []
@@ -190,6 +196,11 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
         rows.append(_row(samples, against, name, position, variable, rng))
     kind = "nothing" if law is None else "samples" if two_samples else "limit"
     return Comparison(tuple(rows), samples.width, kind, netsor.name)
+
+
+def _law_text(netsor: Netsor) -> tuple[Any, ...]:
+    """All of a program that its law depends on."""
+    return netsor.constants, netsor.indices, netsor.initial, netsor.weights, netsor.body, netsor.widths, netsor.outputs
 
 
 def _tied(values: Array) -> bool:
@@ -210,8 +221,8 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
         atoms = _tied(values)
         other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
-        if isinstance(other, Curve) and other.smoothed:
-            method = "kde of both"
+        if isinstance(other, Curve) and other.smoothed:  # draws are honest where the law itself only has draws
+            other = None
         if other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
             draws = against.law.sample(min(values.size, 200_000), seed=1)

@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 
+MAX_SHOWN = 50  # problems printed of one program; `problems` holds them all
+
+
 @dataclass(frozen=True)
 class Span:
     """Where a piece of a program was written: file, 1-based line and column, and the text itself."""
@@ -75,7 +78,10 @@ class ProgramError(TensorprogError):
         if isinstance(problems, str):
             problems = Problem(problems)
         self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        shown = [str(problem) for problem in self.problems[:MAX_SHOWN]]
+        if len(self.problems) > MAX_SHOWN:
+            shown.append(f"... and {len(self.problems) - MAX_SHOWN} more problems")
+        super().__init__("\n".join(shown))
 
 
 class OutsideError(TensorprogError):

@@ -46,7 +46,8 @@ class Grouping:
         slots = self.statement.weight.slots
         names = [name for slot in slots for name in slot.indices]
         bounds = [slot.bounds(dict(self.ranges)) for slot in slots]
-        inside = all(start <= low and high < stop for (low, high), (start, stop) in zip(bounds, self.weight.ranges, strict=True))
+        spans = self.weight.ranges
+        inside = all(span[0] <= low and high < span[1] for (low, high), span in zip(bounds, spans, strict=True))
         plain = all(not slot.terms or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots)
         return inside and plain and len(set(names)) == len(names)
 

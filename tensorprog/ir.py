@@ -191,9 +191,9 @@ class Netsor:
     outputs: tuple[str, ...] = ()
     widths: tuple[tuple[str, Fraction, str], ...] = ()  # name, multiple of n, as written
     fixed_widths: tuple[tuple[str, int], ...] = ()
-    title: str = ""
-    reference: str = ""
-    run: tuple[tuple[str, Any], ...] = ()  # defaults of `tp run`
+    title: str = field(default="", compare=False)
+    reference: str = field(default="", compare=False)
+    run: tuple[tuple[str, Any], ...] = field(default=(), compare=False)  # defaults of `tp run`
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # texts of constants and fixed widths
 
     def __post_init__(self) -> None:

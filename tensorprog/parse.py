@@ -198,6 +198,8 @@ class _Reader:
             if len(node.args) < 2 or node.keywords:
                 raise _Error(f"{name} takes two or more arguments", node,
                              f"{name}(x, y)" + (f", or {name}[i](x[i]) over an index" if name == "max" else ""))
+            if len(node.args) > MAX_DEPTH:
+                raise _Error(f"{name} takes at most {MAX_DEPTH} arguments", node, "nest several of them")
             result = self.expression(node.args[0])
             for arg in node.args[1:]:
                 result = self.apply(_SPELLING[name], node, [result, self.expression(arg)])

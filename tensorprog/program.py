@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorprog.builder import Builder
 from tensorprog.errors import OutsideError, ProgramError
@@ -56,6 +56,12 @@ class Program(Builder):
         from tensorprog.assumptions import check
 
         return check(self.netsor)
+
+    def graph(self) -> Any:
+        """The program as a networkx.DiGraph: one node per statement, initial vector and weight, whatever the sizes."""
+        from tensorprog.graph import build
+
+        return build(self.netsor)
 
     def run(  # type: ignore[override]
         self, width: int, samples: int = 10_000, *, seed: int = 0, method: str = "auto", coordinates: int = 1,

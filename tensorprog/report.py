@@ -178,7 +178,7 @@ def finite_json(samples: Any, comparison: Comparison) -> dict[str, Any]:
         size = flat.shape[-1]
         entry["cov"] = None
         if size <= MAX_COVARIANCE and flat.shape[0] * coordinates > 1:
-            entry["cov"] = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False))
+            entry["cov"] = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))
         if size > len(index):
             entry["members"] = size
         compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]

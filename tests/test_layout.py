@@ -67,6 +67,7 @@ HOMES = {
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich")  # to import: never at the top of a module
 # longer than 400 lines, and why
 LONG = {
+    "limit/sampler": "demand, factors, scores and vectors of one draw",
     "limit/law": "every question that can be put to a law is a method of one class",
     "calculus/composition": "one walk over expressions",
     "parse": "one walk over syntax trees",

@@ -45,7 +45,7 @@ def main() -> None:
 @QUIET
 @click.option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 @click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), help="How networks are drawn.")
+@click.option("--method", type=click.Choice(["auto", "dense", "lazy"]), help="How networks are drawn.")
 @click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
 @REQUIRE
 def run(
@@ -75,8 +75,7 @@ def run(
             show(table, click.echo)
         click.echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
     if study.refusal is not None and study.report.grade != "outside":
-        click.echo(str(study.refusal), err=True)
-        return study.refusal.exit_code
+        return study.refusal.exit_code  # said already
     return exit_code(study.report.grade, require)
 
 

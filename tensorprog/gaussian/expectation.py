@@ -214,13 +214,13 @@ def _at_point(f: Function, mu: Array) -> Estimate:
 
 
 def _arguments(*named: tuple[str, ArrayLike]) -> list[Array]:
-    """Float arrays, finite."""
+    """Float arrays, finite; denormal numbers count as zero."""
     arrays = []
     for name, given in named:
         array = np.asarray(given, dtype=np.float64)
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}")
-        arrays.append(array)
+        arrays.append(np.where(np.abs(array) < np.finfo(np.float64).tiny, 0.0, array))
     return list(np.broadcast_arrays(*arrays))
 
 

@@ -121,15 +121,24 @@ class Law:
         family, box, single = self.member(name)
         if family in self.scores:
             value = error = np.zeros([b - a for a, b in box])
-        elif family in self.compiler.random:
-            mixture = self._mixture(family, box)
-            value, error = mixture.estimate(mixture.mean)
         else:
-            value, error = self.mean_of(family, box)
+            value, error = self._known_mean(family, box) or self._averaged_mean(family, box)
         self._note(error)
         return self._answer(value, error, single, with_error)
 
-    def mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
+    def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
+        if family in self.compiler.random:
+            return None
+        try:
+            return self._mean_of(family, box)
+        except NotCompiledError:
+            return None
+
+    def _averaged_mean(self, family: str, box: Box) -> tuple[Array, Array]:
+        mixture = self._mixture(family, box)
+        return mixture.estimate(mixture.mean)
+
+    def _mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
         """Mean and error of members of a family that no score reaches."""
         result = self.compiler.mean(family)
         declared = self.netsor.families[family]
@@ -267,7 +276,7 @@ class Law:
             self._mixtures[name, box] = self._score_mixture(name, box)
             return self._mixtures[name, box]
         if self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
-            value, _ = self.mean_of(name, box)
+            value, _ = self._mean_of(name, box)
             self._mixtures[name, box] = Mixture(value[None, None], np.zeros_like(value)[None, None])
             return self._mixtures[name, box]
         linear = self.is_linear(name)

@@ -80,7 +80,9 @@ class Mixture:
 
     def _kernel_variance(self, factor: float) -> Array:
         count = self.mean.shape[0] * self.mean.shape[1]
-        bandwidth = factor * 1.06 * self.mean.std(axis=(0, 1)) * count**-0.2  # Silverman
+        low, high = np.quantile(self.mean, [0.25, 0.75], axis=(0, 1))
+        spread = np.minimum(self.mean.std(axis=(0, 1)), np.where(high > low, (high - low) / 1.34, np.inf))
+        bandwidth = factor * 0.9 * spread * count**-0.2  # Silverman 1986, equation (3.31), for factor 1
         return np.broadcast_to(bandwidth**2, self.mean.shape)
 
     def _over_grid(self, grid: Array, kernel: Any, var: Array) -> tuple[Array, Array]:
@@ -129,9 +131,9 @@ class Mixture:
         if not self.smoothed:
             value, error = self._over_grid(grid, normal, self.var)
             return value, error + self.relative_error * value
-        value, error = self._over_grid(grid, normal, self._kernel_variance(1.0))
-        # the bias is of second order in the bandwidth: doubling that shows three times of it
-        coarse, _ = self._over_grid(grid, normal, self._kernel_variance(2.0))
+        value, error = self._over_grid(grid, normal, self._kernel_variance(0.3))
+        # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
+        coarse, _ = self._over_grid(grid, normal, self._kernel_variance(0.6))
         return value, error + np.abs(coarse - value)
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:

@@ -58,6 +58,7 @@ class Patterns:
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
         of equations that hold, and the union of the E_k that hold is all that matters (inclusion and exclusion).
         """
+        self._refuse_reductions(p, q)
         one, two = self._form(p, ranges), self._form(q, ranges)
         between = self._covariance(p, q, ranges)
         moments = (
@@ -92,6 +93,15 @@ class Patterns:
             if not value.zero():
                 result.append((equations, value))
         return result
+
+    def _refuse_reductions(self, *parts: Part) -> None:
+        """A softmax or maximum over an index of vectors has no members to split by."""
+        for part in parts:
+            over = [n for n in walk(part.function) if isinstance(n, Reduction)] if part.function is not None else []
+            if part.joint and any(self.compiler.parts.is_vector(node) for node in over):
+                raise NotCompiledError(
+                    f"{part.function}: nonlinear in vectors over an index, not compiled by this version"
+                )
 
     def _contradicts(self, equations: Equations, solution: Mapping[str, Affine], ranges: Mapping[str, Range]) -> bool:
         for equation in equations:
@@ -202,13 +212,6 @@ class Patterns:
         references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
         if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
             raise NotCompiledError("a function of several arguments beside one of a sum, not compiled by this version")
-        for part in (p, q):
-            over = [n for n in walk(part.function) if isinstance(n, Reduction)] if part.function is not None else []
-            if part.joint and any(self.compiler.parts.is_vector(node) for node in over):
-                raise NotCompiledError(
-                    f"{part.function} is nonlinear in vectors over an index: second moments of it are not compiled by this "
-                    "version"
-                )
         means = [placed(self.compiler.base_mean(v, ranges)) for v in references]
         covs = [[total(self.compiler.reference_covariance(u, v, ranges)) for v in references] for u in references]
         exprs = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+import warnings
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -71,13 +72,19 @@ def _read_npy(path: Path) -> Any:
         try:
             version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, fortran, dtype = read(stream, max_header_size=10_000)
-        except (ValueError, KeyError, TypeError, SyntaxError, EOFError, RecursionError, MemoryError, OverflowError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
+                shape, fortran, dtype = read(stream, max_header_size=10_000)
+        except OSError:
+            raise
+        except Exception:  # the reader parses untrusted text in ways that raise almost anything
             raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
         if dtype.hasobject or dtype.kind not in "fiu":
             raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
         count = math.prod(shape)
-        if count > MAX_ENTRIES or len(shape) > 8:
+        if len(shape) > 8:
+            raise DataError(f"announces {len(shape)} dimensions, more than the 8 allowed")
+        if count > MAX_ENTRIES:
             raise DataError(f"announces {count} numbers, more than the {MAX_ENTRIES} allowed")
         size = os.fstat(stream.fileno()).st_size - stream.tell()
         if count == 0 or size != count * dtype.itemsize:

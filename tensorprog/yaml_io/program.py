@@ -16,6 +16,7 @@ from tensorprog.parse import parse_statement
 from tensorprog.records import make_fixed, make_option, make_ratio, make_statement
 from tensorprog.schema import RUN_KEYS, SECTIONS
 from tensorprog.validity import Draft, problems_of
+from tensorprog.validity.body import MAX_STATEMENTS
 from tensorprog.yaml_io.nodes import MAX_TEXT, compose
 from tensorprog.yaml_io.reader import Reader
 from tensorprog.yaml_io.sections import (
@@ -117,6 +118,11 @@ def read_body(reader: Reader, node: Node | None) -> tuple[Statement, ...]:
         return ()
     if not isinstance(node, SequenceNode):
         reader.error("body: is a list of statements", reader.span(node), "- u[i] = MatMul(W[i], h)")
+        return ()
+    if len(node.value) > MAX_STATEMENTS:
+        reader.error(f"the body has {len(node.value)} statements, more than the {MAX_STATEMENTS} allowed",
+                     reader.span(node), "use families: one statement for all members")
+        reader.broken.add("outputs")
         return ()
     statements: list[Statement] = []
     for item in node.value:

@@ -1,0 +1,234 @@
+"""Index gymnastics and degenerate laws: every way to ask must give the number that plain numpy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+HEAD = """
+program: corner
+indices: {i: 3, j: 3, k: "1..2"}
+initial:
+  h: {mean: 0, cov: 1}
+weights:
+  W[i]: 1
+  WQ: 1
+  WK: 1
+  WV: 1
+body:
+  - u[i] = MatMul(W[i], h)
+  - x[i] = Nonlin((1 + 0.5*i) * tanh(u[i]))
+  - q[i] = MatMul(WQ, x[i])
+  - c[j] = MatMul(WK, x[j])
+  - p[i,j] = Dot(q[i], c[j])
+  - o[j] = MatMul(WV, x[j])
+"""
+
+
+def plain(samples: int = 400_000):  # type: ignore[no-untyped-def]
+    """Scores and values of HEAD drawn from Definition 1 by hand."""
+    generator = np.random.default_rng(5)
+    t = np.linspace(-9, 9, 20001)
+    tanh = np.sum(np.tanh(t) ** 2 * np.exp(-(t**2) / 2)) * (t[1] - t[0]) / np.sqrt(2 * np.pi)
+    second = tanh * (1 + 0.5 * np.arange(3)) ** 2
+    p = generator.standard_normal((samples, 3, 3)) * np.sqrt(np.outer(second, second))
+    return p, generator.standard_normal((samples, 3)) * np.sqrt(second)
+
+
+def softmax(x, axis):  # type: ignore[no-untyped-def]
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def row(p):  # type: ignore[no-untyped-def]
+    return softmax(p, 2)
+
+
+CASES = {
+    "softmax as a statement, one member read": (
+        ["g[i,j] = Nonlin(softmax[j](p[i,j]))", "y = Nonlin(g[0,0] * o[0])"],
+        lambda p, o: (row(p)[:, 0, 0] * o[:, 0])[:, None],
+    ),
+    "softmax as a statement, some members read": (
+        ["g[i,j] = Nonlin(softmax[j](p[i,j]))", "y = Nonlin(sum[k](g[2,k] * o[k]))"],
+        lambda p, o: (row(p)[:, 2, 1:] * o[:, 1:]).sum(1)[:, None],
+    ),
+    "softmax over the index on the left": (
+        ["y[i] = Nonlin(sum[j](softmax[i](p[i,j]) * o[j]))"],
+        lambda p, o: (softmax(p, 1) * o[:, None, :]).sum(2),
+    ),
+    "residual": (
+        ["y[i] = Nonlin(o[i] + sum[j](softmax[j](p[i,j]) * o[j]))"],
+        lambda p, o: o + (row(p) * o[:, None, :]).sum(2),
+    ),
+    "diagonal of a softmax": (
+        ["g[i,j] = Nonlin(softmax[j](p[i,j]))", "y[i] = Nonlin(g[i,i] * o[i])"],
+        lambda p, o: np.diagonal(row(p), axis1=1, axis2=2) * o,
+    ),
+    "two attention sums at different places": (
+        ["g[i,j] = Nonlin(softmax[j](p[i,j]))",
+         "y[i] = Nonlin(sum[k](g[i,k] * o[k]) + sum[k](g[i,k] * o[k-1]))"],
+        lambda p, o: (row(p)[:, :, 1:] * (o[:, None, 1:] + o[:, None, :2])).sum(2),
+    ),
+    "a part of the scores only": (
+        ["y[k] = Nonlin(tanh(p[k,k-1]) * o[k] + p[k-1,k] * o[0])"],
+        lambda p, o: np.stack([np.tanh(p[:, k, k - 1]) * o[:, k] + p[:, k - 1, k] * o[:, 0] for k in (1, 2)], axis=1),
+    ),
+    "zero variance beside scores": (
+        ["y[i] = Nonlin(i * sum[j](softmax[j](p[i,j]) * o[j]))"],
+        lambda p, o: np.arange(3) * (row(p) * o[:, None, :]).sum(2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, function) in CASES.items() if function])
+def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
+    lines, function = CASES[name]
+    law = Law(loads(HEAD + "".join(f"  - {line}\n" for line in lines) + "outputs: [y]\n"))
+    y = function(*plain())  # type: ignore[misc]
+    noise = np.std(y**2, axis=0) / np.sqrt(len(y))
+    members = law.netsor.families["y"].ranges
+    names = [f"y[{m}]" for m in range(*members[0])] if members else ["y"]
+    variance = np.array([law.var(member) for member in names])
+    whole = np.reshape(law.var("y"), -1)
+    diagonal = np.diagonal(np.reshape(law.cov("y"), (len(names), len(names))))
+    drawn = law.sample(400_000, seed=1)["y"].reshape(len(y), -1)
+    truth = np.mean(y**2, axis=0)
+    for value in (variance, whole, diagonal):
+        assert np.all(np.abs(value - truth) <= 4.9 * noise + 3e-4)
+    assert np.all(np.abs(np.mean(drawn**2, axis=0) - truth) <= 4.9 * np.sqrt(2) * noise + 1e-12)
+    fourth = np.mean(y**4, axis=0)
+    with np.errstate(invalid="ignore"):
+        expected = fourth / truth**2
+    kurtosis = np.array([law.kurtosis(member) for member in names])
+    spread = np.std(y**4, axis=0) / np.sqrt(len(y)) / np.where(truth > 0, truth, 1) ** 2
+    close = np.abs(kurtosis - expected) <= 4.9 * spread + 3e-3
+    assert np.all(close | (truth == 0))
+    p = drawn_scores = law.sample(50, seed=3)["p"]
+    assert drawn_scores.shape == (50, 3, 3)
+    given = law.given({"p": p}).cov()
+    cov = np.reshape(given, (50, len(names), len(names)))
+    second = np.array([0.3942944, 0.8871624, 1.5771776])
+    # coefficients of the values, column by column
+    units = [np.reshape(function(p, np.tile(np.eye(3)[m], (50, 1))), (50, -1)) for m in range(3)]  # type: ignore[misc]
+    brute = sum(s * unit[:, :, None] * unit[:, None, :] for s, unit in zip(second, units, strict=True))
+    np.testing.assert_allclose(cov, brute, rtol=1e-6, atol=1e-12)
+
+
+def test_members_of_a_kernel_with_unequal_variances() -> None:
+    law = Law(loads("""
+program: members
+indices: {i: 3, k: "1..2"}
+initial:
+  h[i]: {mean: 0.1*i, cov: "where(i == i_, 1 + i, 0.3)"}
+weights:
+  W: 1
+body:
+  - u[i] = MatMul(W, h[i])
+  - y[i] = Nonlin(2*u[i])
+  - z[k] = Nonlin(u[k])
+outputs: [y, z]
+"""))
+    second = np.array([1, 2, 3]) + (0.1 * np.arange(3)) ** 2
+    for m in range(3):
+        assert law.var(f"u[{m}]") == pytest.approx(second[m], rel=1e-12)
+        assert law.var(f"y[{m}]") == pytest.approx(4 * second[m], rel=1e-12)
+        assert law.var(f"h[{m}]") == pytest.approx(m + 1, rel=1e-12)
+        assert law.mean(f"h[{m}]") == pytest.approx(0.1 * m)
+    np.testing.assert_allclose(law.var("z"), second[1:], rtol=1e-12)
+    np.testing.assert_allclose(np.diag(np.asarray(law.cov("z"))), second[1:], rtol=1e-12)
+    assert law.density("y[2]", 0.0) == pytest.approx(1 / np.sqrt(2 * np.pi * 4 * second[2]), rel=1e-12)
+    assert law.kurtosis("h[1]") == pytest.approx(3)
+
+
+def test_nonlinear_over_vectors_is_averaged_or_refused_never_wrong() -> None:
+    text = """
+program: soft
+indices: {i: 2, j: 2}
+initial:
+  h[i]: {mean: 0.3, cov: "where(i == i_, 1, 0.5)"}
+weights:
+  W: 1
+  V: 1
+body:
+  - u[i] = MatMul(W, h[i])
+  - y[i] = Nonlin(softmax[i](u[i]))
+  - f[i] = MatMul(V, y[i])
+outputs: [y, f]
+"""
+    law = Law(loads(text))
+    cov, error = law.cov("y", with_error=True)
+    generator = np.random.default_rng(1)
+    g = generator.standard_normal((400_000, 2)) @ np.linalg.cholesky(np.array([[1.09, 0.59], [0.59, 1.09]])).T
+    soft = softmax(g, 1)
+    assert np.abs(cov - np.cov(soft.T)).max() < np.abs(error).max() + 3e-4
+    with pytest.raises(tp.NotCompiledError, match="over an index"):
+        law.cov("f")
+
+
+def test_kernel_estimates_say_how_far_off_they_may_be_and_cdfs_need_none() -> None:
+    body = "body:\n  - y = Nonlin(exp(h))\n  - z = Nonlin(sign(h))\noutputs: [y, z]\n"
+    law = Law(loads("program: e\ninitial:\n  h: {mean: 0, cov: 1}\n" + body))
+    from scipy import stats
+
+    grid = np.array([0.1, 0.3, 1.0, 3.0])
+    value, error = law.density("y", grid, with_error=True)
+    assert np.all(np.abs(value - stats.lognorm(1).pdf(grid)) < error)
+    cdf, error = law.cdf("y", grid, with_error=True)
+    assert np.all(np.abs(cdf - stats.lognorm(1).cdf(grid)) < error + 1e-3)
+    assert law.density_method("y") == "kernel"
+    assert law.cdf("z", -0.9) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_numbers_and_constants_have_laws_too() -> None:
+    body = "body:\n  - m = Dot(h, h, scale=1/n)\n  - y = Nonlin(h / m)\noutputs: [y, m]\n"
+    law = Law(loads("program: m\ninitial:\n  h: {mean: 1, cov: 2}\n" + body))
+    assert law.mean("m") == pytest.approx(3)
+    assert law.var("m") == 0
+    assert np.all(np.asarray(law.cov("y", "m")) == 0)
+    assert law.var("y") == pytest.approx(2 / 9)
+    assert np.isnan(law.kurtosis("m"))
+
+
+def test_wrapped_weights_are_one_matrix() -> None:
+    netsor = loads("""
+program: wrapped
+indices: {c: 6, w: {size: 3, boundary: wrap}}
+initial:
+  h: {mean: 0, cov: 1}
+weights:
+  W[w]: 1
+body:
+  - u[c] = MatMul(W[c], h)
+outputs: [u]
+""")
+    from tensorprog.finite.run import run
+
+    for method in ("dense", "lazy"):
+        u = run(netsor, 6, 100, method=method)["u"]
+        np.testing.assert_allclose(u[:, 0], u[:, 3], rtol=1e-12)
+    with pytest.raises(tp.NotCompiledError, match="boundary"):
+        Law(netsor)
+
+
+def test_covariances_are_copies() -> None:
+    law = tp.load("attention").limit()
+    first = law.cov("y")
+    first *= 2
+    assert law.cov("y")[0, 0] < 0.5
+
+
+def test_bad_questions_are_explained() -> None:
+    law = tp.load("attention").limit()
+    questions = (
+        lambda: law.given({"p": "a"}), lambda: law.given(np.zeros(3)), lambda: law.sample(3, seed=-1),  # type: ignore[arg-type]
+        lambda: law.quantile("y[0]", np.nan), lambda: law.given({"p": np.zeros((2, 4, 4))}).mean("zz"),
+        lambda: law.var("y[9]"), lambda: law.moment("y[0]", 0), lambda: law.cov("nope"), lambda: law.density("y", 0.0),
+    )
+    for ask in questions:
+        with pytest.raises(tp.ProgramError):
+            ask()
