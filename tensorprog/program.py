@@ -23,7 +23,8 @@ __all__ = ["Program", "load"]
 class Program(Builder):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
 
-    Two programs are equal when their declarations are, however they were written.
+    Two programs are equal when their declarations are, however they were written; title, reference and run defaults do
+    not count.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -7,7 +7,7 @@ coefficient may contain them.  Definitions of other vectors are written in (inli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
@@ -45,6 +45,11 @@ class Part:
     def linear(self) -> bool:
         """Whether the part is a constant or a multiple of a variable."""
         return self.function is None or self.function == FORMAL
+
+    @property
+    def without_coefficient(self) -> Part:
+        """The part with coefficient 1."""
+        return replace(self, coefficient=ONE)
 
     @property
     def all_bound(self) -> tuple[str, ...]:

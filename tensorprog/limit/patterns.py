@@ -36,6 +36,7 @@ class Patterns:
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
+        self._known: dict[Any, list[Difference]] = {}
 
     def paired(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> tuple[Part, Part, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
@@ -58,6 +59,13 @@ class Patterns:
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
         of equations that hold, and the union of the E_k that hold is all that matters (inclusion and exclusion).
         """
+        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
+        key = (p.without_coefficient, q.without_coefficient, free)
+        if key not in self._known:  # deep residual networks meet the same parts again in every layer
+            self._known[key] = self._differences(p, q, ranges)
+        return self._known[key]
+
+    def _differences(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Difference]:
         self._refuse_reductions(p, q)
         one, two = self._form(p, ranges), self._form(q, ranges)
         between = self._covariance(p, q, ranges)
