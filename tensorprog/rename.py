@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
 
-__all__ = ["affine_expr", "compose", "replace_variables", "substitute"]
+__all__ = ["affine_expr", "compose", "fresh_substitute", "replace_variables", "substitute"]
 
 
 def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
@@ -63,6 +63,16 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
             names.append(bare)
         return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values), expr.column)
     return expr
+
+
+def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:
+    """Substitute, giving every index that a reduction removes the new name that `rename` makes."""
+    mapping = dict(values)
+    for node in walk(expr):
+        if isinstance(node, Reduction) and node.removes:
+            for name in node.indices:
+                mapping[name] = Affine(((rename(name), 1),))
+    return substitute(expr, mapping)
 
 
 def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:

@@ -27,28 +27,21 @@ def unused(check: Context) -> Iterator[Finding]:
 
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance."""
-    done = set()
-    for operand in check.structure.operands:
-        if operand.definer is None or operand.definer in done:
-            continue
-        statement = check.netsor.body[operand.definer]
-        if not isinstance(statement, MatMul):
-            continue
-        done.add(operand.definer)
-        score = check.text(operand.dot)
+    for dot, definer, statement in check.products():
+        score = check.text(dot)
         variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
-        profile = check.calculus.vector(statement.vector, operand.definer)
+        profile = check.calculus.vector(statement.vector, definer)
         if variance == (0.0, 0.0):
             yield check.finding(
                 "warning",
-                (operand.definer,),
+                (definer,),
                 f"the variance of {statement.weight} is 0, so the score {score} vanishes "
                 "(Theorem 1 speaks of scores of positive variance)",
             )
         elif profile.constant and profile.low == 0:
             yield check.finding(
                 "warning",
-                (operand.definer,),
+                (definer,),
                 f"{statement.vector} is 0, so the score {score} vanishes (Theorem 1 "
                 "speaks of scores of positive variance)",
             )

@@ -10,7 +10,7 @@ from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Variable
 from tensorprog.graph import Structure
-from tensorprog.ir import Netsor, Nonlin
+from tensorprog.ir import MatMul, Netsor, Nonlin
 
 __all__ = ["ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Rule"]
 
@@ -44,6 +44,15 @@ class Context:
     def text(self, position: int) -> str:
         """What a statement defines, as written."""
         return str(self.netsor.body[position].target)
+
+    def products(self) -> Iterator[tuple[int, int, MatMul]]:
+        """Each MatMul that makes a score operand, once: positions of the Dot and of the MatMul, and the MatMul."""
+        done = set()
+        for operand in self.structure.operands:
+            statement = None if operand.definer is None else self.netsor.body[operand.definer]
+            if operand.definer is not None and operand.definer not in done and isinstance(statement, MatMul):
+                done.add(operand.definer)
+                yield operand.dot, operand.definer, statement
 
     def finding(
         self,

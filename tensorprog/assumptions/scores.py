@@ -64,23 +64,16 @@ def operands(check: Context) -> Iterator[Finding]:
 
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
-    done = set()
-    for operand in check.structure.operands:
-        if operand.definer is None or operand.definer in done:
+    for dot, definer, statement in check.products():
+        if check.calculus.vector(statement.vector, definer).bounded:
             continue
-        statement = check.netsor.body[operand.definer]
-        if not isinstance(statement, MatMul):
-            continue
-        done.add(operand.definer)
-        if check.calculus.vector(statement.vector, operand.definer).bounded:
-            continue
-        definers = check.structure.definers(operand.definer, statement.vector)
+        definers = check.structure.definers(definer, statement.vector)
         culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
-        score = check.text(operand.dot)
+        score = check.text(dot)
         if culprit is None:
             yield check.finding(
                 "remark",
-                (operand.definer,),
+                (definer,),
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
@@ -91,10 +84,10 @@ def bounded(check: Context) -> Iterator[Finding]:
         fault = check.calculus.blame("bounded", culprit)
         is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
         at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
-        chain = (*check.structure.chain(fault.position, operand.definer), operand.dot)
+        chain = (*check.structure.chain(fault.position, definer), dot)
         yield check.finding(
             "remark",
-            (culprit, operand.definer),
+            (culprit, definer),
             f"{check.text(culprit)}, the input of the operand {statement.target} of {score}, {is_not}: "
             f"{fault.reason}{at}; "
             f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "

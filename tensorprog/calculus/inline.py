@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
+from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.graph import Structure
 from tensorprog.ir import Nonlin, Range
+from tensorprog.rename import fresh_substitute
 
 __all__ = ["TooLarge", "index_names", "inline", "substitute"]
 
@@ -23,7 +24,8 @@ def inline(structure: Structure, expr: Expr, position: int) -> tuple[Expr, dict[
     Returns   the expression over G-vars, initial vectors, scores and averages, with the ranges of its (renamed)
               reduction indices; None where a recurrence or the size forbids it
     """
-    ranges: dict[str, Range] = dict(structure.netsor.ranges)
+    declared = structure.netsor.ranges
+    ranges: dict[str, Range] = declared | {f"{name}*": span for name, span in declared.items()}  # see `Reduction.at`
     fresh = iter(range(10**6))
 
     def definition(node: Variable, at: int, depth: int) -> Expr | None:
@@ -56,32 +58,15 @@ def inline(structure: Structure, expr: Expr, position: int) -> tuple[Expr, dict[
         return None
 
 
-def substitute(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: object) -> Expr:
+def substitute(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: Iterator[int]) -> Expr:
     """Replace indices by affine forms; reduced indices get fresh names."""
-    if isinstance(expr, IndexValue):
-        return _affine_expr(bound[expr.name]) if expr.name in bound else expr
-    if isinstance(expr, Constant | Variable):
-        return replace(expr, slots=tuple(_affine_in(slot, bound) for slot in expr.slots))
-    if isinstance(expr, Call):
-        return Call(expr.atom, tuple(substitute(arg, bound, ranges, fresh) for arg in expr.args), expr.column)
-    if isinstance(expr, Reduction):
-        names = []
-        inner = dict(bound)
-        for name in expr.indices:
-            if not expr.removes and name in bound:
-                if bound[name].bare is None:
-                    raise TooLarge
-                names.append(bound[name].bare or "")
-                continue
-            if not expr.removes:
-                names.append(name)
-                continue
-            new = f"{name}#{next(fresh)}"  # type: ignore[call-overload]
-            ranges[new] = ranges[name]
-            names.append(new)
-            inner[name] = Affine(((new, 1),))
-        return Reduction(expr.reducer, tuple(names), substitute(expr.arg, inner, ranges, fresh), expr.column)
-    return expr
+
+    def renamed(name: str) -> str:
+        new = f"{name}#{next(fresh)}"
+        ranges[new] = ranges[name]
+        return new
+
+    return fresh_substitute(expr, bound, renamed)
 
 
 def index_names(node: Expr) -> tuple[str, ...]:
@@ -89,23 +74,3 @@ def index_names(node: Expr) -> tuple[str, ...]:
     if isinstance(node, IndexValue):
         return (node.name,)
     return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()
-
-
-def _affine_in(slot: Affine, bound: dict[str, Affine]) -> Affine:
-    terms: dict[str, int] = {}
-    offset = slot.offset
-    for name, coefficient in slot.terms:
-        inner = bound.get(name, Affine(((name, 1),)))
-        offset += coefficient * inner.offset
-        for other, factor in inner.terms:
-            terms[other] = terms.get(other, 0) + coefficient * factor
-    return Affine(tuple((name, c) for name, c in terms.items() if c), offset)
-
-
-def _affine_expr(slot: Affine) -> Expr:
-    result: Expr = Number(slot.offset)
-    for name, coefficient in slot.terms:
-        term: Expr = IndexValue(name)
-        term = term if coefficient == 1 else Call("multiply", (Number(coefficient), term))
-        result = term if isinstance(result, Number) and result.value == 0 else Call("add", (result, term))
-    return result

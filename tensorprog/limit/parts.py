@@ -13,7 +13,7 @@ from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
-from tensorprog.rename import compose, replace_variables, substitute
+from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
 __all__ = ["FORMAL", "Part", "Parts", "indices_of", "position_names"]
 
@@ -130,15 +130,14 @@ class Parts:
 
     def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
         """Substitute, giving every reduction index a name of its own."""
-        mapping = dict(names)
-        for node in walk(expr):
-            if isinstance(node, Reduction) and node.removes:
-                for name in node.indices:
-                    self._fresh += 1
-                    new = f"{name.split('~')[0]}~{self._fresh}"
-                    self.bound_ranges[new] = self.bound_ranges.get(name) or self.netsor.ranges[name]
-                    mapping[name] = Affine(((new, 1),))
-        return substitute(expr, mapping)
+
+        def renamed(name: str) -> str:
+            self._fresh += 1
+            new = f"{name.split('~')[0]}~{self._fresh}"
+            self.bound_ranges[new] = self.bound_ranges.get(name) or self.netsor.ranges[name]
+            return new
+
+        return fresh_substitute(expr, names, renamed)
 
     def of(self, name: str) -> tuple[Part, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
