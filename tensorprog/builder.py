@@ -25,6 +25,7 @@ from tensorprog.parse import Names, as_slot, parse_expression, parse_target
 from tensorprog.records import (
     check_sources,
     expression,
+    is_program_name,
     make_fixed,
     make_index,
     make_name,
@@ -104,7 +105,7 @@ class Builder:
         widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
         self._parts: dict[str, Any] = {
-            "name": _line(name, "the name of a program"), "title": _line(title, "a title"),
+            "name": _program_name(name), "title": _line(title, "a title"),
             "reference": _line(reference, "a reference"), "constants": (), "indices": (), "initial": (), "weights": (),
             "body": (), "outputs": (), "widths": (), "fixed_widths": (), "run": (), "written": (),
         }
@@ -345,6 +346,13 @@ def _shown(expr: Expr) -> str:
     except RecursionError:
         return "..."
     return shorten(text)
+
+
+def _program_name(text: str) -> str:
+    name = _line(text, "the name of a program")
+    if not is_program_name(name):
+        raise fail("a program takes a short name without slashes", fix='Program("attention")')
+    return name
 
 
 def _line(text: str, what: str) -> str:

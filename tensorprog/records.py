@@ -29,6 +29,11 @@ _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 
 
+def is_program_name(text: str) -> bool:
+    """Whether a text can name a program: short, one line, and no path."""
+    return 0 < len(text) <= 100 and not any(c in text for c in "/\\\n\0")
+
+
 def plain_number(text: str) -> int | float | None:
     """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
     text = text.strip()

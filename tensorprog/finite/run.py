@@ -128,7 +128,7 @@ def estimate(
     Scale     from the numbers drawn and multiplied per network, at the speed of one current core
     """
     job = _job(netsor, width, 0, method, coordinates, keep, "float64")
-    workers = threads or _cores()
+    workers = min(threads or _cores(), -(-samples // job.block))
     seconds = samples * (job.plan.normals * 14e-9 + job.plan.flops * 1e-9 + 2e-3 / job.block)
     memory = 2 * job.plan.floats * 8 * job.block * workers + _result_bytes(job, samples)
     return seconds / workers, memory

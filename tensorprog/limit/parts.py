@@ -22,6 +22,7 @@ Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
 ONE, ZERO = Number(1), Number(0)
 MAX_PARTS = 10_000
+MAX_NODES = 20_000  # of a definition with all others written in
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,10 @@ class Parts:
         if name not in self._inlined:
             statement = self.definition(name)
             names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-            self._inlined[name] = replace_variables(self.fresh(statement.expr, names), self._write_in)
+            written = replace_variables(self.fresh(statement.expr, names), self._write_in)
+            if sum(1 for _ in walk(written)) > MAX_NODES:
+                raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
+            self._inlined[name] = written
         return self._inlined[name]
 
     def _write_in(self, reference: Variable) -> Expr | None:

@@ -12,6 +12,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.parse import Names
+from tensorprog.records import is_program_name
 
 
 class Reader:
@@ -110,7 +111,7 @@ class Reader:
             self.error(f"{what}: takes one line of text", self.span(node), f'{what}: "..."')
             return ""
         value = str(node.value).strip()
-        if what == "program" and (not value or len(value) > 100 or any(c in value for c in "/\\\n\0")):
+        if what == "program" and not is_program_name(value):
             self.error("program: takes a short name without slashes", self.span(node), "program: attention")
         return value
 

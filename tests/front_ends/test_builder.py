@@ -251,3 +251,9 @@ def test_functions_come_from_the_registry():
     assert tp.abs(h) == abs(h)
     assert np.float64(2) * h == 2 * h
     assert np.int64(2) + h == 2 + h
+
+
+@pytest.mark.parametrize("name", ["", "x/y", "a\nb", "n" * 300])
+def test_names_that_no_file_could_hold_are_refused(name: str) -> None:
+    with pytest.raises(ProgramError, match="short name"):
+        Builder(name)
