@@ -9,6 +9,7 @@ average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Nets
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import Open, align
 from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_law
 from tensorprog.ir import Dot, MatMul, Netsor, Range
@@ -121,9 +122,21 @@ class Compiler:
             raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
         if self.netsor.families[name].kind == "scalar":
             return self.average(name)
+        return self._mean_of(name, self.parts.of(name))
+
+    def raw_moment(self, name: str, order: int) -> Value | None:
+        """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
+        if name in self.random or self.netsor.families[name].kind == "scalar" or self.parts.is_base(name):
+            return None
+        part = self.parts.function_part(self.parts.inlined(name))
+        if part.joint or part.function is None:
+            return None
+        return self._mean_of(name, [replace(part, function=Call("power", (part.function, Number(order))))])
+
+    def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         ranges = position_names(self.netsor, name)
         total = Moment((), ranges)
-        for part in self.parts.of(name):
+        for part in parts:
             p, one, local = self.patterns.paired(part, Part(Number(1)), ranges)
             for equations, value in self.patterns.differences(p, one, local):
                 total = total + self.patterns.summed_term(p, one, equations, value, local, ranges)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.averaging import REPLICATES, converge
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.given import Conditional
 from tensorprog.limit.mixture import Mixture
-from tensorprog.limit.moments import Moment
+from tensorprog.limit.moments import Moment, Value
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.sampler import Box, Sampler
 from tensorprog.limit.structured import Covariance
@@ -140,7 +141,9 @@ class Law:
 
     def _mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
         """Mean and error of members of a family that no score reaches."""
-        result = self.compiler.mean(family)
+        return self._members_of(self.compiler.mean(family), family, box)
+
+    def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
         declared = self.netsor.families[family]
         key = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, declared.ranges, strict=True))
         sizes = dict(zip(self._positions(family), declared.shape, strict=True))
@@ -337,10 +340,39 @@ class Law:
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
-        mixture = self._mixture(family, box)
-        value, error = getattr(mixture, method)(order)
+        found = self._integrated(family, box, method, order)
+        value, error = getattr(self._mixture(family, box), method)(order) if found is None else found
         self._note(error)
         return self._answer(value, error, single, with_error)
+
+    def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
+        """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""
+        if order > 8 or family in self.compiler.random or self.netsor.families[family].kind != "vector":
+            return None
+        if self.is_linear(family):
+            return None
+        raw = [self.compiler.raw_moment(family, k) for k in range(1, max(order, 2) + 1)]
+        if any(value is None or not np.isfinite(value.estimate.error).all() for value in raw):
+            return None
+        pairs = [(np.ones(()), np.zeros(())), *(self._members_of(v, family, box) for v in raw if v is not None)]
+        moments = [Estimate(np.asarray(value), np.asarray(error)) for value, error in pairs]
+
+        def central(k: int) -> Estimate:
+            total = Estimate.exact(0.0)
+            for j in range(k + 1):
+                term = moments[j] * float(math.comb(k, j) * (-1) ** (k - j))
+                for _ in range(k - j):
+                    term = term * moments[1]
+                total = total + term
+            return total
+
+        top, variance = central(order), central(2)
+        if method == "moment":
+            return top.value, top.error
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = np.where(variance.value > variance.error, top.value / variance.value ** (order / 2), np.nan)
+            relative = top.error / np.abs(top.value) + (order / 2) * variance.error / variance.value
+        return value, np.where(np.isnan(value), 0.0, np.abs(value) * relative)
 
     def moment(self, name: str, order: int, with_error: bool = False) -> Any:
         """Central moment of a member such as 'y[0]', or of all members of a family.
