@@ -178,7 +178,7 @@ class Patterns:
             return value.gather({k: v for k, v in solution.items() if k in value.axes}, ranges, starts)
 
         if p.joint or q.joint:
-            return self._joint(p, q, total, placed, solution, ranges)
+            return self._joint(p, q, total, solution, ranges)
         (mean_p, var_p), (mean_q, var_q) = ((placed(m), total(v)) for m, v in (one, two))
         cov = total(between)
         if p.function is None and q.function is None:
@@ -214,13 +214,17 @@ class Patterns:
         ]
 
     def _joint(
-        self, p: Part, q: Part, total: Any, placed: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]
+        self, p: Part, q: Part, total: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]
     ) -> Value:
-        """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both."""
+        """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both.
+
+        Where the equations make members of both equal, their variables are the same, and the covariance is singular.
+        """
+        p, q = p.renamed(dict(solution)), q.renamed(dict(solution))
         references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
         if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
             raise NotCompiledError("a function of several arguments beside one of a sum, not compiled by this version")
-        means = [placed(self.compiler.base_mean(v, ranges)) for v in references]
+        means = [self.compiler.base_mean(v, ranges) for v in references]
         covs = [[total(self.compiler.reference_covariance(u, v, ranges)) for v in references] for u in references]
         exprs = []
         for part in (p, q):
@@ -230,7 +234,7 @@ class Patterns:
         free = union(
             *(m.axes for m in means),
             *(c.axes for row in covs for c in row),
-            *(indices_of(substitute(body, dict(solution)), ranges) for _, body in exprs),
+            *(indices_of(body, ranges) for _, body in exprs),
         )
         sizes = {name: ranges[name][1] - ranges[name][0] for name in free}
         mean_array = np.stack([broadcast(m.value, free, sizes) for m in means], axis=-1)

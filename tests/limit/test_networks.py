@@ -210,3 +210,40 @@ outputs: [f]
     drawn = result.sample(1000)["f"]
     np.testing.assert_allclose(drawn[:, 0], drawn[:, 1], atol=1e-12)
     np.testing.assert_allclose(drawn[:, 0], -drawn[:, 3], atol=1e-7)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_gates_over_members_with_and_without_weights_of_their_own(own: bool) -> None:
+    """g_i = c_i tanh(a_i) tanh(b_i) + relu(a_i) relu(b_i): independent arguments, so products of line integrals."""
+    index = "[i]" if own else ""
+    result = law(f"""
+program: gates
+constants:
+  c[i]: [1, 2, 3]
+indices: {{i: 3}}
+initial:
+  h: {{mean: 0, cov: 1}}
+weights:
+  W{index}: 1
+  V{index}: 1
+  R: 1
+body:
+  - a[i] = MatMul(W{index}, h)
+  - b[i] = MatMul(V{index}, h)
+  - g[i] = Nonlin(c[i]*tanh(a[i])*tanh(b[i]) + relu(a[i])*relu(b[i]))
+  - f[i] = MatMul(R, g[i])
+outputs: [f]
+""")
+    from scipy import integrate, stats
+
+    def expectation(function) -> float:  # type: ignore[no-untyped-def]
+        return float(integrate.quad(lambda t: function(t) * stats.norm.pdf(t), -12, 12, points=[0.0], epsabs=1e-13)[0])
+
+    tanh2, mixed = expectation(lambda t: np.tanh(t) ** 2), expectation(lambda t: np.tanh(t) * max(t, 0.0))
+    c = np.array([1.0, 2.0, 3.0])
+    same = np.outer(c, c) * tanh2**2 + np.add.outer(c, c) * mixed**2 + 0.25  # E relu**2 = 1/2
+    apart = np.full((3, 3), 1 / (2 * np.pi) ** 2)  # (E relu)**4, and E tanh = 0
+    expected = np.where(np.eye(3) == 1, same, apart) if own else same
+    covariance = result.cov("f")
+    assert np.abs(np.asarray(covariance) - expected).max() < covariance.error
+    assert covariance.error < 1e-3
