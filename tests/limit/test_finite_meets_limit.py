@@ -1,0 +1,31 @@
+"""Shipped programs with a limit: wide networks have the law's covariances, up to noise and a term of order 1/n."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog.shipped import shipped_programs
+
+WIDTH = 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(shipped_programs()))
+def test_wide_networks_have_the_covariances_of_the_law(name: str) -> None:
+    program = tp.load(name)
+    if program.check().grade == "outside":
+        with pytest.raises(tp.OutsideError):
+            program.limit()
+        return
+    law = program.limit()
+    drawn = program.run(WIDTH, 20_000, seed=11, coordinates=4)
+    for output in drawn.outputs:
+        values = drawn[output].reshape(20_000, 4, -1)
+        products = np.einsum("nci,ncj->nij", values, values) / 4  # coordinates of one network are dependent
+        cov = np.asarray(law.cov(output)).reshape(products.shape[1:])
+        scale = np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
+        noise = products.std(axis=0) / np.sqrt(len(products))
+        assert np.all(noise < 0.02 * scale)
+        assert np.all(np.abs(products.mean(axis=0) - cov) < 4.9 * noise + 6 / WIDTH * scale)
