@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tensorprog.errors import did_you_mean
 from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
 from tensorprog.ir import Family, MatMul, Nonlin, Statement
@@ -85,12 +87,14 @@ def joined(
         boxes.append(box)
     ranges = tuple((min(b[k][0] for b in boxes), max(b[k][1] for b in boxes)) for k in range(len(boxes[0])))
     before = len(checker.problems)
-    for later in range(len(boxes)):
-        for earlier in range(later):
-            if all(a < d and c < b for (a, b), (c, d) in zip(boxes[later], boxes[earlier], strict=True)):
-                second, first = statements[later], statements[earlier].target
-                checker.error(f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
-                              second.span, "give the parts disjoint ranges, or the statement a new name")
+    edges = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2)
+    for later in range(1, len(boxes)):
+        own, before_it = edges[later], edges[:later]
+        overlaps = np.all((before_it[..., 0] < own[:, 1]) & (own[:, 0] < before_it[..., 1]), axis=1)
+        if overlaps.any():
+            second, first = statements[later], statements[int(overlaps.argmax())].target
+            checker.error(f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
+                          second.span, "give the parts disjoint ranges, or the statement a new name")
     total = sum(math.prod(b - a for a, b in box) for box in boxes)
     if whole and len(checker.problems) == before and total < math.prod(b - a for a, b in ranges):
         whole_box = " x ".join(f"{a}..{b - 1}" for a, b in ranges)
