@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from tensorprog.evaluate import index_array
 from tensorprog.expr import IndexValue, walk
 from tensorprog.ir import Initial, Netsor, Table
+from tensorprog.linalg import psd_cholesky
 
-__all__ = ["InitialLaw", "initial_law"]
+__all__ = ["InitialLaw", "initial_law", "initial_laws"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,16 @@ class InitialLaw:
     independent: tuple[str, ...]
     joint: tuple[str, ...]
     blocks: NDArray[np.float64]
+
+    @cached_property
+    def factor(self) -> NDArray[np.float64]:
+        """Cholesky factors of the blocks."""
+        return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
+
+
+def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
+    """The laws of all initial families, by name."""
+    return {initial.name: initial_law(netsor, initial) for initial in netsor.initial}
 
 
 def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.comparison import Comparison, Row
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.errors import ProgramError, TensorprogError
+from tensorprog.files import whole
 from tensorprog.reference import Reference, column, label, members, split
 
 __all__ = ["PlotsUnavailableError", "convergence", "density", "density_of", "save"]
@@ -75,13 +75,8 @@ def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 1
     """
     figure, axes = _figure(columns, width, height)
     draw(list(axes))
-    target = Path(path)
-    partial = target.with_name(f".{target.stem}.partial{target.suffix}")
-    try:
+    with whole(path) as partial:
         figure.savefig(partial, dpi=200)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _plain(text: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tensorprog.comparison import MAX_MEMBERS, Comparison
 from tensorprog.distances import moments
 from tensorprog.errors import Problem, ProgramError, TensorprogError
+from tensorprog.files import partial_name, whole
 from tensorprog.ir import Netsor, Table
 from tensorprog.reference import Reference, label, members
 
@@ -44,13 +45,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in one step: readers see the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        try:
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with writing(path), whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 class SamplesFile:
@@ -62,7 +58,7 @@ class SamplesFile:
 
     def __init__(self, path: str | os.PathLike[str], meta: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self.partial = self.path.with_name(f".{self.path.name}.partial")
+        self.partial = partial_name(self.path)
         self.meta = dict(meta)
         self.names: list[str] = []
 

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.files import whole
 from tensorprog.ir import Netsor
 
 __all__ = ["Samples"]
@@ -76,13 +76,7 @@ class Samples(Mapping[str, NDArray[Any]]):
             "samples": self.samples,
             "coordinates": self.coordinates,
         }
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.partial")
-        try:
-            with partial.open("wb") as file:
-                np.savez_compressed(
-                    file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays)
-                )
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with whole(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(
+                file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays)
+            )

@@ -10,50 +10,26 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, contract, take
 from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
-from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Variable
-from tensorprog.finite.dense import Dense
-from tensorprog.finite.lazy import Lazy
-from tensorprog.finite.plan import Plan, plan
-from tensorprog.grouping import Grouping
-from tensorprog.initials import initial_law
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range
-from tensorprog.linalg import psd_cholesky
-from tensorprog.order import Step, steps
+from tensorprog.finite.block import METHODS, Job, draw_blocks
+from tensorprog.finite.plan import plan
+from tensorprog.ir import Dot, Netsor
 from tensorprog.samples import Samples
 
 __all__ = ["METHODS", "estimate", "parse_memory", "run"]
 
 Array = NDArray[Any]
-METHODS: dict[str, type[Dense] | type[Lazy]] = {"dense": Dense, "lazy": Lazy}
 BLOCK_BYTES = 4 << 20  # aimed at for the numbers of one block: they should stay in cache
 MAX_BLOCK = 1024
 MAX_TASK = 16  # blocks handed to a worker at once, at most
-
-
-@dataclass(frozen=True)
-class Job:
-    """All a worker needs to draw any block of networks."""
-
-    netsor: Netsor
-    plan: Plan
-    seed: int
-    block: int
-    method: str
-    coordinates: int
-    kept: tuple[str, ...]
-    dtype: str
 
 
 def parse_memory(text: str | int) -> int:
@@ -190,6 +166,7 @@ def run(
         )
     blocks = -(-samples // job.block)
     workers = max(1, min(threads or _cores(), blocks, (budget - results) // max(1, block_bytes)))
+    _ = job.order, job.groups, job.initials, job.deviations  # once for all blocks, before workers share the job
     arrays = {name: np.empty(_result_shape(job, name, samples), dtype=dtype) for name in job.kept}
     done = 0
     size = max(1, min(MAX_TASK, blocks // (4 * workers)))
@@ -226,14 +203,14 @@ def _execute(
     """Run tasks with a bounded number in flight, in order."""
     if workers == 1 and executor is None:
         for task in tasks:
-            yield task, _draw_blocks(job, task)
+            yield task, draw_blocks(job, task)
         return
     own = ThreadPoolExecutor(workers) if executor is None else None
     pool: Executor = own if own is not None else executor  # type: ignore[assignment]
     flying: list[tuple[range, Future[list[dict[str, Array]]]]] = []
     try:
         for task in tasks:
-            flying.append((task, pool.submit(_draw_blocks, job, task)))
+            flying.append((task, pool.submit(draw_blocks, job, task)))
             if len(flying) > 2 * workers:
                 first, future = flying.pop(0)
                 yield first, future.result()
@@ -245,138 +222,3 @@ def _execute(
             future.cancel()
         if own is not None:
             own.shutdown()
-
-
-def _draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
-    return [_Block(job, number).draw() for number in blocks]
-
-
-class _Block:
-    """The environment of one block of networks while its steps run."""
-
-    def __init__(self, job: Job, number: int) -> None:
-        self.job, self.netsor = job, job.netsor
-        self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
-        self.values: dict[str, Array] = {}  # (batch, *members, coordinates) or (batch, *members)
-        self.engine = METHODS[job.method](self.generator, job.dtype)
-
-    def draw(self) -> dict[str, Array]:
-        for initial in self.netsor.initial:
-            self.initial(initial)
-        order = steps(self.netsor)
-        last = {reference.name: position for position, step in enumerate(order) for reference in step.statement.inputs}
-        uses: dict[str, int] = {}
-        for step in order:
-            if isinstance(step.statement, MatMul):
-                uses[step.statement.weight.name] = uses.get(step.statement.weight.name, 0) + 1
-        for position, step in enumerate(order):
-            if isinstance(step.statement, MatMul):
-                uses[step.statement.weight.name] -= 1
-                value = self.matmul(step, step.statement, uses[step.statement.weight.name] > 0)
-            elif isinstance(step.statement, Dot):
-                value = self.dot(step, step.statement)
-            else:
-                value = self.nonlin(step, step.statement)
-            self.store(step, value)
-            for reference in step.statement.inputs:
-                if last[reference.name] == position and reference.name not in self.job.kept:
-                    self.values.pop(reference.name, None)
-        return {name: self.reported(name) for name in self.job.kept}
-
-    def reported(self, name: str) -> Array:
-        value = self.values[name]
-        if self.netsor.families[name].kind == "scalar":
-            return np.array(value)
-        value = value[..., : self.job.coordinates]
-        return np.array(value[..., 0] if self.job.coordinates == 1 else np.moveaxis(value, -1, 1))
-
-    def coordinates(self, name: str) -> int:
-        width = self.job.plan.widths[self.netsor.families[name].width]
-        return width if name in self.job.plan.full else min(self.job.coordinates, width)
-
-    def initial(self, initial: Any) -> None:
-        law = initial_law(self.netsor, initial)
-        family = self.netsor.families[initial.name]
-        count = self.coordinates(initial.name)
-        factor = psd_cholesky(law.blocks.astype(self.job.dtype))
-        shape = (self.job.block, *law.blocks.shape[:-1], count)
-        normals = self.generator.standard_normal(shape, dtype=self.job.dtype)  # type: ignore[call-overload]
-        drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else factor * normals
-        sizes = [family.shape[initial.indices.index(name)] for name in (*law.independent, *law.joint)]
-        axes = (BATCH, *law.independent, *law.joint, COORDINATE)
-        value = Open(axes, drawn.reshape(self.job.block, *sizes, count))
-        self.values[initial.name] = align(value, (BATCH, *initial.indices, COORDINATE)) + law.mean[..., None].astype(
-            self.job.dtype
-        )
-
-    def read(self, reference: Variable, ranges: Mapping[str, Range], coordinates: int) -> Open:
-        family = self.netsor.families[reference.name]
-        array = self.values[reference.name]
-        trail: tuple[str, ...] = ()
-        if family.kind == "vector":
-            array, trail = array[..., :coordinates], (COORDINATE,)
-        return take(array, (BATCH,), [a for a, _ in family.ranges], reference.slots, trail, ranges, family.boundaries)
-
-    def matmul(self, step: Step, statement: MatMul, again: bool) -> Open:
-        ranges = step.ranges(self.netsor.ranges)
-        weight = self.netsor.weight[statement.weight.name]
-        family = self.netsor.families[weight.name]
-        group = Grouping(statement, family, ranges)
-        columns = self.job.plan.widths[weight.shape[1]]
-        vectors = group.pack(self.read(statement.vector, ranges, columns))
-        variance = index_array(self.netsor, weight.variance, weight.indices).reshape(-1)[group.members]
-        scale = np.sqrt(variance / columns).astype(self.job.dtype)
-        product = self.engine.matmul(
-            group, vectors, scale, self.coordinates(statement.target.name), math.prod(family.shape), again
-        )
-        return group.unpack(product)
-
-    def dot(self, step: Step, statement: Dot) -> Open:
-        ranges = step.ranges(self.netsor.ranges)
-        width = self.job.plan.widths[self.netsor.families[statement.left.name].width]
-        left = self.read(statement.left, ranges, width)
-        right = self.read(statement.right, ranges, width)
-        scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
-        return _inner(left, right, np.asarray(scale, dtype=self.job.dtype))
-
-    def nonlin(self, step: Step, statement: Nonlin) -> Open:
-        ranges = step.ranges(self.netsor.ranges)
-        vector = self.netsor.families[statement.target.name].kind == "vector"
-        count = self.coordinates(statement.target.name) if vector else 0
-        scope = Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype)
-        return evaluate(statement.expr, scope)
-
-    def store(self, step: Step, value: Open) -> None:
-        """Enter a result in the family, broadcasting over indices it does not depend on."""
-        name = step.statement.target.name
-        family = self.netsor.families[name]
-        vector = family.kind == "vector"
-        count = self.coordinates(name) if vector else 0
-        ranges = step.ranges(self.netsor.ranges)
-        sizes = {index: stop - start for index, (start, stop) in ranges.items()} | {
-            BATCH: self.job.block,
-            COORDINATE: count,
-        }
-        slots = step.statement.target.slots
-        axes = (BATCH, *(slot.bare for slot in slots if slot.bare), *((COORDINATE,) if vector else ()))
-        full = broadcast(value, axes, sizes)
-        for position, slot in enumerate(slots):
-            if not slot.bare:
-                full = np.expand_dims(full, position + 1)
-        trail = (count,) if vector else ()
-        if full.shape[1 : 1 + len(slots)] == family.shape:
-            self.values[name] = full
-            return
-        if name not in self.values:
-            self.values[name] = np.zeros((self.job.block, *family.shape, *trail), dtype=self.job.dtype)
-        key = []
-        for slot, (start, _) in zip(slots, family.ranges, strict=True):
-            low, high = slot.bounds(ranges)
-            key.append(slice(low - start, high + 1 - start))
-        self.values[name][(slice(None), *key)] = full
-
-
-def _inner(left: Open, right: Open, scale: Array) -> Open:
-    """Inner products over the coordinates: batched matrix products over the indices both share."""
-    result = contract(left, right, (COORDINATE,))
-    return Open(result.axes, result.data * scale)

@@ -20,7 +20,7 @@ from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.initials import initial_law
+from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range
 from tensorprog.limit.moments import Moment, Term, Value, difference
 from tensorprog.limit.parts import Part, Parts, indices_of, position_names
@@ -56,6 +56,7 @@ class Compiler:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.parts = Parts(netsor)
+        self.initials = initial_laws(netsor)
         self._second: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
@@ -204,9 +205,9 @@ class Compiler:
         return placed.estimate.value, placed.axes
 
     def _initial(self, name: str, ranges: Mapping[str, Range]) -> Moment:
-        initial = next(entry for entry in self.netsor.initial if entry.name == name)
-        law = initial_law(self.netsor, initial)
-        position = {index: str(k) for k, index in enumerate(initial.indices)}
+        law = self.initials[name]
+        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
+        position = {index: str(k) for k, index in enumerate(indices)}
         shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
         axes = (
@@ -230,8 +231,7 @@ class Compiler:
         family = self.netsor.families[reference.name]
         if family.statements:
             return Value.of(0.0)
-        initial = next(entry for entry in self.netsor.initial if entry.name == reference.name)
-        mean_array = initial_law(self.netsor, initial).mean
+        mean_array = self.initials[reference.name].mean
         names = [str(k) for k in range(len(family.ranges))]
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
         if np.all(mean_array == 0):

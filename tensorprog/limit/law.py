@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.averaging import REPLICATES, converge
@@ -500,14 +500,8 @@ class Law:
             "seed": self._seed,
             "version": __version__,
         }
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.partial")
-        try:
-            with partial.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **{"law.json": np.array(json.dumps(meta))})  # type: ignore[arg-type]
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with whole(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{"law.json": np.array(json.dumps(meta))})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Law:

@@ -29,7 +29,6 @@ from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Affine, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
-from tensorprog.initials import initial_law
 from tensorprog.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.rows import RANK, Rows, place_of, spread
@@ -311,7 +310,7 @@ class Sampler:
             self.sources.append((("weight", weight), (len(members), rank)))
         for initial in self.netsor.initial:
             if initial.name in self._drawn:
-                self.sources.append((("initial", initial.name), initial_law(self.netsor, initial).blocks.shape[:-1]))
+                self.sources.append((("initial", initial.name), self.compiler.initials[initial.name].blocks.shape[:-1]))
 
     def _draw_vectors(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
         result = {}
@@ -332,8 +331,8 @@ class Sampler:
         for initial in self.netsor.initial:
             if initial.name not in self._drawn:
                 continue
-            law = initial_law(self.netsor, initial)
-            drawn = np.einsum("...ij,b...j->b...i", psd_cholesky(law.blocks), normals["initial", initial.name])
+            law = self.compiler.initials[initial.name]
+            drawn = np.einsum("...ij,b...j->b...i", law.factor, normals["initial", initial.name])
             sizes = [
                 self.netsor.families[initial.name].shape[initial.indices.index(i)]
                 for i in (*law.independent, *law.joint)

@@ -1,0 +1,27 @@
+"""Files written in one step: readers see the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["partial_name", "whole"]
+
+
+def partial_name(path: str | os.PathLike[str]) -> Path:
+    """Where a file is written before it is complete: beside it, hidden, with the same ending."""
+    target = Path(path)
+    return target.with_name(f".{target.stem}.partial{target.suffix}")
+
+
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path to write to; on leaving, the file written replaces the one named, or nothing is left behind."""
+    partial = partial_name(path)
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
