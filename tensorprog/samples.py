@@ -34,6 +34,7 @@ class Samples(Mapping[str, NDArray[Any]]):
     width: int | None = None  # None for the limit
     coordinates: int = 1
     seconds: float = 0.0
+    averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples,) each
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:

@@ -4,74 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, contract, take
-from tensorprog.evaluate import Scope, evaluate, index_array
+from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Variable
-from tensorprog.finite.dense import Dense
-from tensorprog.finite.lazy import Lazy
-from tensorprog.finite.plan import Plan
+from tensorprog.finite.job import METHODS, Job
 from tensorprog.grouping import Grouping
-from tensorprog.initials import InitialLaw, initial_laws
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range
-from tensorprog.order import Step, steps
+from tensorprog.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.order import Step
 
-__all__ = ["METHODS", "Job", "draw_blocks"]
+__all__ = ["draw_blocks"]
 
 Array = NDArray[Any]
-METHODS: dict[str, type[Dense] | type[Lazy]] = {"dense": Dense, "lazy": Lazy}
-
-
-@dataclass(frozen=True)
-class Job:
-    """All a worker needs to draw any block of networks."""
-
-    netsor: Netsor
-    plan: Plan
-    seed: int
-    block: int
-    method: str
-    coordinates: int
-    kept: tuple[str, ...]
-    dtype: str
-
-    @cached_property
-    def order(self) -> list[Step]:
-        """The steps of every block."""
-        return steps(self.netsor)
-
-    @cached_property
-    def groups(self) -> list[Grouping | None]:
-        """How each MatMul step meets its weights."""
-        ranges, families = self.netsor.ranges, self.netsor.families
-        return [
-            Grouping(step.statement, families[step.statement.weight.name], step.ranges(ranges))
-            if isinstance(step.statement, MatMul)
-            else None
-            for step in self.order
-        ]
-
-    @cached_property
-    def initials(self) -> dict[str, InitialLaw]:
-        """Means, covariances and factors of the initial vectors."""
-        return initial_laws(self.netsor)
-
-    @cached_property
-    def deviations(self) -> dict[str, Array]:
-        """sigma n_in**-0.5 of every member of each weight family."""
-        return {
-            weight.name: np.sqrt(
-                index_array(self.netsor, weight.variance, weight.indices).reshape(-1)
-                / self.plan.widths[weight.shape[1]]
-            )
-            for weight in self.netsor.weights
-        }
 
 
 def draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:

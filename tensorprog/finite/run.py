@@ -18,17 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import MemoryLimitError, ProgramError, did_you_mean
-from tensorprog.finite.block import METHODS, Job, draw_blocks
-from tensorprog.finite.plan import plan
-from tensorprog.ir import Dot, Netsor
+from tensorprog.errors import MemoryLimitError, ProgramError
+from tensorprog.finite.block import draw_blocks
+from tensorprog.finite.job import METHODS, Job, make_job
+from tensorprog.ir import Netsor
 from tensorprog.samples import Samples
 
 __all__ = ["METHODS", "estimate", "parse_memory", "run"]
 
 Array = NDArray[Any]
-BLOCK_BYTES = 4 << 20  # aimed at for the numbers of one block: they should stay in cache
-MAX_BLOCK = 1024
 MAX_TASK = 16  # blocks handed to a worker at once, at most
 
 
@@ -56,40 +54,6 @@ def parse_memory(text: str | int) -> int:
         raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
 
 
-def _job(netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str) -> Job:
-    if isinstance(width, bool) or not hasattr(width, "__index__") or width < 1:
-        raise ProgramError(f"width must be a whole number of at least 1, not {width!r}")
-    if not hasattr(seed, "__index__") or seed < 0:
-        raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-    if isinstance(coordinates, bool) or not hasattr(coordinates, "__index__"):
-        raise ProgramError(f"coordinates must be a whole number, not {coordinates!r}")
-    if coordinates < 1 or coordinates > width:
-        raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
-    if dtype not in ("float64", "float32"):
-        raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
-    method = "lazy" if method == "auto" else method
-    if method not in METHODS:
-        raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
-    scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
-    for name in keep:
-        if name not in netsor.families or netsor.families[name].kind == "weight":
-            raise ProgramError(
-                f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, list(netsor.families))}"
-            )
-    kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
-    decided = plan(netsor, int(width), coordinates, kept, method)
-    for name in kept:
-        family = netsor.families[name]
-        if family.kind == "vector" and decided.widths[family.width] < coordinates:
-            raise ProgramError(
-                f"{name} has only {decided.widths[family.width]} coordinates at n = {width}, "
-                f"{coordinates} were asked for"
-            )
-    itemsize = np.dtype(dtype).itemsize
-    block = max(1, min(MAX_BLOCK, 1 << int(math.log2(max(1.0, BLOCK_BYTES / max(1, decided.floats * itemsize))))))
-    return Job(netsor, decided, int(seed), block, method, coordinates, kept, dtype)
-
-
 def estimate(
     netsor: Netsor,
     width: int,
@@ -103,7 +67,7 @@ def estimate(
 
     Scale     from the numbers drawn and multiplied per network, at the speed of one current core
     """
-    job = _job(netsor, width, 0, method, coordinates, keep, "float64")
+    job = make_job(netsor, width, 0, method, coordinates, keep, "float64")
     workers = min(threads or _cores(), -(-samples // job.block))
     seconds = samples * (job.plan.normals * 14e-9 + job.plan.flops * 1e-9 + 2e-3 / job.block)
     memory = 2 * job.plan.floats * 8 * job.block * workers + _result_bytes(job, samples)
@@ -153,7 +117,7 @@ def run(
     if threads is not None and threads < 1:
         raise ProgramError(f"threads must be at least 1, not {threads!r}")
     started = time.perf_counter()
-    job = _job(netsor, width, seed, method, coordinates, keep, dtype)
+    job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
     budget = parse_memory(max_memory)
     results = _result_bytes(job, samples)
     block_bytes = 2 * job.plan.floats * job.block * np.dtype(dtype).itemsize
