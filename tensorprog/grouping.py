@@ -116,6 +116,12 @@ class Grouping:
             return math.prod(self.sizes[name] for name in self.column_axes)
         return int(self._positions[0].shape[1])
 
+    @property
+    def reads_members(self) -> bool:
+        """Whether the vectors read depend on an index that chooses the weight member."""
+        names = {name for slot in self.statement.vector.slots for name in slot.indices}
+        return not self.separable or any(name in names for name in self.member_axes)
+
     def varies(self, vector: Open) -> bool:
         """Whether different weight members see different vectors."""
         return not self.separable or any(name in vector.axes for name in self.member_axes)

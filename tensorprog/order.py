@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 
@@ -87,12 +88,13 @@ def _lag(
 def _order(
     nodes: Sequence[int], edges: Sequence[tuple[int, int, Variable]], body: Sequence[Statement],
     ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]], used: frozenset[str],
+    key: Callable[[int], Any],
 ) -> tuple[int | Loop, ...]:
     graph = nx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from((definer, user) for user, definer, _ in edges)
     condensed = nx.condensation(graph)
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(condensed.nodes[c]["members"]))
+    order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(map(key, condensed.nodes[c]["members"])))
     result: list[int | Loop] = []
     for component in order:
         members = sorted(condensed.nodes[component]["members"])
@@ -106,7 +108,8 @@ def _order(
             if any(lag is None or lag < 0 for lag in lags) or not any(lags):
                 continue
             rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]
-            result.append(Loop(index, *ranges[index], _order(members, rest, body, ranges, boundaries, used | {index})))
+            inner_order = _order(members, rest, body, ranges, boundaries, used | {index}, key)
+            result.append(Loop(index, *ranges[index], inner_order))
             break
         else:
             statement = body[members[0]]
@@ -127,12 +130,16 @@ class _Circular(Exception):
 
 
 def schedule(
-    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]]
+    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]],
+    key: Callable[[int], Any] | None = None,
 ) -> tuple[tuple[int | Loop, ...], list[Problem]]:
-    """Order the statements of a body; problems are circular definitions and use before binding."""
+    """Order the statements of a body; problems are circular definitions and use before binding.
+
+    Of statements that could run next, the one with the smallest `key` (by default its position) does.
+    """
     edges = dependencies(body, ranges, boundaries)
     try:
-        order = _order(range(len(body)), edges, body, ranges, boundaries, frozenset())
+        order = _order(range(len(body)), edges, body, ranges, boundaries, frozenset(), key or int)
     except _Circular as error:
         return (), [error.problem]
     group: dict[int, int] = {}
@@ -156,10 +163,10 @@ def _members(entry: int | Loop) -> Iterator[int]:
             yield from _members(inner)
 
 
-def steps(netsor: Netsor) -> list[Step]:
-    """All steps in the order of execution; their number grows with recurrence indices only."""
+def steps(netsor: Netsor, key: Callable[[int], Any] | None = None) -> list[Step]:
+    """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only."""
     boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-    order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+    order, _ = schedule(netsor.body, netsor.ranges, boundaries, key)
     result: list[Step] = []
 
     def run(entry: int | Loop, fixed: tuple[tuple[str, int], ...]) -> None:

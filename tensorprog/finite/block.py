@@ -1,91 +1,135 @@
-"""One block of networks: its steps in order, on arrays over (network, members, coordinates)."""
+"""One block of networks: the plan's ops in order, on arrays over (network, members, coordinates).
+
+Ops on arrays over all coordinates run on a few networks at a time, so that what they write is still in cache when it is
+read; all others run on the whole block, stored with networks running fastest, so that numpy's inner loops are long.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast, contract, take
+from tensorprog.arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Variable
-from tensorprog.finite.job import METHODS, Job
+from tensorprog.finite.collapsed import gaussian_vectors
+from tensorprog.finite.dense import Dense
+from tensorprog.finite.job import Job, Stage
+from tensorprog.finite.lazy import Lazy
+from tensorprog.finite.plan import Op
 from tensorprog.grouping import Grouping
-from tensorprog.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.ir import Dot, Nonlin, Range
+from tensorprog.linalg import psd_cholesky
 from tensorprog.order import Step
 
 __all__ = ["draw_blocks"]
 
 Array = NDArray[Any]
+FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
 
 
 def draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
     """Reported arrays of the blocks numbered, in order; what a worker runs."""
-    return [_Block(job, number).draw() for number in blocks]
+    return [_draw(job, number) for number in blocks]
 
 
-class _Block:
-    """The environment of one block of networks while its steps run."""
+def _draw(job: Job, number: int) -> dict[str, Array]:
+    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
+    block = _Networks(job, generator, job.block)
+    for stage in job.stages:
+        if not stage.apart:
+            block.run(stage)
+            continue
+        for start in range(0, job.block, job.part):
+            part = _Networks(job, generator, min(job.part, job.block - start))
+            part.values = {name: _some(block.values[name], start, part.count) for name in stage.reads}
+            part.run(stage)
+            for name in stage.writes:
+                if name not in stage.reads:  # else written in place
+                    block.enter(name, part.values[name], start)
+        for name in stage.dropped:
+            del block.values[name]
+    return {name: block.reported(name) for name in job.plan.kept}
 
-    def __init__(self, job: Job, number: int) -> None:
-        self.job, self.netsor = job, job.netsor
-        self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
-        self.values: dict[str, Array] = {}  # (batch, *members, coordinates) or (batch, *members)
-        self.engine = METHODS[job.method](self.generator, job.dtype)
 
-    def draw(self) -> dict[str, Array]:
-        for initial in self.netsor.initial:
-            self.initial(initial)
-        order = self.job.order
-        last = {reference.name: position for position, step in enumerate(order) for reference in step.statement.inputs}
-        uses: dict[str, int] = {}
-        for step in order:
-            if isinstance(step.statement, MatMul):
-                uses[step.statement.weight.name] = uses.get(step.statement.weight.name, 0) + 1
-        for position, step in enumerate(order):
-            if isinstance(step.statement, MatMul):
-                uses[step.statement.weight.name] -= 1
-                group = self.job.groups[position]
-                assert group is not None
-                value = self.matmul(step.statement, group, uses[step.statement.weight.name] > 0)
-            elif isinstance(step.statement, Dot):
-                value = self.dot(step, step.statement)
-            else:
-                value = self.nonlin(step, step.statement)
-            self.store(step, value)
-            for reference in step.statement.inputs:
-                if last[reference.name] == position and reference.name not in self.job.kept:
-                    self.values.pop(reference.name, None)
-        return {name: self.reported(name) for name in self.job.kept}
+def _some(value: Array | Open, start: int, count: int) -> Array | Open:
+    if isinstance(value, Open):
+        return Open(value.axes, value.data[start : start + count])
+    return value[start : start + count]
+
+
+class _Networks:
+    """So many networks, and what is known of them: families by name, Gram matrices and factors by key.
+
+    Shapes    families (batch, *members, coordinates) for vectors, (batch, *members) for scalars
+    """
+
+    def __init__(self, job: Job, generator: np.random.Generator, count: int) -> None:
+        self.job, self.plan, self.netsor = job, job.plan, job.netsor
+        self.generator, self.count = generator, count
+        self.values: dict[str, Any] = {}
+        self.dense = Dense(generator, job.dtype)
+        self.lazy = Lazy()
+
+    def run(self, stage: Stage) -> None:
+        for op, drops in zip(stage.ops, stage.drops, strict=True):
+            getattr(self, op.kind)(op)
+            for name in drops:
+                self.values.pop(name, None)
+
+    def enter(self, name: str, value: Array | Open, start: int) -> None:
+        """Keep the values of some networks; of full vectors that no large op reads any more, the reported part."""
+        if name in self.job.heads:
+            value = value[..., : self.plan.coordinates]  # type: ignore[index]
+        data = value.data if isinstance(value, Open) else value
+        if start == 0:
+            kept = np.empty((self.count, *data.shape[1:]), data.dtype, order=self.job.memory_order(name))
+            self.values[name] = Open(value.axes, kept) if isinstance(value, Open) else kept
+        whole = self.values[name]
+        whole = whole.data if isinstance(whole, Open) else whole
+        whole[start : start + len(data)] = data
 
     def reported(self, name: str) -> Array:
         value = self.values[name]
         if self.netsor.families[name].kind == "scalar":
-            return np.array(value)
-        value = value[..., : self.job.coordinates]
-        return np.array(value[..., 0] if self.job.coordinates == 1 else np.moveaxis(value, -1, 1))
+            return np.array(value, order="C")
+        value = value[..., : self.plan.coordinates]
+        return np.array(value[..., 0] if self.plan.coordinates == 1 else np.moveaxis(value, -1, 1), order="C")
 
-    def coordinates(self, name: str) -> int:
-        width = self.job.plan.widths[self.netsor.families[name].width]
-        return width if name in self.job.plan.full else min(self.job.coordinates, width)
-
-    def initial(self, initial: Any) -> None:
-        law = self.job.initials[initial.name]
+    def initial(self, op: Op) -> None:
+        initial = self.netsor.initial[op.at]
+        law = self.plan.initials[initial.name]
         family = self.netsor.families[initial.name]
-        count = self.coordinates(initial.name)
+        sizes = dict(zip(initial.indices, family.shape, strict=True))
+        normals = gaussian_vectors(
+            self.generator, self.plan.draws[initial.name], self.count, {name: sizes[name] for name in law.independent},
+            law.blocks.shape[-1], self.job.dtype, self.job.batch_fastest and not op.large,
+        )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
-        shape = (self.job.block, *law.blocks.shape[:-1], count)
-        normals = self.generator.standard_normal(shape, dtype=self.job.dtype)  # type: ignore[call-overload]
-        drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else factor * normals
-        sizes = [family.shape[initial.indices.index(name)] for name in (*law.independent, *law.joint)]
+        drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)
+        joint = [sizes[name] for name in law.joint]
         axes = (BATCH, *law.independent, *law.joint, COORDINATE)
-        value = Open(axes, drawn.reshape(self.job.block, *sizes, count))
-        self.values[initial.name] = align(value, (BATCH, *initial.indices, COORDINATE)) + law.mean[..., None].astype(
-            self.job.dtype
-        )
+        value = Open(axes, drawn.reshape(*drawn.shape[: 1 + len(law.independent)], *joint, drawn.shape[-1]))
+        array = align(value, (BATCH, *initial.indices, COORDINATE))
+        if law.mean.any():
+            array = array + law.mean[..., None].astype(self.job.dtype) * self.ones(initial.name)
+        self.values[initial.name] = array
+
+    def ones(self, name: str) -> Array:
+        """The constant vector in the coordinates of a family."""
+        length, place = self.plan.lengths[name], self.plan.ones.get(name)
+        if name not in self.plan.ones:
+            return np.ones(length, self.job.dtype)
+        seen = self.plan.seen[name]
+        result = np.zeros(length, self.job.dtype)
+        result[:seen] = 1
+        if place is not None:
+            result[place] = np.sqrt(self.plan.widths[self.netsor.families[name].width] - seen)
+        return result
 
     def read(self, reference: Variable, ranges: Mapping[str, Range], coordinates: int) -> Open:
         family = self.netsor.families[reference.name]
@@ -95,39 +139,147 @@ class _Block:
             array, trail = array[..., :coordinates], (COORDINATE,)
         return take(array, (BATCH,), [a for a, _ in family.ranges], reference.slots, trail, ranges, family.boundaries)
 
-    def matmul(self, statement: MatMul, group: Grouping, again: bool) -> Open:
-        columns = self.job.plan.widths[self.netsor.weight[group.weight.name].shape[1]]
-        vectors = group.pack(self.read(statement.vector, group.ranges, columns))
+    def inputs(self, op: Op) -> tuple[Grouping, Open]:
+        """The vectors that a MatMul step multiplies."""
+        group = self.plan.groups[op.at]
+        assert group is not None
+        vector = group.statement.vector
+        return group, self.read(vector, group.ranges, self.plan.lengths[vector.name])
+
+    def gram(self, op: Op) -> None:
+        group, vectors = self.inputs(op)
+        packed = group.pack(vectors)
+        self.values[op.writes] = np.matmul(packed, packed.swapaxes(-1, -2))
+
+    def factor(self, op: Op) -> None:
+        """L with L L^T the Gram matrix of the inputs, over batch, weight members if they differ, columns and FACTOR."""
+        group = self.plan.groups[op.at]
+        assert group is not None
+        if op.key in self.plan.lengths:  # coordinates are a factor already
+            _, vectors = self.inputs(op)
+            if group.separable:
+                self.values[op.writes] = Open((*_renamed(vectors.axes[:-1], group, back=False), FACTOR), vectors.data)
+            else:
+                self.values[op.writes] = group.pack(vectors)
+            return
+        packed = psd_cholesky(self.values[op.key])
+        if self.job.batch_fastest:
+            packed = np.asfortranarray(packed)
+        if not group.separable:
+            self.values[op.writes] = packed
+            return
+        names = (*(group.member_axes if group.reads_members else ()), *group.column_axes)
+        data = packed.reshape(self.count, *(group.sizes[name] for name in names), packed.shape[-1])
+        self.values[op.writes] = Open((BATCH, *_renamed(names, group, back=False), FACTOR), data)
+
+    def matmul(self, op: Op) -> None:
+        group = self.plan.groups[op.at]
+        assert group is not None
         scale = self.job.deviations[group.weight.name][group.members].astype(self.job.dtype)
-        product = self.engine.matmul(
-            group, vectors, scale, self.coordinates(statement.target.name), math.prod(group.weight.shape), again
+        if not op.key:
+            product = self.with_history(op, group, scale)
+        elif group.separable:
+            product = self.without_history(op, group, scale)
+        else:
+            packed = np.matmul(self.values[op.key], self.packed(op, group))
+            product = group.unpack(packed * scale[:, None, None])
+        self.store(self.plan.order[op.at], product)
+
+    def fresh(self, op: Op, members: Mapping[str, int], columns: int, batch_fastest: bool) -> Array:
+        draw = self.plan.draws[op.at]
+        return gaussian_vectors(self.generator, draw, self.count, members, columns, self.job.dtype, batch_fastest)
+
+    def packed(self, op: Op, group: Grouping) -> Array:
+        """Fresh vectors over (batch, members, columns, coordinates)."""
+        columns = self.plan.fresh[op.at]
+        members = (
+            {name: group.sizes[name] for name in group.member_axes} if group.separable else {"": len(group.members)}
         )
+        drawn = self.fresh(op, members, columns, False)
+        return drawn.reshape(self.count, len(group.members), columns, drawn.shape[-1])
+
+    def with_history(self, op: Op, group: Grouping, scale: Array) -> Open:
+        vectors = group.pack(self.inputs(op)[1])
+        later = op.at in self.plan.later
+        if self.plan.method == "dense":
+            rows = self.plan.lengths[group.statement.target.name]
+            product = self.dense.matmul(group, vectors, scale, rows, math.prod(group.weight.shape), later)
+        else:
+            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), later)
         return group.unpack(product)
 
-    def dot(self, step: Step, statement: Dot) -> Open:
-        ranges = step.ranges(self.netsor.ranges)
-        width = self.job.plan.widths[self.netsor.families[statement.left.name].width]
-        left = self.read(statement.left, ranges, width)
-        right = self.read(statement.right, ranges, width)
-        scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
-        return _inner(left, right, np.asarray(scale, dtype=self.job.dtype))
+    def without_history(self, op: Op, group: Grouping, scale: Array) -> Open:
+        """The factor of the inputs times fresh vectors."""
+        named: Open = self.values[op.key]
+        factor = Open(_renamed(named.axes, group, back=True), named.data)
+        members = {name: group.sizes[name] for name in group.member_axes}
+        columns = self.plan.fresh[op.at]
+        if op.large and not any(name in factor.axes for name in members):
+            # any order serves coordinates: this one makes one matrix product of a network
+            drawn = self.fresh(op, {}, columns * len(scale), False)
+            axes = (BATCH, FACTOR, *members, COORDINATE)
+            fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))
+        else:
+            axes = (BATCH, *members, FACTOR, COORDINATE)
+            fresh = Open(axes, self.fresh(op, members, columns, self.job.batch_fastest and not op.large))
+        uniform = bool((scale == scale[0]).all())
+        scales = (
+            Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
+        )
+        if columns == 1 and not group.column_axes:  # in place
+            place = axes.index(FACTOR)
+            first = Open(factor.axes[:-1], factor.data[..., 0])
+            value = Open((*axes[:place], *axes[place + 1 :]), np.squeeze(fresh.data, place))
+            multiplier = multiply(first, scales)
+            np.multiply(value.data, align(multiplier, value.axes), out=value.data)
+            return value
+        if uniform:
+            return contract(multiply(factor, scales), fresh, (FACTOR,))
+        return contract(factor, multiply(fresh, scales), (FACTOR,))
 
-    def nonlin(self, step: Step, statement: Nonlin) -> Open:
+    def dot(self, op: Op) -> None:
+        step = self.plan.order[op.at]
+        statement = step.statement
+        assert isinstance(statement, Dot)
         ranges = step.ranges(self.netsor.ranges)
-        vector = self.netsor.families[statement.target.name].kind == "vector"
-        count = self.coordinates(statement.target.name) if vector else 0
-        scope = Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype)
-        return evaluate(statement.expr, scope)
+        width = self.plan.widths[self.netsor.families[statement.left.name].width]
+        left = self.read(statement.left, ranges, self.plan.lengths[statement.left.name])
+        right = self.read(statement.right, ranges, self.plan.lengths[statement.right.name])
+        value = contract(left, right, (COORDINATE,))
+        scale = width**-0.5 if statement.scale == "n**-0.5" else 1 / width
+        self.store(step, Open(value.axes, value.data * np.asarray(scale, dtype=self.job.dtype)))
+
+    def nonlin(self, op: Op) -> None:
+        step = self.plan.order[op.at]
+        statement = step.statement
+        assert isinstance(statement, Nonlin)
+        name = statement.target.name
+        ranges = step.ranges(self.netsor.ranges)
+        count = self.plan.lengths.get(name, 0)
+        value = evaluate(
+            statement.expr,
+            Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype),
+        )
+        if name in self.plan.ones and step.position in self.plan.offset:
+            # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
+            constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
+            value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))
+        self.store(step, value)
+
+    def without_vectors(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+        if self.netsor.families[reference.name].kind == "vector":
+            return Open((), np.zeros((), self.job.dtype))
+        return self.read(reference, ranges, 0)
 
     def store(self, step: Step, value: Open) -> None:
         """Enter a result in the family, broadcasting over indices it does not depend on."""
         name = step.statement.target.name
         family = self.netsor.families[name]
         vector = family.kind == "vector"
-        count = self.coordinates(name) if vector else 0
+        count = self.plan.lengths.get(name, 0)
         ranges = step.ranges(self.netsor.ranges)
         sizes = {index: stop - start for index, (start, stop) in ranges.items()} | {
-            BATCH: self.job.block,
+            BATCH: self.count,
             COORDINATE: count,
         }
         slots = step.statement.target.slots
@@ -141,7 +293,8 @@ class _Block:
             self.values[name] = full
             return
         if name not in self.values:
-            self.values[name] = np.zeros((self.job.block, *family.shape, *trail), dtype=self.job.dtype)
+            shape = (self.count, *family.shape, *trail)
+            self.values[name] = np.zeros(shape, self.job.dtype, order=self.job.memory_order(name))
         key = []
         for slot, (start, _) in zip(slots, family.ranges, strict=True):
             low, high = slot.bounds(ranges)
@@ -149,7 +302,9 @@ class _Block:
         self.values[name][(slice(None), *key)] = full
 
 
-def _inner(left: Open, right: Open, scale: Array) -> Open:
-    """Inner products over the coordinates: batched matrix products over the indices both share."""
-    result = contract(left, right, (COORDINATE,))
-    return Open(result.axes, result.data * scale)
+def _renamed(axes: Iterable[str], group: Grouping, back: bool) -> tuple[str, ...]:
+    """Indices by their role in the MatMul, under which steps with other index names share a factor; or back."""
+    roles = {name: f"member {k}" for k, name in enumerate(group.member_axes)}
+    roles |= {name: f"column {k}" for k, name in enumerate(group.column_axes)}
+    names = {role: name for name, role in roles.items()} if back else roles
+    return tuple(names.get(name, name) for name in axes)

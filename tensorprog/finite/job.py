@@ -6,62 +6,129 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.arrays import LONG_BATCH
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.evaluate import index_array
-from tensorprog.finite.dense import Dense
-from tensorprog.finite.lazy import Lazy
-from tensorprog.finite.plan import Plan, plan
-from tensorprog.grouping import Grouping
-from tensorprog.initials import InitialLaw, initial_laws
-from tensorprog.ir import Dot, MatMul, Netsor
-from tensorprog.order import Step, steps
+from tensorprog.finite.plan import Op, Plan
+from tensorprog.finite.planner import METHODS, plan
+from tensorprog.ir import Dot, Netsor
 
-__all__ = ["METHODS", "Job", "make_job"]
+__all__ = ["METHODS", "Job", "Stage", "make_job"]
 
 Array = NDArray[Any]
-METHODS: dict[str, type[Dense] | type[Lazy]] = {"dense": Dense, "lazy": Lazy}
-BLOCK_BYTES = 4 << 20  # aimed at for the numbers of one block: they should stay in cache
-MAX_BLOCK = 1024
+# aimed at for the numbers of one block and of a part of it: they should stay in cache
+BLOCK_BYTES, PART_BYTES = 4 << 20, 1 << 20
+MAX_BLOCK, BLOCK_NANOSECONDS = 1024, 1e8  # results come in whole blocks: a few networks should not wait for many
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Consecutive ops; those `apart` run on parts of the block, one after the other.
+
+    `reads` come from the block and `writes` go back to it; `drops` are read for the last time by the op beside it,
+    `dropped` by the stage.
+    """
+
+    apart: bool
+    ops: tuple[Op, ...]
+    drops: tuple[tuple[str, ...], ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    dropped: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Job:
-    """All a worker needs to draw any block of networks."""
+    """All a worker needs to draw any block of networks; `part` networks at a time where all coordinates are touched."""
 
     netsor: Netsor
     plan: Plan
     seed: int
     block: int
-    method: str
-    coordinates: int
-    kept: tuple[str, ...]
+    part: int
     dtype: str
 
-    @cached_property
-    def order(self) -> list[Step]:
-        """The steps of every block."""
-        return steps(self.netsor)
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names reported."""
+        return self.plan.kept
+
+    @property
+    def method(self) -> str:
+        """The method that is used."""
+        return self.plan.method
+
+    @property
+    def coordinates(self) -> int:
+        """Number of coordinates reported of every vector."""
+        return self.plan.coordinates
+
+    @property
+    def batch_fastest(self) -> bool:
+        """Whether arrays without the width are stored with networks running fastest."""
+        return self.block >= LONG_BATCH
+
+    def memory_order(self, name: str) -> Literal["C", "F"]:
+        """Order in memory of a family's array over the whole block."""
+        return "F" if self.batch_fastest and name not in self.plan.full else "C"
 
     @cached_property
-    def groups(self) -> list[Grouping | None]:
-        """How each MatMul step meets its weights."""
-        ranges, families = self.netsor.ranges, self.netsor.families
-        return [
-            Grouping(step.statement, families[step.statement.weight.name], step.ranges(ranges))
-            if isinstance(step.statement, MatMul)
-            else None
-            for step in self.order
-        ]
+    def heads(self) -> frozenset[str]:
+        """Full vectors of which only the reported coordinates outlive their stage."""
+        used: set[str] = set()
+        for stage in self.stages:
+            used.update(name for op in stage.ops if op.large for name in op.reads if name in stage.reads)
+            used.update(op.writes for op in stage.ops if op.writes in stage.reads)
+        return self.plan.full - used
 
     @cached_property
-    def initials(self) -> dict[str, InitialLaw]:
-        """Means, covariances and factors of the initial vectors."""
-        return initial_laws(self.netsor)
+    def together(self) -> bool:
+        """Whether all ops run on whole blocks: matrices and histories over all coordinates belong to them."""
+        return self.plan.method == "dense" or any(
+            op.kind == "matmul" and op.large and not op.key for op in self.plan.ops
+        )
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The plan's ops cut where they change between all coordinates and few numbers."""
+        plan, together = self.plan, self.together
+        pieces: list[list[Op]] = []
+        for op in plan.ops:
+            if pieces and (together or pieces[-1][-1].large == op.large):
+                pieces[-1].append(op)
+            else:
+                pieces.append([op])
+        last = {name: number for number, op in enumerate(plan.ops) for name in op.reads}
+        stages = []
+        number = 0
+        for piece in pieces:
+            first, stop = number, number + len(piece)
+            written = {op.writes for op in piece}
+            before = {op.writes for op in plan.ops[:first]}
+            reads = {name for op in piece for name in (*op.reads, op.writes) if name in before}
+            drops = []
+            for op in piece:
+                ends = dict.fromkeys(name for name in op.reads if last[name] == number and name not in plan.kept)
+                drops.append(tuple(ends))
+                number += 1
+            alive = [name for name in written if name in plan.kept or last.get(name, -1) >= stop]
+            ended = [name for name in reads if name not in plan.kept and last.get(name, -1) < stop]
+            stages.append(
+                Stage(
+                    piece[0].large and not together,
+                    tuple(piece),
+                    tuple(drops),
+                    tuple(sorted(reads)),
+                    tuple(sorted(alive)),
+                    tuple(sorted(set(ended) - written)),
+                )
+            )
+        return tuple(stages)
 
     @cached_property
     def deviations(self) -> dict[str, Array]:
@@ -92,8 +159,7 @@ def make_job(
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
     if dtype not in ("float64", "float32"):
         raise ProgramError(f"dtype must be float64 or float32, not {dtype!r}")
-    method = "lazy" if method == "auto" else method
-    if method not in METHODS:
+    if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     for name in keep:
@@ -111,5 +177,14 @@ def make_job(
                 f"{coordinates} were asked for"
             )
     itemsize = np.dtype(dtype).itemsize
-    block = max(1, min(MAX_BLOCK, 1 << int(math.log2(max(1.0, BLOCK_BYTES / max(1, decided.floats * itemsize))))))
-    return Job(netsor, decided, int(seed), block, method, coordinates, kept, dtype)
+    large = decided.floats - decided.small
+    together = Job(netsor, decided, 0, 1, 1, dtype).together
+    held = decided.floats if together else decided.small
+    block = min(MAX_BLOCK, BLOCK_BYTES / (held * itemsize + 1), BLOCK_NANOSECONDS / (decided.work + 1))
+    size = _power_of_two(block)
+    part = size if together else min(size, _power_of_two(PART_BYTES / (large * itemsize + 1)))
+    return Job(netsor, decided, int(seed), size, part, dtype)
+
+
+def _power_of_two(number: float) -> int:
+    return 1 << int(math.log2(max(1.0, number)))

@@ -3,7 +3,8 @@
 With X = L Q (rows of X the inputs so far, Q orthonormal rows, L the Cholesky factor of X X^T) and W Gaussian,
 W X^T = sigma n_in**-0.5 (L Xi)^T where Xi = Q W^T n_in**0.5 / sigma has i.i.d. standard normal entries.  A later input
 adds a row to L and, unless it depends on earlier inputs, a fresh row to Xi: the same law at every finite n, at the cost
-of O(n k) numbers for k products.
+of O(n k) numbers for k products.  Inputs and outputs may as well be given by coordinates in a frame (`frames`): inner
+products and combinations are all that is used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class _History:
-    """Inputs X (batch, members or 1, k, n_in), factor L (.., k, k) and normals Xi (batch, members, k, rows) so far."""
+    """Inputs X (batch, members or 1, k, n_in), factor L (.., k, k) and normals Xi (batch, members, k, n_out) so far."""
 
     members: NDArray[np.int64]
     inputs: Array
@@ -33,44 +34,41 @@ class _History:
 
 
 class Lazy:
-    """Histories of the weights of one block of networks; weights used once keep none."""
+    """Histories of the weights of one block of networks."""
 
-    def __init__(self, generator: np.random.Generator, dtype: Any) -> None:
-        self._generator, self._dtype = generator, dtype
+    def __init__(self) -> None:
         self._histories: dict[str, list[_History]] = {}
 
-    def matmul(self, group: Grouping, vectors: Array, scale: Array, rows: int, members: int, again: bool) -> Array:
-        """Draw the products of packed vectors with their weights, given all earlier ones.
+    def matmul(self, group: Grouping, vectors: Array, scale: Array, fresh: Array, again: bool) -> Array:
+        """Products of packed vectors with their weights, given all earlier ones.
 
-        Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each
-                  -> (batch, members used, columns, rows)
+        Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each,
+                  fresh (batch, members used, columns, n_out): independent N(0, I) vectors
+                  -> (batch, members used, columns, n_out)
         """
-        batch, _, columns, _ = vectors.shape
+        columns = vectors.shape[2]
         gram = np.matmul(vectors, vectors.swapaxes(-1, -2))
         history = self._find(group, vectors)
         count = len(group.members)
         if history is None:
             factor = psd_cholesky(gram)
-            normals = self._draw((batch, count, columns, rows))
-            products = factor @ normals if columns > 1 else factor * normals
+            products = factor @ fresh if columns > 1 else factor * fresh
             if again:
                 self._histories.setdefault(group.weight.name, []).append(
-                    _History(group.members, vectors, factor, normals)
+                    _History(group.members, vectors, factor, fresh)
                 )
             products *= scale[:, None, None]
             return products  # type: ignore[no-any-return]
         # spread over the members of the history, which may be more: absent ones get zero vectors, which add nothing
         if not np.array_equal(history.members, group.members):
             place = _place(history.members, group.members)
-            spread = np.zeros((batch, len(history.members), *vectors.shape[2:]), dtype=vectors.dtype)
-            spread[:, place] = vectors
-            vectors = spread
+            vectors = _spread(vectors, place, len(history.members))
+            fresh = _spread(fresh, place, len(history.members))
             gram = np.matmul(vectors, vectors.swapaxes(-1, -2))
         else:
             place = np.arange(count)
         cross = np.matmul(vectors, history.inputs.swapaxes(-1, -2))
         new = psd_cholesky(gram, history.factor, cross)
-        fresh = self._draw((batch, len(history.members), columns, rows))
         normals = np.concatenate([history.normals, fresh], axis=2)
         products = np.matmul(new, normals)[:, place] * scale[:, None, None]
         if again:
@@ -86,9 +84,6 @@ class Lazy:
             )
             history.factor, history.normals = factor, normals
         return products  # type: ignore[no-any-return]
-
-    def _draw(self, shape: tuple[int, ...]) -> Array:
-        return self._generator.standard_normal(shape, dtype=self._dtype)  # type: ignore[no-any-return]
 
     def _find(self, group: Grouping, vectors: Array) -> _History | None:
         """Find the one history that holds all earlier products of these weight members, merging several."""
@@ -113,6 +108,13 @@ class Lazy:
         merged = _History(members, inputs, factor, normals)
         self._histories[group.weight.name] = [h for h in kept if h not in touched] + [merged]
         return merged
+
+
+def _spread(values: Array, place: NDArray[np.int64], count: int) -> Array:
+    """Values of some members among those of all, with zeros for the others."""
+    result = np.zeros((values.shape[0], count, *values.shape[2:]), dtype=values.dtype)
+    result[:, place] = values
+    return result
 
 
 def _place(members: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,98 +1,94 @@
-"""What a finite run needs of each family: all coordinates, or only those reported; and what that costs."""
+"""The plan of a finite run: how every vector is represented, in which order things are drawn, and what it costs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from tensorprog.errors import ProgramError
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.finite.frames import Draw
+from tensorprog.grouping import Grouping
+from tensorprog.initials import InitialLaw
+from tensorprog.ir import Netsor
+from tensorprog.order import Step
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Op", "Plan", "Row"]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One action on a block of networks.
+
+    "gram" makes the inner products of packed vectors, "factor" a matrix L with L L^T equal to them; MatMuls of weights
+    used once share these by their `key`.  An op is `large` if it touches arrays over all coordinates.
+    """
+
+    kind: Literal["initial", "gram", "factor", "matmul", "dot", "nonlin"]
+    at: int  # place in `Plan.order`; for "initial" in `Netsor.initial`
+    large: bool
+    key: str = ""
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the plan says of one line of the program."""
+
+    line: str
+    representation: str
+    normals: int
+    chi_squares: int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions taken before any number is drawn.
+    """The decisions taken before any number is drawn; `str` prints them as a table.
 
-    `full` names the vectors computed in all coordinates; every other vector is computed in the reported ones only,
-    which is exact: given the inputs, the coordinates of a MatMul are independent.
+    Shapes    `normals` and `chi_squares` are drawn per network, `floats` numbers held per network at most, `small` of
+              them outside arrays over all coordinates; `work` are rough nanoseconds per network on one core
+    Source    the law is that of the dense program at every width: conditional Gaussians given earlier products, and
+              Bartlett's decomposition where only inner products are read
     """
 
-    full: frozenset[str]
-    widths: dict[str, int]  # of every width name
-    normals: int  # standard normals drawn per network
-    floats: int  # numbers held per network, at most
-    flops: int  # multiplications per network, roughly
+    netsor: Netsor = field(repr=False)
+    width: int
+    method: str
+    coordinates: int
+    kept: tuple[str, ...]
+    widths: Mapping[str, int]
+    full: frozenset[str]  # vectors in all coordinates
+    lengths: Mapping[str, int] = field(repr=False)  # numbers per vector of every family
+    seen: Mapping[str, int] = field(repr=False)  # of framed families: coordinates in front of the frame
+    ones: Mapping[str, int | None] = field(repr=False)  # of framed families: place of the constant's direction
+    draws: Mapping[str | int, Draw] = field(repr=False)  # by initial family or place in the order
+    order: tuple[Step, ...] = field(repr=False)
+    groups: tuple[Grouping | None, ...] = field(repr=False)
+    fresh: Mapping[int, int] = field(repr=False)  # Gaussian vectors per weight member of each MatMul step
+    later: frozenset[int] = field(repr=False)  # MatMul steps whose weight is used again
+    offset: frozenset[int] = field(repr=False)  # statements: Nonlins with a constant summand
+    ops: tuple[Op, ...] = field(repr=False)
+    initials: Mapping[str, InitialLaw] = field(repr=False)
+    rows: tuple[Row, ...] = field(repr=False)
+    normals: int = 0
+    chi_squares: int = 0
+    floats: int = 0
+    small: int = 0
+    work: float = 0.0
 
-
-def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
-    """Whole-number widths at n = width.
-
-    Raises    ProgramError where a declared width is not a positive whole number at this n
-    """
-    result = {}
-    for name in ("n", *(name for name, _, _ in netsor.widths), *(name for name, _ in netsor.fixed_widths)):
-        value = netsor.width_of(name, width)
-        if value.denominator != 1 or value < 1:
-            raise ProgramError(
-                f"at n = {width} the width {name} would be {value}; choose n so that it is a whole number"
-            )
-        result[name] = int(value)
-    return result
-
-
-def plan(netsor: Netsor, width: int, coordinates: int, kept: Collection[str], method: str) -> Plan:
-    """Work backwards from the outputs: who is read in all coordinates?"""
-    widths = resolve_widths(netsor, width)
-    full: set[str] = set()
-    if method == "dense":
-        full = {name for name, family in netsor.families.items() if family.kind == "vector"}
-    changed = True
-    while changed:
-        before = len(full)
-        full_weights = {s.weight.name for s in netsor.body if isinstance(s, MatMul) and s.target.name in full}
-        for statement in netsor.body:
-            if isinstance(statement, MatMul):
-                full.add(statement.vector.name)
-                if statement.weight.name in full_weights:  # later products condition on all coordinates of earlier ones
-                    full.add(statement.target.name)
-            elif isinstance(statement, Dot):
-                full |= {statement.left.name, statement.right.name}
-            elif isinstance(statement, Nonlin) and statement.target.name in full:
-                full |= {r.name for r in statement.inputs if netsor.families[r.name].kind == "vector"}
-        changed = len(full) != before
-    normals = floats = flops = 0
-    for initial in netsor.initial:
-        members = math.prod(netsor.families[initial.name].shape)
-        held = members * _coordinates(initial.name, initial.width, full, widths, coordinates)
-        normals, floats = normals + held, floats + held
-    for statement in netsor.body:
-        family = netsor.families[statement.target.name]
-        members = math.prod(
-            netsor.ranges[slot.bare][1] - netsor.ranges[slot.bare][0] for slot in statement.target.slots if slot.bare
+    def __str__(self) -> str:
+        head = (
+            f"{self.netsor.name} at n = {self.width}: method {self.method}, {self.normals:,} normals"
+            + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
+            + " per network"
         )
-        if family.kind == "scalar":
-            floats += members
-            if isinstance(statement, Dot):
-                flops += members * widths[netsor.families[statement.left.name].width]
-            continue
-        held = members * _coordinates(family.name, family.width, full, widths, coordinates)
-        floats += held
-        flops += 4 * held
-        if isinstance(statement, MatMul):
-            if method == "dense":
-                flops += held * widths[netsor.weight[statement.weight.name].shape[1]]
-            else:
-                normals += held
-                floats += held
-    if method == "dense":
-        for weight in netsor.weights:
-            entries = math.prod(netsor.families[weight.name].shape) * math.prod(widths[side] for side in weight.shape)
-            normals, floats = normals + entries, floats + entries
-    return Plan(frozenset(full), widths, normals, floats, flops)
-
-
-def _coordinates(name: str, width: str, full: Collection[str], widths: dict[str, int], coordinates: int) -> int:
-    return widths[width] if name in full else min(coordinates, widths[width])
+        table = [("statement", "representation", "normals", "chi-squares")]
+        table += [
+            (row.line, row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
+            for row in self.rows
+        ]
+        if not self.chi_squares:
+            table = [row[:3] for row in table]  # type: ignore[misc]
+        sizes = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+        lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)).rstrip() for row in table]
+        return "\n".join([head, "", lines[0], "  ".join("-" * size for size in sizes), *lines[1:]])

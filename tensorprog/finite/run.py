@@ -69,7 +69,7 @@ def estimate(
     """
     job = make_job(netsor, width, 0, method, coordinates, keep, "float64")
     workers = min(threads or _cores(), -(-samples // job.block))
-    seconds = samples * (job.plan.normals * 14e-9 + job.plan.flops * 1e-9 + 2e-3 / job.block)
+    seconds = samples * (job.plan.work * 1.2e-9 + 2e-3 / job.block)
     memory = 2 * job.plan.floats * 8 * job.block * workers + _result_bytes(job, samples)
     return seconds / workers, memory
 
@@ -130,7 +130,7 @@ def run(
         )
     blocks = -(-samples // job.block)
     workers = max(1, min(threads or _cores(), blocks, (budget - results) // max(1, block_bytes)))
-    _ = job.order, job.groups, job.initials, job.deviations  # once for all blocks, before workers share the job
+    _ = job.stages, job.heads, job.deviations  # once for all blocks, before workers share the job
     arrays = {name: np.empty(_result_shape(job, name, samples), dtype=dtype) for name in job.kept}
     done = 0
     size = max(1, min(MAX_TASK, blocks // (4 * workers)))

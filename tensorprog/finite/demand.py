@@ -1,0 +1,152 @@
+"""Who needs what of each vector: all coordinates, the reported ones, or only inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from tensorprog.atoms import REDUCTIONS
+from tensorprog.expr import Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
+
+__all__ = ["Demand", "Form", "demand", "form_of"]
+
+
+class Form(Enum):
+    """How an expression depends on its vectors, given the scalars."""
+
+    ZERO = 0
+    CONSTANT = 1
+    LINEAR = 2
+    AFFINE = 3
+    NONLINEAR = 4
+
+
+def _sum_of(forms: Collection[Form]) -> Form:
+    kinds = set(forms) - {Form.ZERO}
+    if Form.NONLINEAR in kinds:
+        return Form.NONLINEAR
+    if len(kinds) > 1:
+        return Form.AFFINE
+    return kinds.pop() if kinds else Form.ZERO
+
+
+def form_of(expr: Expr, vectors: Collection[str]) -> Form:
+    """Classify an expression: linear and affine ones have scalars, constants and indices as coefficients."""
+    if isinstance(expr, Number):
+        return Form.CONSTANT if expr.value else Form.ZERO
+    if isinstance(expr, Variable):
+        return Form.LINEAR if expr.name in vectors else Form.CONSTANT
+    inner = [form_of(child, vectors) for child in expr.children]
+    if all(form in (Form.ZERO, Form.CONSTANT) for form in inner):
+        zero = isinstance(expr, Call) and expr.atom == "multiply" and Form.ZERO in inner
+        return Form.ZERO if zero else Form.CONSTANT
+    if isinstance(expr, Reduction):
+        return inner[0] if REDUCTIONS[expr.reducer].linear else Form.NONLINEAR
+    assert isinstance(expr, Call)
+    if expr.atom in ("add", "subtract"):
+        return _sum_of(inner)
+    if expr.atom == "negative":
+        return inner[0]
+    if expr.atom == "multiply":
+        scalars = [form for form in inner if form in (Form.ZERO, Form.CONSTANT)]
+        other = next(form for form in inner if form not in (Form.ZERO, Form.CONSTANT))
+        return other if scalars else Form.NONLINEAR
+    if expr.atom == "divide" and inner[1] is Form.CONSTANT:
+        return inner[0]
+    if expr.atom == "where" and inner[0] in (Form.ZERO, Form.CONSTANT):
+        return _sum_of(inner[1:])
+    return Form.NONLINEAR
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What later statements read of every vector family.
+
+    `seen` are needed in the reported coordinates, `groups` are sets of families that meet in inner products, directly
+    or through weights and linear combinations, so that they must be drawn together; `explicit` are those with a member
+    that a nonlinearity makes, which leaves no choice but all coordinates.
+    """
+
+    needed: frozenset[str]
+    seen: frozenset[str]
+    groups: tuple[tuple[str, ...], ...]
+    explicit: frozenset[str]
+
+    def group(self, name: str) -> tuple[str, ...]:
+        """The group of a family; one that enters no inner product has none."""
+        return next((group for group in self.groups if name in group), ())
+
+
+def _needed(netsor: Netsor, kept: Collection[str]) -> frozenset[str]:
+    found: set[str] = set(kept)
+    waiting = list(kept)
+    while waiting:
+        for position in netsor.families[waiting.pop()].statements:
+            for reference in netsor.body[position].inputs:
+                if reference.name not in found:
+                    found.add(reference.name)
+                    waiting.append(reference.name)
+    return frozenset(found)
+
+
+def vectors_of(netsor: Netsor) -> frozenset[str]:
+    """Names of all vector families."""
+    return frozenset(name for name, family in netsor.families.items() if family.kind == "vector")
+
+
+def _vector_inputs(statement: Statement, vectors: Collection[str]) -> Iterator[Variable]:
+    references = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs
+    return (reference for reference in references if reference.name in vectors)
+
+
+def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
+    """Work backwards from what is reported."""
+    vectors = vectors_of(netsor)
+    needed = _needed(netsor, kept)
+    body = [statement for statement in netsor.body if statement.target.name in needed]
+    seen = {name for name in kept if name in vectors}
+    inner: set[str] = set()
+    before = -1
+    while before != len(seen) + len(inner):
+        before = len(seen) + len(inner)
+        for statement in body:
+            names = {reference.name for reference in _vector_inputs(statement, vectors)}
+            if not isinstance(statement, Nonlin):
+                inner |= names
+            else:
+                seen |= names if statement.target.name in seen else set()
+                inner |= names if statement.target.name in inner else set()
+    parent = {name: name for name in vectors}
+
+    def root(name: str) -> str:
+        while parent[name] != name:
+            name = parent[name]
+        return name
+
+    def join(first: str, second: str) -> None:
+        parent[root(first)] = root(second)
+
+    of_weight: dict[str, tuple[str, str]] = {}
+    explicit = set()
+    for statement in body:
+        target = statement.target.name
+        if isinstance(statement, Dot):
+            join(statement.left.name, statement.right.name)
+        elif isinstance(statement, MatMul):
+            vector, product = of_weight.setdefault(statement.weight.name, (statement.vector.name, target))
+            join(vector, statement.vector.name)
+            join(product, target)
+        elif target in inner:
+            if form_of(statement.expr, vectors) is Form.NONLINEAR:
+                explicit.add(target)
+            for reference in _vector_inputs(statement, vectors):
+                join(target, reference.name)
+    members: dict[str, list[str]] = {}
+    for name in netsor.families:
+        if name in vectors and name in needed:
+            members.setdefault(root(name), []).append(name)
+    # products of one weight stay together even where they are only seen
+    groups = tuple(tuple(names) for names in members.values() if inner.intersection(names))
+    return Demand(needed, frozenset(seen), groups, frozenset(explicit))
