@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Variable
 from tensorprog.finite.collapsed import gaussian_vectors
 from tensorprog.finite.dense import Dense
-from tensorprog.finite.job import Job, Stage
+from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.lazy import Lazy
 from tensorprog.finite.plan import Op
 from tensorprog.grouping import Grouping
@@ -34,7 +35,18 @@ FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fr
 
 def draw_blocks(job: Job, blocks: Sequence[int]) -> list[dict[str, Array]]:
     """Reported arrays of the blocks numbered, in order; what a worker runs."""
+    _keep_freed_memory()
     return [_draw(job, number) for number in blocks]
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let freed arrays be used again at once.
+
+    The C library of Linux returns freed memory to the system above a threshold, and getting it back page by page costs
+    more than the arithmetic on it; the threshold follows the largest array ever freed.
+    """
+    np.empty(FREED_BYTES, np.uint8)
 
 
 def _draw(job: Job, number: int) -> dict[str, Array]:

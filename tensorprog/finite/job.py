@@ -18,11 +18,12 @@ from tensorprog.finite.plan import Op, Plan
 from tensorprog.finite.planner import METHODS, plan
 from tensorprog.ir import Dot, Netsor
 
-__all__ = ["METHODS", "Job", "Stage", "make_job"]
+__all__ = ["FREED_BYTES", "METHODS", "Job", "Stage", "make_job"]
 
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
-BLOCK_BYTES, PART_BYTES = 4 << 20, 1 << 20
+BLOCK_BYTES, PART_BYTES = 16 << 20, 4 << 20
+FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
 MAX_BLOCK, BLOCK_NANOSECONDS = 1024, 1e8  # results come in whole blocks: a few networks should not wait for many
 
 
@@ -67,6 +68,13 @@ class Job:
     def coordinates(self) -> int:
         """Number of coordinates reported of every vector."""
         return self.plan.coordinates
+
+    @property
+    def memory(self) -> int:
+        """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
+        large = self.plan.floats - self.plan.small
+        held = self.plan.floats * self.block if self.together else self.plan.small * self.block + large * self.part
+        return 2 * held * np.dtype(self.dtype).itemsize + FREED_BYTES
 
     @property
     def batch_fastest(self) -> bool:
