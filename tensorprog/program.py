@@ -14,6 +14,7 @@ from tensorprog.shipped import resolve
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
+    from tensorprog.finite.plan import Plan
     from tensorprog.limit.law import Law
     from tensorprog.samples import Samples
 
@@ -73,13 +74,23 @@ class Program(Builder):
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
-        Scale     "lazy" (chosen by "auto") draws O(width) numbers per vector, "dense" every weight matrix; one law
+        Scale     "dense" draws every weight matrix, "lazy" O(width) numbers per vector, "collapsed" (chosen by "auto" where
+                  it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
         Raises    ProgramError for bad arguments, MemoryLimitError when `max_memory` does not suffice
         """
         return run(
             self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep, threads=threads,
             max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
         )
+
+    def plan(self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = ()) -> Plan:
+        """What `run` would do at this width: how each vector is represented, and the numbers drawn per network.
+
+        Raises    ProgramError for bad arguments
+        """
+        from tensorprog.finite.job import make_job
+
+        return make_job(self.netsor, width, 0, method, coordinates, keep, "float64").plan
 
     def limit(self, *, accuracy: float | None = None, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
         """Compile the infinite-width limit by Definition 1.

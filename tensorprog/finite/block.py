@@ -217,7 +217,8 @@ class _Networks:
             rows = self.plan.lengths[group.statement.target.name]
             product = self.dense.matmul(group, vectors, scale, rows, math.prod(group.weight.shape), later)
         else:
-            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), later)
+            capacity = self.plan.capacity[group.weight.name]
+            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), later, capacity)
         return group.unpack(product)
 
     def without_history(self, op: Op, group: Grouping, scale: Array) -> Open:

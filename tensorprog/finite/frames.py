@@ -29,10 +29,11 @@ from tensorprog.initials import InitialLaw
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.order import Step
 
-__all__ = ["Draw", "Layout", "layout"]
+__all__ = ["Draw", "Layout", "Product", "layout", "products_of"]
 
 ONES = "1"  # stands for the constant vector, whose direction is known
 Pairs = frozenset[tuple[int, int]]
+NOTHING: Pairs = frozenset()
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,15 @@ class Layout:
 
 
 class Meetings:
-    """Which families of one group meet, and on which slots they agree when they do."""
+    """Which families of one group meet, and on which slots they agree when they do.
 
-    def __init__(self, names: Sequence[str], parts: Mapping[str, Sequence[tuple[str, Pairs]]]) -> None:
-        self.parts = parts  # of every family the vectors it is made of, with the slots on which they agree
+    `parts` gives the vectors that a family is made of, with pairs (slot of the part, slot of the family).
+    """
+
+    def __init__(self, parts: Mapping[str, Sequence[tuple[str, Pairs]]]) -> None:
+        self.parts = parts
         self.pairs: dict[tuple[str, str], Pairs] = {}
-        self.changed = False
-
-    def __getitem__(self, key: tuple[str, str]) -> Pairs | None:
-        return self.pairs.get(key)
+        self._fresh: list[tuple[str, str]] = []
 
     def add(self, first: str, second: str, pairs: Pairs) -> None:
         """Members may meet where these slots agree; several ways to meet leave what all agree on."""
@@ -98,36 +99,45 @@ class Meetings:
         if new != old:
             self.pairs[first, second] = new
             self.pairs[second, first] = _flip(new)
-            self.changed = True
+            self._fresh += [(first, second), (second, first)]
 
-    def spread(self) -> None:
+    def _add_composed(self, first: str, middle: str, second: str) -> None:
+        known = self.pairs.get((first, second))
+        if known is None or known:  # else they agree on nothing already
+            self.add(first, second, _compose(self.pairs[first, middle], self.pairs[middle, second]))
+
+    def _spread(self) -> None:
         """Vectors meet whatever the vectors they are made of meet."""
-        for (first, second), pairs in list(self.pairs.items()):
+        while self._fresh:
+            first, second = self._fresh.pop()
+            pairs = self.pairs[first, second]
             for part, agree in self.parts.get(first, ()):
-                self.add(part, second, _compose(_flip(agree), pairs))
+                known = self.pairs.get((part, second))
+                if known is None or known:
+                    self.add(part, second, _compose(agree, pairs))
 
-    def eliminate(self, order: Sequence[Sequence[str]]) -> None:
+    def _eliminate(self, nodes: Sequence[Sequence[str]]) -> None:
         """Vectors that meet a later one meet, and a vector meets whatever the vectors before it that it meets do."""
-        rank = {name: place for place, names in enumerate(order) for name in names}
-        for names in reversed(order):
-            for h in names:
-                before = [g for g in rank if rank[g] <= rank[h] and (g, h) in self.pairs]
-                for first in before:
-                    for second in before:
-                        self.add(first, second, _compose(self.pairs[first, h], self.pairs[h, second]))
-        for names in order:
-            for h in names:
-                for g in [g for g in rank if rank[g] < rank[h] and (g, h) in self.pairs]:
-                    for f in [f for f in rank if rank[f] < rank[g] and (f, g) in self.pairs]:
-                        self.add(f, h, _compose(self.pairs[f, g], self.pairs[g, h]))
+        order = [name for names in nodes for name in names]
+        rank = {name: place for place, names in enumerate(nodes) for name in names}
+        for h in reversed(order):
+            before = [g for g in order if rank[g] <= rank[h] and (g, h) in self.pairs]
+            for k, first in enumerate(before):
+                for second in before[k:]:
+                    self._add_composed(first, h, second)
+        for h in order:
+            for g in [g for g in order if rank[g] < rank[h] and (g, h) in self.pairs]:
+                for f in [f for f in order if rank[f] < rank[g] and (f, g) in self.pairs]:
+                    self._add_composed(f, g, h)
 
-    def close(self, order: Sequence[Sequence[str]]) -> None:
-        """Apply both rules until nothing changes."""
-        self.changed = True
-        while self.changed:
-            self.changed = False
-            self.spread()
-            self.eliminate(order)
+    def close(self, nodes: Sequence[Sequence[str]] = ()) -> None:
+        """Apply both rules, to families drawn in the order of `nodes`, until nothing changes."""
+        self._spread()
+        before = None
+        while nodes and before != self.pairs:
+            before = dict(self.pairs)
+            self._eliminate(nodes)
+            self._spread()
 
 
 def _flip(pairs: Pairs) -> Pairs:
@@ -135,6 +145,8 @@ def _flip(pairs: Pairs) -> Pairs:
 
 
 def _compose(first: Pairs, second: Pairs) -> Pairs:
+    if not first or not second:
+        return NOTHING
     return frozenset((a, c) for a, b in first for b_, c in second if b == b_)
 
 
@@ -144,7 +156,7 @@ def _agree(first: Sequence[Affine], second: Sequence[Affine]) -> Pairs:
 
 
 @dataclass(frozen=True)
-class _Product:
+class Product:
     """One MatMul statement: its first and last step, and the weight slot that each of its own slots chooses."""
 
     statement: MatMul
@@ -164,7 +176,8 @@ def _within(reference: Variable, netsor: Netsor) -> bool:
     return True
 
 
-def _products(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[_Product]:
+def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[Product]:
+    """All MatMul statements that have steps."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     looped = set()
@@ -187,54 +200,59 @@ def _products(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping |
         if aligned and position not in looped:
             chosen = {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
             tied = {k: chosen[slot.bare] for k, slot in enumerate(statement.target.slots) if slot.bare in chosen}
-        result.append(_Product(statement, first[position], last[position], position in looped, tied))
+        result.append(Product(statement, first[position], last[position], position in looped, tied))
     return result
 
 
 def _parts(
-    netsor: Netsor, names: Sequence[str], products: Sequence[_Product], initials: Mapping[str, InitialLaw]
+    netsor: Netsor, names: Sequence[str], products: Sequence[Product], initials: Mapping[str, InitialLaw]
 ) -> dict[str, list[tuple[str, Pairs]]]:
     """What every family of a group is made of: combinations of vectors, and products of the same weight."""
     vectors = vectors_of(netsor)
     parts: dict[str, list[tuple[str, Pairs]]] = {name: [] for name in names}
-    for statement in netsor.body:
-        target = statement.target.name
-        if target in parts and isinstance(statement, Nonlin):
+    for name in names:
+        for position in netsor.families[name].statements:
+            statement = netsor.body[position]
+            if not isinstance(statement, Nonlin):
+                continue
             for reference in statement.inputs:
                 if reference.name in vectors:
-                    agree = _agree(statement.target.slots, reference.slots)
-                    parts[target].append((reference.name, agree if _within(reference, netsor) else frozenset()))
+                    agree = _agree(reference.slots, statement.target.slots)
+                    parts[name].append((reference.name, agree if _within(reference, netsor) else NOTHING))
             if form_of(statement.expr, vectors) in (Form.CONSTANT, Form.AFFINE):
-                parts[target].append((ONES, frozenset()))
-    for p in products:
-        for q in products:
-            if p.statement.target.name in parts and p.statement.weight.name == q.statement.weight.name:
-                if q.first > p.last:
-                    continue
-                agree = frozenset((k, n) for k, m in p.tied.items() for n, m_ in q.tied.items() if m == m_)
-                parts[p.statement.target.name].append((q.statement.target.name, agree))
+                parts[name].append((ONES, NOTHING))
+    of_weight: dict[str, list[Product]] = {}
+    for product in products:
+        if product.statement.target.name in parts:
+            of_weight.setdefault(product.statement.weight.name, []).append(product)
+    for own in of_weight.values():
+        for p in own:
+            for q in own:
+                if q.first <= p.last:
+                    agree = frozenset((n, k) for k, m in p.tied.items() for n, m_ in q.tied.items() if m == m_)
+                    parts[p.statement.target.name].append((q.statement.target.name, agree))
     for initial in netsor.initial:
         if initial.name in parts:
             law = initials[initial.name]
             places = [initial.indices.index(name) for name in law.independent]
             parts[initial.name].append((initial.name, frozenset((k, k) for k in places)))
             if law.mean.any():
-                parts[initial.name].append((ONES, frozenset()))
+                parts[initial.name].append((ONES, NOTHING))
     return parts
 
 
 def _meet_in_statements(netsor: Netsor, names: Sequence[str], meetings: Meetings) -> None:
-    products = [s for s in netsor.body if isinstance(s, MatMul) and s.vector.name in names]
+    of_weight: dict[str, list[MatMul]] = {}
     for statement in netsor.body:
-        if isinstance(statement, Dot) and statement.left.name in names:
+        if isinstance(statement, MatMul) and statement.vector.name in names:
+            of_weight.setdefault(statement.weight.name, []).append(statement)
+        elif isinstance(statement, Dot) and statement.left.name in names:
             left, right = statement.left, statement.right
             plain = _within(left, netsor) and _within(right, netsor)
-            meetings.add(left.name, right.name, _agree(left.slots, right.slots) if plain else frozenset())
-    for s in products:
-        for t in products:
-            if s.weight.name != t.weight.name:
-                continue
-            agree: Pairs = frozenset()
+            meetings.add(left.name, right.name, _agree(left.slots, right.slots) if plain else NOTHING)
+    for own in of_weight.values():
+        for s, t in ((s, t) for s in own for t in own):
+            agree: Pairs = NOTHING
             if all(_within(v, netsor) for v in (s.weight, t.weight, s.vector, t.vector)):
                 chosen = [
                     {slot.bare: m for m, slot in enumerate(product.weight.slots) if slot.bare} for product in (s, t)
@@ -255,6 +273,7 @@ def layout(
     width: int,
     order: Sequence[Step],
     groups: Sequence[Grouping | None],
+    products: Sequence[Product],
     rows: Mapping[int, int],
     initials: Mapping[str, InitialLaw],
 ) -> Layout:
@@ -262,17 +281,16 @@ def layout(
 
     `rows` gives the fresh vectors per weight member of each MatMul step.
     """
-    products = _products(netsor, order, groups)
     parts = _parts(netsor, names, products, initials)
-    meetings = Meetings(names, parts)
+    meetings = Meetings(parts)
     _meet_in_statements(netsor, names, meetings)
-    meetings.close([])  # who needs the constant vector?
+    meetings.close()  # who needs the constant vector?
     mine = [p for p in products if p.statement.target.name in names]
     # families in the order of drawing: the constant vector, initial vectors, MatMuls
     spans: dict[str, tuple[int, int]] = {}
     if any((ONES, name) in meetings.pairs for name in names):
         spans[ONES] = (-2 - len(netsor.initial), -2 - len(netsor.initial))
-        meetings.add(ONES, ONES, frozenset())
+        meetings.add(ONES, ONES, NOTHING)
     for number, initial in enumerate(netsor.initial):
         if initial.name in names:
             spans[initial.name] = (number - len(netsor.initial), number - len(netsor.initial))
@@ -295,7 +313,7 @@ def layout(
         if len(node) > 1 and any((f, g) in meetings.pairs for f in node for g in node):
             for f in node:
                 for g in node:
-                    meetings.add(f, g, frozenset())
+                    meetings.add(f, g, NOTHING)
     meetings.close(nodes)
     return _place(netsor, nodes, meetings, mine, seen, width, order, groups, rows, initials)
 
@@ -304,7 +322,7 @@ def _place(
     netsor: Netsor,
     nodes: Sequence[Sequence[str]],
     meetings: Meetings,
-    mine: Sequence[_Product],
+    mine: Sequence[Product],
     seen: int,
     width: int,
     order: Sequence[Step],
@@ -341,7 +359,7 @@ def _place(
             continue
         if names[0] in initials:
             slots = netsor.families[names[0]].shape
-            batch = [k for k, m in sorted(meetings[names[0], names[0]] or ()) if k == m]
+            batch = [k for k, m in sorted(meetings.pairs.get((names[0], names[0]), ())) if k == m]
             indices = next(i.indices for i in netsor.initial if i.name == names[0])
             vectors = math.prod(size for k, size in enumerate(slots) if k not in batch)
             own, degrees = open_(node, earlier, vectors, opens)
@@ -354,7 +372,7 @@ def _place(
                 continue
             name = step.statement.target.name
             slots_ = step.statement.target.slots
-            batched = [slots_[k].bare for k, m in sorted(meetings[name, name] or ()) if k == m]
+            batched = [slots_[k].bare for k, m in sorted(meetings.pairs.get((name, name), ())) if k == m]
             sizes = {index: stop - start for index, (start, stop) in group.ranges.items()}
             separate = math.prod(sizes[index] for index in batched if index)
             vectors = len(group.members) // separate * rows[at]

@@ -1,4 +1,4 @@
-"""Compiled loops that draw what numpy draws: standard normals and gamma variables from an SFC64 state, bit for bit.
+"""Compiled loops that draw what numpy draws: standard normals and chi variables from an SFC64 state, bit for bit.
 
 The generator is inlined, its state stays in registers, and the loops hold no lock of the interpreter.  Needs numba,
 from the extra `fast`; only `normals` imports this module, and checks it against numpy before use.  The formulas, order
@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["fill_gamma", "fill_normals", "ziggurat"]
+__all__ = ["fill_chi_squares", "fill_normals", "ziggurat"]
 
 TAIL = 3.6541528853610088  # where the lowest strip ends and the tail begins
 INVERSE_TAIL = 0.27366123732975828
@@ -88,44 +88,59 @@ def _edge(bits: Any, x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 @njit(**OPTIONS)
-def _normal(a: Any, b: Any, c: Any, d: Any) -> Any:
-    while True:
-        bits, a, b, c, d = _next(a, b, c, d)
-        place = np.int64((bits >> U9) & U52)
-        x = place * WIDTHS[bits & U511]  # bit 8 is the sign
-        if place < LIMITS[bits & U255]:
-            return x, a, b, c, d
-        taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
-        if taken:
-            return x, a, b, c, d
+def _point(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """A point of the ziggurat: its bits, x, and whether it lies under the curve for sure."""
+    bits, a, b, c, d = _next(a, b, c, d)
+    place = np.int64((bits >> U9) & U52)
+    return bits, place * WIDTHS[bits & U511], place < LIMITS[bits & U255], a, b, c, d  # bit 8 is the sign
 
 
 @njit("void(uint64[::1], float64[::1])", cache=True, **OPTIONS)
 def fill_normals(state: Any, out: Any) -> None:
     """Fill an array with standard normals.  Shapes: state (4,), moved on; out (any,)."""
     a, b, c, d = state[0], state[1], state[2], state[3]
-    for i in range(out.size):
-        out[i], a, b, c, d = _normal(a, b, c, d)
+    i = 0
+    while i < out.size:
+        bits, x, taken, a, b, c, d = _point(a, b, c, d)
+        out[i] = x
+        if not taken:
+            taken, out[i], a, b, c, d = _edge(bits, x, a, b, c, d)
+        i += taken
     state[0], state[1], state[2], state[3] = a, b, c, d
 
 
-@njit("void(uint64[::1], float64, float64[::1])", cache=True, **OPTIONS)
-def fill_gamma(state: Any, shape: Any, out: Any) -> None:
-    """Fill an array with gamma variables of scale 1 and a shape above 1.  Shapes: state (4,), moved on; out (any,)."""
+@njit(**OPTIONS)
+def _fill_gamma(state: Any, shape: Any, out: Any) -> None:
+    """Fill an array with gamma variables of scale 1 and a shape above 1."""
     a, b, c, d = state[0], state[1], state[2], state[3]
     centre = shape - 1.0 / 3.0
     spread = 1.0 / math.sqrt(9 * centre)
-    for i in range(out.size):
-        while True:
-            x, a, b, c, d = _normal(a, b, c, d)
-            v = 1.0 + spread * x
-            if v <= 0.0:
-                continue
-            v = v * v * v
-            u, a, b, c, d = _uniform(a, b, c, d)
-            if u < 1.0 - 0.0331 * (x * x) * (x * x):
-                break
-            if math.log(u) < 0.5 * x * x + centre * (1.0 - v + math.log(v)):
-                break
+    i = 0
+    while i < out.size:
+        bits, x, taken, a, b, c, d = _point(a, b, c, d)
+        if not taken:
+            taken, x, a, b, c, d = _edge(bits, x, a, b, c, d)
+        v = 1.0 + spread * x
+        if not taken or v <= 0.0:
+            continue
+        v = v * v * v
         out[i] = centre * v
+        u, a, b, c, d = _uniform(a, b, c, d)
+        if u < 1.0 - 0.0331 * (x * x) * (x * x) or math.log(u) < 0.5 * x * x + centre * (1.0 - v + math.log(v)):
+            i += 1
     state[0], state[1], state[2], state[3] = a, b, c, d
+
+
+@njit("void(uint64[::1], int64[::1], float64[:, ::1])", cache=True, **OPTIONS)
+def fill_chi_squares(state: Any, degrees: Any, out: Any) -> None:
+    """Fill rows with squares of chi variables.  Shapes: state (4,), moved on; degrees (rows,); out (rows, any)."""
+    normals = np.empty(out.shape[1])
+    for row in range(degrees.size):
+        if degrees[row] > 2:
+            _fill_gamma(state, degrees[row] / 2, out[row])
+            out[row] *= 2
+            continue
+        out[row] = 0
+        for _ in range(degrees[row]):
+            fill_normals(state, normals)
+            out[row] += normals * normals

@@ -1,10 +1,10 @@
 """MatMul without the matrix: exact conditional Gaussians given the inputs and the earlier products.
 
-With X = L Q (rows of X the inputs so far, Q orthonormal rows, L the Cholesky factor of X X^T) and W Gaussian,
-W X^T = sigma n_in**-0.5 (L Xi)^T where Xi = Q W^T n_in**0.5 / sigma has i.i.d. standard normal entries.  A later input
-adds a row to L and, unless it depends on earlier inputs, a fresh row to Xi: the same law at every finite n, at the cost
-of O(n k) numbers for k products.  Inputs and outputs may as well be given by coordinates in a frame (`frames`): inner
-products and combinations are all that is used.
+Let Q be an orthonormal basis of the inputs so far.  W is seen only through Xi = W Q^T n_in**0.5 / sigma, which has
+i.i.d. standard normal entries.  A later input x is C Q plus a residual of length r, so W x is sigma n_in**-0.5 times
+C Xi plus r times a fresh normal vector, which joins Xi as the residual's direction joins Q: the same law at every
+finite n, at the cost of O(n k) numbers for k products.  Inputs and outputs may as well be given by coordinates in a
+frame (`frames`): inner products and combinations are all that is used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,24 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class _History:
-    """Inputs X (batch, members or 1, k, n_in), factor L (.., k, k) and normals Xi (batch, members, k, n_out) so far."""
+    """Basis Q (batch, members or 1, capacity, n_in) and normals Xi (batch, members, capacity, n_out), `filled` so far.
+
+    Directions of inputs that depend on earlier ones are zero in Q; their normals serve nothing.
+    """
 
     members: NDArray[np.int64]
-    inputs: Array
-    factor: Array
+    basis: Array
     normals: Array
+    filled: int = 0
+
+    def append(self, directions: Array, fresh: Array) -> None:
+        """Add directions (batch, members or 1, columns, n_in) and their normals."""
+        if self.basis.shape[1] < directions.shape[1]:
+            self.basis = np.repeat(self.basis, directions.shape[1], axis=1)
+        stop = self.filled + directions.shape[2]
+        self.basis[:, :, self.filled : stop] = directions
+        self.normals[:, :, self.filled : stop] = fresh
+        self.filled = stop
 
 
 class Lazy:
@@ -39,81 +51,80 @@ class Lazy:
     def __init__(self) -> None:
         self._histories: dict[str, list[_History]] = {}
 
-    def matmul(self, group: Grouping, vectors: Array, scale: Array, fresh: Array, again: bool) -> Array:
+    def matmul(self, group: Grouping, vectors: Array, scale: Array, fresh: Array, again: bool, capacity: int) -> Array:
         """Products of packed vectors with their weights, given all earlier ones.
 
         Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each,
-                  fresh (batch, members used, columns, n_out): independent N(0, I) vectors
-                  -> (batch, members used, columns, n_out)
+                  fresh (batch, members used, columns, n_out): independent N(0, I) vectors; `capacity` bounds the
+                  columns of all products of one member -> (batch, members used, columns, n_out)
         """
-        columns = vectors.shape[2]
-        gram = np.matmul(vectors, vectors.swapaxes(-1, -2))
-        history = self._find(group, vectors)
-        count = len(group.members)
-        if history is None:
-            factor = psd_cholesky(gram)
-            products = factor @ fresh if columns > 1 else factor * fresh
-            if again:
-                self._histories.setdefault(group.weight.name, []).append(
-                    _History(group.members, vectors, factor, fresh)
-                )
-            products *= scale[:, None, None]
-            return products  # type: ignore[no-any-return]
-        # spread over the members of the history, which may be more: absent ones get zero vectors, which add nothing
+        history = self._find(group, vectors, fresh, capacity)
+        place = None
         if not np.array_equal(history.members, group.members):
+            # members that this product does not use get zero vectors, which add nothing
             place = _place(history.members, group.members)
-            vectors = _spread(vectors, place, len(history.members))
-            fresh = _spread(fresh, place, len(history.members))
-            gram = np.matmul(vectors, vectors.swapaxes(-1, -2))
-        else:
-            place = np.arange(count)
-        cross = np.matmul(vectors, history.inputs.swapaxes(-1, -2))
-        new = psd_cholesky(gram, history.factor, cross)
-        normals = np.concatenate([history.normals, fresh], axis=2)
-        products = np.matmul(new, normals)[:, place] * scale[:, None, None]
+            vectors, fresh = (_spread(values, place, len(history.members)) for values in (vectors, fresh))
+        squares = np.einsum("...ij,...ij->...i", vectors, vectors)
+        residual, products = vectors, None
+        if history.filled:
+            basis = history.basis[:, :, : history.filled]
+            along = np.matmul(vectors, basis.swapaxes(-1, -2))
+            residual = vectors - np.matmul(along, basis)
+            products = np.matmul(along, history.normals[:, :, : history.filled])
+        factor = psd_cholesky(np.matmul(residual, residual.swapaxes(-1, -2)), squares)
+        new = np.matmul(factor, fresh) if factor.shape[-1] > 1 else factor * fresh
+        products = new if products is None else np.add(products, new, out=products)
         if again:
-            lead = new.shape[:-2]
-            k = history.factor.shape[-1]
-            old = np.broadcast_to(history.factor, (*lead, k, k))
-            factor = np.concatenate(
-                [np.concatenate([old, np.zeros((*lead, k, columns), old.dtype)], axis=-1), new], axis=-2
-            )
-            shape = (*lead, *history.inputs.shape[-2:])
-            history.inputs = np.concatenate(
-                [np.broadcast_to(history.inputs, shape), np.broadcast_to(vectors, (*lead, *vectors.shape[-2:]))], axis=2
-            )
-            history.factor, history.normals = factor, normals
-        return products  # type: ignore[no-any-return]
+            history.append(_directions(residual, factor), fresh)
+        products *= scale[:, None, None] if place is None else _scattered(scale, place, len(history.members))
+        return products if place is None else products[:, place]
 
-    def _find(self, group: Grouping, vectors: Array) -> _History | None:
-        """Find the one history that holds all earlier products of these weight members, merging several."""
+    def _find(self, group: Grouping, vectors: Array, fresh: Array, capacity: int) -> _History:
+        """The one history that holds all earlier products of these weight members: a new one, or several merged."""
         kept = self._histories.get(group.weight.name, [])
         touched = [h for h in kept if np.intersect1d(h.members, group.members).size]
-        if not touched:
-            return None
         members = np.unique(np.concatenate([group.members, *(h.members for h in touched)]))
-        if len(touched) == 1 and np.array_equal(members, touched[0].members):
+        if len(touched) == 1 and np.array_equal(members, np.sort(touched[0].members)):
             return touched[0]
-        batch, total = vectors.shape[0], sum(h.factor.shape[-1] for h in touched)
-        inputs = np.zeros((batch, len(members), total, vectors.shape[-1]), vectors.dtype)
-        factor = np.zeros((batch, len(members), total, total), vectors.dtype)
-        normals = np.zeros((batch, len(members), total, touched[0].normals.shape[-1]), vectors.dtype)
-        start = 0
-        for h in touched:
-            place, stop = _place(members, h.members), start + h.factor.shape[-1]
-            inputs[:, place, start:stop] = h.inputs
-            factor[:, place, start:stop, start:stop] = h.factor
-            normals[:, place, start:stop] = h.normals
-            start = stop
-        merged = _History(members, inputs, factor, normals)
-        self._histories[group.weight.name] = [h for h in kept if h not in touched] + [merged]
+        if not touched:
+            members = group.members
+        batch = vectors.shape[0]
+        basis_members = len(members) if touched else vectors.shape[1]
+        basis = np.zeros((batch, basis_members, capacity, vectors.shape[-1]), vectors.dtype)
+        normals = np.zeros((batch, len(members), capacity, fresh.shape[-1]), fresh.dtype)
+        merged = _History(members, basis, normals)
+        for h in touched:  # side by side: a direction of one is zero for the members of the others
+            place = _place(members, h.members)
+            stop = merged.filled + h.filled
+            basis[:, place, merged.filled : stop] = h.basis[:, :, : h.filled]
+            normals[:, place, merged.filled : stop] = h.normals[:, :, : h.filled]
+            merged.filled = stop
+        self._histories[group.weight.name] = [*(h for h in kept if h not in touched), merged]
         return merged
+
+
+def _directions(residual: Array, factor: Array) -> Array:
+    """Orthonormal rows Q with factor Q = residual; zero where the factor's pivot is."""
+    result = np.zeros(residual.shape, residual.dtype)
+    for row in range(residual.shape[-2]):
+        rest = residual[..., row, :]
+        if row:
+            rest = rest - np.matmul(factor[..., row, None, :row], result[..., :row, :])[..., 0, :]
+        pivot = factor[..., row, row, None]
+        np.divide(rest, pivot, out=result[..., row, :], where=pivot > 0)
+    return result
 
 
 def _spread(values: Array, place: NDArray[np.int64], count: int) -> Array:
     """Values of some members among those of all, with zeros for the others."""
     result = np.zeros((values.shape[0], count, *values.shape[2:]), dtype=values.dtype)
     result[:, place] = values
+    return result
+
+
+def _scattered(scale: Array, place: NDArray[np.int64], count: int) -> Array:
+    result = np.zeros((count, 1, 1), dtype=scale.dtype)
+    result[place, 0, 0] = scale
     return result
 
 

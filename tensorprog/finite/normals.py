@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 __all__ = ["chi", "engine", "prepare", "standard_normal"]
 
-# Starting numba takes 0.3 to 0.5 s (0.15 to import it, the rest to load what it compiled before; 1.5 s more when
-# it has to compile, once per machine) and saves 5 ns a number: 6.4 -> 1.2 for normals, 12 -> 4 for gamma variables.
+# Starting numba takes 0.3 to 0.5 s: importing it, loading what it compiled before, comparing with numpy; 1.5 s more
+# when it has to compile, once per machine and release.  It saves 5 ns a number: 6.3 -> 1.1 for a normal, 13 -> 5 for
+# a chi variable.
 MANY = 150_000_000
 CHECKED = 1 << 18  # normals compared with numpy's before use: about 70 of them come from the tail
 
@@ -66,12 +67,12 @@ def _agrees(kernels: ModuleType) -> bool:
     bits = ours.bit_generator
     if not np.array_equal(_state(bits), bits.state["state"]["state"]):
         return False
-    normals, gammas = np.empty(CHECKED), np.empty(CHECKED // 8)
+    normals, squares = np.empty(CHECKED), np.empty((4, CHECKED // 16))
     kernels.fill_normals(_state(bits), normals)
-    kernels.fill_gamma(_state(bits), 1.5, gammas)
-    return np.array_equal(normals, theirs.standard_normal(normals.size)) and np.array_equal(
-        gammas, theirs.standard_gamma(1.5, gammas.size)
-    )
+    kernels.fill_chi_squares(_state(bits), np.arange(1, 5, dtype=np.int64), squares)
+    expected = theirs.standard_normal(CHECKED), np.empty(squares.shape)
+    _fill_chi_squares(theirs, range(1, 5), expected[1])
+    return np.array_equal(normals, expected[0]) and np.array_equal(squares, expected[1])
 
 
 def _state(bits: Any) -> NDArray[np.uint64]:
@@ -103,22 +104,20 @@ def chi(generator: np.random.Generator, degrees: Sequence[int], size: int) -> ND
 
     Shapes    (len(degrees), size)
     """
-    squares = np.zeros((len(degrees), size))
-    for row, nu in zip(squares, degrees, strict=True):
-        if nu > 2:
-            _gamma(generator, nu / 2, row)
-            row *= 2
-        elif nu:  # sums of squares, since numpy's gamma variables take another road at these
-            normals = np.empty((nu, size))
-            standard_normal(generator, normals)
-            row += np.square(normals).sum(axis=0)
+    squares = np.empty((len(degrees), size))
+    kernels = _compiled(generator, squares)
+    if kernels is None:
+        _fill_chi_squares(generator, degrees, squares)
+    else:
+        with generator.bit_generator.lock:
+            kernels.fill_chi_squares(_state(generator.bit_generator), np.asarray(degrees, np.int64), squares)
     return np.sqrt(squares, out=squares)
 
 
-def _gamma(generator: np.random.Generator, shape: float, out: NDArray[np.float64]) -> None:
-    kernels = _compiled(generator, out)
-    if kernels is None:
-        generator.standard_gamma(shape, out=out)
-        return
-    with generator.bit_generator.lock:
-        kernels.fill_gamma(_state(generator.bit_generator), shape, out)
+def _fill_chi_squares(generator: np.random.Generator, degrees: Sequence[int], out: NDArray[np.float64]) -> None:
+    for row, nu in zip(out, degrees, strict=True):
+        if nu > 2:
+            generator.standard_gamma(nu / 2, out=row)
+            row *= 2
+        else:  # numpy takes other roads to gamma variables of shape 1/2 and 1
+            np.square(generator.standard_normal((nu, row.size))).sum(axis=0, out=row)

@@ -66,6 +66,7 @@ class Plan:
     groups: tuple[Grouping | None, ...] = field(repr=False)
     fresh: Mapping[int, int] = field(repr=False)  # Gaussian vectors per weight member of each MatMul step
     later: frozenset[int] = field(repr=False)  # MatMul steps whose weight is used again
+    capacity: Mapping[str, int] = field(repr=False)  # products of one member of each weight, at most
     offset: frozenset[int] = field(repr=False)  # statements: Nonlins with a constant summand
     ops: tuple[Op, ...] = field(repr=False)
     initials: Mapping[str, InitialLaw] = field(repr=False)

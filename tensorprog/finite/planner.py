@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tensorprog.errors import ProgramError
 from tensorprog.finite.demand import Demand, Form, demand, form_of, vectors_of
-from tensorprog.finite.frames import Draw, Layout, layout
+from tensorprog.finite.frames import Draw, Layout, layout, products_of
 from tensorprog.finite.plan import Op, Plan, Row
 from tensorprog.grouping import Grouping
 from tensorprog.initials import InitialLaw, initial_laws
@@ -41,7 +41,7 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
 
 
 def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str) -> Plan:
-    """Plan a run; "auto" takes the collapsed or the lazy plan, whichever promises less work.
+    """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
     Raises    ProgramError for an unknown method, or a width that makes a declared width no whole number
     """
@@ -50,7 +50,7 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], meth
     initials = initial_laws(netsor)
     if method == "auto":
         choices = [
-            _Planner(netsor, width, widths, coordinates, kept, m, asked, initials).plan() for m in METHODS[:0:-1]
+            _Planner(netsor, width, widths, coordinates, kept, m, asked, initials).plan() for m in METHODS[1:]
         ]
         return min(choices, key=lambda choice: choice.work)
     return _Planner(netsor, width, widths, coordinates, kept, method, asked, initials).plan()
@@ -97,6 +97,10 @@ class _Planner:
             if group is not None:
                 uses.setdefault(group.weight.name, []).append(at)
         self.again = frozenset(at for places in uses.values() if len(places) > 1 for at in places)
+        capacity = {
+            name: sum(group.columns for at in places if (group := self.groups[at]) is not None)
+            for name, places in uses.items()
+        }
         later = frozenset(at for places in uses.values() for at in places[:-1])
         vectors = vectors_of(self.netsor)
         offset = frozenset(
@@ -125,6 +129,7 @@ class _Planner:
             groups=self.groups,
             fresh=self.fresh,
             later=later,
+            capacity=capacity,
             offset=offset,
             ops=ops,
             initials=self.initials,
@@ -167,6 +172,7 @@ class _Planner:
                 self.lengths[name] = own if name in self.full else min(self.coordinates, own)
         pending = [group for group in self.asked.groups if not self.full.intersection(group)]
         place = {step.statement.target.name: at for at, step in reversed(list(enumerate(self.order)))}
+        products = products_of(self.netsor, self.order, self.groups) if pending else []
         known = set(self.lengths) - {name for group in pending for name in group}
         for group in sorted(
             pending, key=lambda names: min((place[name] for name in names if name in place), default=-1)
@@ -175,7 +181,7 @@ class _Planner:
             seen = self.coordinates if self.asked.seen.intersection(group) else 0
             own = self.widths[families[group[0]].width]
             found: Layout = layout(
-                self.netsor, group, min(seen, own), own, self.order, self.groups, self.fresh, self.initials
+                self.netsor, group, min(seen, own), own, self.order, self.groups, products, self.fresh, self.initials
             )
             self.draws |= found.draws
             for name in group:
