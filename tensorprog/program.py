@@ -74,8 +74,8 @@ class Program(Builder):
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
-        Scale     "dense" draws every weight matrix, "lazy" O(width) numbers per vector, "collapsed" (chosen by "auto" where
-                  it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
+        Scale     "dense" draws every weight matrix, "lazy" O(width) numbers per vector, "collapsed" (chosen by "auto"
+                  where it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
         Raises    ProgramError for bad arguments, MemoryLimitError when `max_memory` does not suffice
         """
         return run(

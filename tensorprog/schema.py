@@ -87,7 +87,7 @@ RUN_KEYS: dict[str, Schema] = {
               "examples": [[16, 64, 256]]},
     "samples": _whole("Networks drawn at each width", 1, 10**10),
     "seed": _whole("Seed of the random streams", 0, 2**63 - 1),
-    "method": _text("How finite networks are drawn", enum=["auto", "dense", "lazy"]),
+    "method": _text("How finite networks are drawn", enum=["auto", "dense", "lazy", "collapsed"]),
     "coordinates": _whole("Coordinates of each vector that are kept", 1, 1_000_000),
     "threads": _whole("Threads", 1, 4096),
     "max_memory": _text("Memory that may be used", pattern=r"^\d+(\.\d+)?\s*([KMGT]i?)?B$", examples=["1GiB"]),

@@ -45,7 +45,7 @@ def main() -> None:
 @QUIET
 @click.option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 @click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@click.option("--method", type=click.Choice(["auto", "dense", "lazy"]), help="How networks are drawn.")
+@click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), help="How networks are drawn.")
 @click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
 @REQUIRE
 def run(

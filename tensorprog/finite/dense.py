@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.normals import standard_normal
 from tensorprog.grouping import Grouping
 
 __all__ = ["Dense"]
@@ -30,7 +31,8 @@ class Dense:
         name = group.weight.name
         if name not in self._weights:
             shape = (vectors.shape[0], members, rows, vectors.shape[-1])
-            self._weights[name] = self._generator.standard_normal(shape, dtype=self._dtype)
+            self._weights[name] = np.empty(shape, self._dtype)
+            standard_normal(self._generator, self._weights[name])
         weight = self._weights[name] if again else self._weights.pop(name)
         if not np.array_equal(group.members, np.arange(members)):
             weight = weight[:, group.members]

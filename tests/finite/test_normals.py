@@ -1,0 +1,221 @@
+"""Normals and chi variables: one law, and the same bits whichever engine draws them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tensorprog.finite import normals
+from tensorprog.finite.normals import chi, engine, prepare, standard_normal
+
+needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
+
+
+def sfc(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(seed))
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts as a process does, and leaves no trace."""
+    monkeypatch.setattr(normals, "_kernels", None)
+    monkeypatch.setattr(normals, "_tried", False)
+    monkeypatch.delenv("TENSORPROG_FAST", raising=False)
+
+
+@pytest.fixture
+def numba(fresh: None) -> None:
+    prepare(np.inf)
+    assert engine() == "numba"
+
+
+def same_state(first: np.random.Generator, second: np.random.Generator) -> bool:
+    ours, theirs = first.bit_generator.state, second.bit_generator.state
+    assert np.array_equal(ours.pop("state")["state"], theirs.pop("state")["state"])
+    return bool(ours == theirs)
+
+
+@needs_numba
+@pytest.mark.parametrize("seed", range(3))
+def test_numba_draws_the_normals_of_numpy(numba: None, seed: int) -> None:
+    ours, theirs = sfc(seed), sfc(seed)
+    out = np.empty(2_000_003)
+    standard_normal(ours, out)
+    assert np.array_equal(out.view(np.int64), theirs.standard_normal(out.size).view(np.int64))  # signs of zeros too
+    assert np.abs(out).max() > 3.7  # some are from the tail
+    assert same_state(ours, theirs)
+
+
+@needs_numba
+def test_numba_and_numpy_take_turns_on_one_generator(numba: None) -> None:
+    ours, theirs = sfc(5), sfc(5)
+    for size in (0, 1, 2, 3, 7, 64, 1001, 1, 0, 4096, 99_999):
+        out = np.empty(size)
+        standard_normal(ours, out)
+        assert np.array_equal(out, theirs.standard_normal(size))
+        integers = [g.integers(2**20, size=3, dtype=np.uint32) for g in (ours, theirs)]  # keeps half of 64 bits
+        assert np.array_equal(*integers)
+        assert np.array_equal(ours.random(size), theirs.random(size))
+    assert same_state(ours, theirs)
+
+
+@needs_numba
+@pytest.mark.parametrize("shape", [(), (0, 3), (5, 1, 7)])
+def test_numba_fills_arrays_of_any_shape(numba: None, shape: tuple[int, ...]) -> None:
+    out = np.empty(shape)
+    standard_normal(sfc(1), out)
+    assert np.array_equal(out, sfc(1).standard_normal(shape))
+
+
+@needs_numba
+@pytest.mark.parametrize("degrees", [range(9, -1, -1), [1024, 1023], [3], [2, 0, 1, 100_000], []])
+def test_numba_draws_the_chi_variables_of_numpy(
+    numba: None, degrees: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = sfc(2), sfc(2)
+    drawn = chi(ours, degrees, 20_001)
+    monkeypatch.setattr(normals, "_kernels", None)
+    assert np.array_equal(drawn, chi(theirs, degrees, 20_001))
+    assert same_state(ours, theirs)
+
+
+@needs_numba
+def test_two_threads_draw_what_one_draws(numba: None) -> None:
+    def draw(seed: int) -> np.ndarray:
+        generator, out = sfc(seed), np.empty(10_000)
+        for _ in range(20):
+            standard_normal(generator, out)
+        return out
+
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(draw, range(8)))
+    assert all(np.array_equal(out, draw(seed)) for seed, out in enumerate(together))
+
+
+@needs_numba
+def test_the_tables_are_those_that_numba_copied_from_numpy() -> None:
+    theirs = pytest.importorskip("numba.np.random._constants")  # not public
+    from tensorprog.finite.kernels import ziggurat
+
+    widths, limits, heights = ziggurat()
+    assert np.array_equal(widths, np.concatenate([theirs.wi_double, -theirs.wi_double]))
+    assert np.array_equal(limits, theirs.ki_double.astype(np.int64))
+    assert np.array_equal(heights, theirs.fi_double)
+
+
+@needs_numba
+def test_other_generators_and_types_are_left_to_numpy(numba: None) -> None:
+    for bits in (np.random.PCG64(1), np.random.MT19937(1), np.random.Philox(1)):
+        state = bits.state
+        out = np.empty(1000)
+        standard_normal(np.random.Generator(bits), out)
+        bits.state = state
+        assert np.array_equal(out, np.random.Generator(bits).standard_normal(1000))
+    single = np.empty(1000, np.float32)
+    standard_normal(sfc(1), single)
+    assert np.array_equal(single, sfc(1).standard_normal(1000, dtype=np.float32))
+
+
+@pytest.mark.parametrize("fast", [False, pytest.param(True, marks=needs_numba)])
+def test_arrays_that_numpy_refuses_are_refused(fast: bool) -> None:
+    if fast:
+        prepare(np.inf)
+    locked = np.empty(10)
+    locked.flags.writeable = False
+    for out in (np.empty((10, 10))[:, ::2], np.empty(10, np.int64), locked):
+        with pytest.raises((ValueError, TypeError)):
+            standard_normal(sfc(1), out)
+
+
+def test_short_runs_do_not_start_numba() -> None:
+    prepare(1e6)
+    assert engine() == "numpy"
+    assert not normals._tried
+
+
+def test_numba_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORPROG_FAST", "0")
+    prepare(np.inf)
+    assert engine() == "numpy"
+
+
+def test_without_numba_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tensorprog.finite.kernels", raising=False)
+    monkeypatch.delattr("tensorprog.finite.kernels", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    prepare(np.inf)
+    assert engine() == "numpy"
+    assert normals._tried  # and is not looked for again
+    out = np.empty((3, 5))
+    standard_normal(sfc(1), out)
+    assert np.array_equal(out, sfc(1).standard_normal((3, 5)))
+
+
+def test_kernels_that_differ_from_numpy_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill_normals(state: np.ndarray, out: np.ndarray) -> None:
+        out[:] = 0
+
+    kernels = ModuleType("kernels")
+    kernels.fill_normals = fill_normals  # type: ignore[attr-defined]
+    assert not normals._agrees(kernels)  # not compiled
+    fill_normals.signatures = ["yes"]  # type: ignore[attr-defined]
+    kernels.fill_chi_squares = lambda state, degrees, out: None  # type: ignore[attr-defined]
+    assert not normals._agrees(kernels)
+
+
+@needs_numba
+def test_numba_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def njit(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.delitem(sys.modules, "tensorprog.finite.kernels", raising=False)
+    monkeypatch.delattr("tensorprog.finite.kernels", raising=False)
+    monkeypatch.setattr("numba.njit", njit)
+    prepare(np.inf)
+    assert engine() == "numpy"
+
+
+def run(code: str, **environment: str) -> str:
+    code = f"import sys; from tensorprog.finite import normals, run; {code}"
+    command, settings = [sys.executable, "-W", "error", "-c", code], {**os.environ, **environment}
+    return subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@needs_numba
+def test_numba_told_not_to_compile_is_not_used() -> None:
+    assert run("normals.prepare(1e12); print(normals.engine())", NUMBA_DISABLE_JIT="1") == "numpy"
+
+
+@needs_numba
+@pytest.mark.slow
+def test_processes_that_compile_at_the_same_time(tmp_path: Path) -> None:
+    code, folder = "normals.prepare(1e12); print(normals.engine())", str(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: run(code, NUMBA_CACHE_DIR=folder), range(2)))
+    assert found == ["numba", "numba"]
+
+
+def test_nothing_loads_numba_before_it_pays() -> None:
+    assert run("normals.prepare(1e6); print('numba' in sys.modules)") == "False"
+
+
+@pytest.mark.parametrize("nu", [1, 2, 3, 4, 17, 1024])
+def test_chi_variables_have_their_law(nu: int) -> None:
+    drawn = chi(sfc(nu), [nu], 20_000)[0]
+    assert stats.kstest(drawn, stats.chi(nu).cdf).pvalue > 1e-3
+
+
+def test_chi_without_degrees_of_freedom_is_zero() -> None:
+    generator = sfc(1)
+    assert np.array_equal(chi(generator, [0, 0], 5), np.zeros((2, 5)))
+    assert same_state(generator, sfc(1))  # and draws nothing
+    assert chi(generator, [2, 1, 0], 0).shape == (3, 0)
