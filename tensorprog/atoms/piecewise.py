@@ -36,7 +36,7 @@ register(
 register(
     Atom(
         name="relu",
-        numpy=lambda x: np.maximum(x, 0),
+        numpy=lambda x: np.clip(x, 0, np.inf),
         sympy=lambda sp, x: sp.Max(x, 0),
         derivative=lambda x: (x > 0).astype(float),
         bounds=lambda: (0.0, INF),
