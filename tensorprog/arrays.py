@@ -17,7 +17,6 @@ from tensorprog.expr import Affine
 __all__ = [
     "BATCH",
     "COORDINATE",
-    "LONG_BATCH",
     "Open",
     "add",
     "affine_values",
@@ -32,7 +31,6 @@ __all__ = [
 
 BATCH, COORDINATE = "#", "@"
 Range = tuple[int, int]
-LONG_BATCH = 16  # a batch of at least this size, stored with BATCH running fastest, is worked on along it
 
 
 @dataclass(frozen=True)
@@ -177,10 +175,9 @@ def add(first: Open, second: Open) -> Open:
 
 
 def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
-    """Sum of first * second over the named axes: never forms the product array.
+    """Sum of first * second over the named axes, as batched matrix products: never forms the product array.
 
-    Axes named in `over` must occur in at least one operand.  Batched matrix products; of operands with BATCH running
-    fastest, products along it.
+    Axes named in `over` must occur in at least one operand.
     """
     # an axis summed over that only one operand has is summed there first
     for name in over:
@@ -192,14 +189,6 @@ def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
     shared = [name for name in first.axes if name in second.axes and name not in over]
     left = [name for name in first.axes if name not in second.axes]
     right = [name for name in second.axes if name not in first.axes]
-    if _along_batch(first) and _along_batch(second):
-        axes = union((*shared, *left, *right))
-        label = {name: number for number, name in enumerate((*axes, *over))}
-        data = np.einsum(
-            first.data, [label[name] for name in first.axes], second.data, [label[name] for name in second.axes],
-            [label[name] for name in axes],
-        )
-        return Open(axes, data)
 
     def matrix(value: Open, rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
         order = [*shared, *rows, *columns]
@@ -214,11 +203,6 @@ def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
     result = Open(axes, product.reshape([size[name] for name in axes]))
     ordered = union(axes)
     return Open(ordered, align(result, ordered))
-
-
-def _along_batch(value: Open) -> bool:
-    data = value.data
-    return value.axes[:1] == (BATCH,) and data.shape[0] >= LONG_BATCH and data.strides[0] == data.itemsize
 
 
 def _sum(value: Open, name: str) -> Open:

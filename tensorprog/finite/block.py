@@ -1,7 +1,7 @@
 """One block of networks: the plan's ops in order, on arrays over (network, members, coordinates).
 
 Ops on arrays over all coordinates run on a few networks at a time, so that what they write is still in cache when it is
-read; all others run on the whole block, stored with networks running fastest, so that numpy's inner loops are long.
+read; all others run on the whole block.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Networks:
             value = value[..., : self.plan.coordinates]  # type: ignore[index]
         data = value.data if isinstance(value, Open) else value
         if start == 0:
-            kept = np.empty((self.count, *data.shape[1:]), data.dtype, order=self.job.memory_order(name))
+            kept = np.empty((self.count, *data.shape[1:]), data.dtype)
             self.values[name] = Open(value.axes, kept) if isinstance(value, Open) else kept
         whole = self.values[name]
         whole = whole.data if isinstance(whole, Open) else whole
@@ -119,7 +119,7 @@ class _Networks:
         sizes = dict(zip(initial.indices, family.shape, strict=True))
         normals = gaussian_vectors(
             self.generator, self.plan.draws[initial.name], self.count, {name: sizes[name] for name in law.independent},
-            law.blocks.shape[-1], self.job.dtype, self.job.batch_fastest and not op.large,
+            law.blocks.shape[-1], self.job.dtype,
         )  # fmt: skip
         factor = law.factor.astype(self.job.dtype)
         drawn = np.matmul(factor, normals) if factor.shape[-1] > 1 else np.multiply(factor, normals, out=normals)
@@ -175,8 +175,6 @@ class _Networks:
                 self.values[op.writes] = group.pack(vectors)
             return
         packed = psd_cholesky(self.values[op.key])
-        if self.job.batch_fastest:
-            packed = np.asfortranarray(packed)
         if not group.separable:
             self.values[op.writes] = packed
             return
@@ -197,9 +195,9 @@ class _Networks:
             product = group.unpack(packed * scale[:, None, None])
         self.store(self.plan.order[op.at], product)
 
-    def fresh(self, op: Op, members: Mapping[str, int], columns: int, batch_fastest: bool) -> Array:
+    def fresh(self, op: Op, members: Mapping[str, int], columns: int) -> Array:
         draw = self.plan.draws[op.at]
-        return gaussian_vectors(self.generator, draw, self.count, members, columns, self.job.dtype, batch_fastest)
+        return gaussian_vectors(self.generator, draw, self.count, members, columns, self.job.dtype)
 
     def packed(self, op: Op, group: Grouping) -> Array:
         """Fresh vectors over (batch, members, columns, coordinates)."""
@@ -207,7 +205,7 @@ class _Networks:
         members = (
             {name: group.sizes[name] for name in group.member_axes} if group.separable else {"": len(group.members)}
         )
-        drawn = self.fresh(op, members, columns, False)
+        drawn = self.fresh(op, members, columns)
         return drawn.reshape(self.count, len(group.members), columns, drawn.shape[-1])
 
     def with_history(self, op: Op, group: Grouping, scale: Array) -> Open:
@@ -229,12 +227,12 @@ class _Networks:
         columns = self.plan.fresh[op.at]
         if op.large and not any(name in factor.axes for name in members):
             # any order serves coordinates: this one makes one matrix product of a network
-            drawn = self.fresh(op, {}, columns * len(scale), False)
+            drawn = self.fresh(op, {}, columns * len(scale))
             axes = (BATCH, FACTOR, *members, COORDINATE)
             fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))
         else:
             axes = (BATCH, *members, FACTOR, COORDINATE)
-            fresh = Open(axes, self.fresh(op, members, columns, self.job.batch_fastest and not op.large))
+            fresh = Open(axes, self.fresh(op, members, columns))
         uniform = bool((scale == scale[0]).all())
         scales = (
             Open((), scale[:1].reshape(())) if uniform else Open(tuple(members), scale.reshape([*members.values()]))
@@ -307,7 +305,7 @@ class _Networks:
             return
         if name not in self.values:
             shape = (self.count, *family.shape, *trail)
-            self.values[name] = np.zeros(shape, self.job.dtype, order=self.job.memory_order(name))
+            self.values[name] = np.zeros(shape, self.job.dtype)
         key = []
         for slot, (start, _) in zip(slots, family.ranges, strict=True):
             low, high = slot.bounds(ranges)

@@ -18,36 +18,25 @@ Array = NDArray[Any]
 
 
 def gaussian_vectors(
-    generator: np.random.Generator,
-    draw: Draw,
-    batch: int,
-    members: Mapping[str, int],
-    columns: int,
-    dtype: Any,
-    batch_fastest: bool,
+    generator: np.random.Generator, draw: Draw, batch: int, members: Mapping[str, int], columns: int, dtype: Any
 ) -> Array:
     """Independent N(0, I) vectors: `columns` of them for every value of the indices `members`, in every network.
 
-    Shapes    (batch, *members, columns, draw.length); `batch_fastest` chooses the order in memory
+    Shapes    (batch, *members, columns, draw.length)
     Source    Bartlett 1933; directions that `draw` does not mention get zeros
     """
     separate = [name for name in members if name in draw.batch]
     together = [name for name in members if name not in draw.batch]
     rows = math.prod(members[name] for name in together) * columns
     lead = [members[name] for name in separate]
-    if batch_fastest:
-        raw = np.empty((draw.length, rows, *reversed(lead), batch), dtype)
-        _fill_fastest(generator, draw, raw)
-        drawn = raw.transpose()
-    else:
-        drawn = np.empty((batch, *lead, rows, draw.length), dtype)
-        _fill(generator, draw, drawn)
+    drawn = np.empty((batch, *lead, rows, draw.length), dtype)
+    _fill(generator, draw, drawn)
     if not together:
         return drawn
     drawn = drawn.reshape(batch, *lead, *(members[name] for name in together), columns, draw.length)
     names = [*separate, *together]
     places = [1 + names.index(name) for name in members]
-    return drawn.transpose(0, *places, -2 + drawn.ndim, -1 + drawn.ndim)
+    return drawn.transpose(0, *places, drawn.ndim - 2, drawn.ndim - 1)
 
 
 def _normal_ranges(draw: Draw) -> list[tuple[int, int]]:
@@ -65,24 +54,6 @@ def _gaps(draw: Draw) -> list[tuple[int, int]]:
     covered = sorted([*_normal_ranges(draw), *([draw.own] if draw.opened else [])])
     edges = [0, *(edge for span in covered for edge in span), draw.length]
     return [(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if stop > start]
-
-
-def _fill_fastest(generator: np.random.Generator, draw: Draw, raw: Array) -> None:
-    """Fill (length, rows, .., batch)."""
-    for start, stop in _gaps(draw):
-        raw[start:stop] = 0
-    for start, stop in _normal_ranges(draw):
-        standard_normal(generator, raw[start:stop])
-    if not draw.opened:
-        return
-    start = draw.own[0]
-    for k in range(draw.opened):
-        raw[start + k, :k] = 0
-        standard_normal(generator, raw[start + k, k + 1 :])
-    size = math.prod(raw.shape[2:])
-    lengths = chi(generator, range(draw.degrees, draw.degrees - draw.opened, -1), size)
-    for k in range(draw.opened):
-        raw[start + k, k] = lengths[k].reshape(raw.shape[2:])
 
 
 def _fill(generator: np.random.Generator, draw: Draw, drawn: Array) -> None:

@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import LONG_BATCH
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.evaluate import index_array
 from tensorprog.finite.plan import Op, Plan
@@ -75,15 +74,6 @@ class Job:
         large = self.plan.floats - self.plan.small
         held = self.plan.floats * self.block if self.together else self.plan.small * self.block + large * self.part
         return 2 * held * np.dtype(self.dtype).itemsize + FREED_BYTES
-
-    @property
-    def batch_fastest(self) -> bool:
-        """Whether arrays without the width are stored with networks running fastest."""
-        return self.block >= LONG_BATCH
-
-    def memory_order(self, name: str) -> Literal["C", "F"]:
-        """Order in memory of a family's array over the whole block."""
-        return "F" if self.batch_fastest and name not in self.plan.full else "C"
 
     @cached_property
     def heads(self) -> frozenset[str]:
