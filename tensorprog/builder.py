@@ -261,7 +261,8 @@ class Builder:
 
     def defaults(self, **options: Any) -> None:
         """Defaults of `tp run`, as in the section `run:` of a file: width, samples, seed, ..."""
-        run = dict(self._parts["run"]) | {key: make_option(key, value) for key, value in options.items()}
+        run = dict(self._parts["run"]) | {key: make_option(key, value, names=self.names)
+                                            for key, value in options.items()}
         self._parts["run"] = tuple(run.items())
         self._cache = None
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.distances import distances, effective_size, moments
-from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.averages import average_members
+from tensorprog.distances import distances, effective_size, kolmogorov, moments
+from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.ir import Netsor
 from tensorprog.reference import Curve, Reference, column, label, members, split
 
-__all__ = ["BRACKETS", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
+__all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
 
 Array = NDArray[Any]
 
@@ -63,8 +65,39 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""
-        return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in asdict(self).items()}
+        return _json(self)
+
+
+@dataclass(frozen=True)
+class AverageRow:
+    """One average (1/n) sum_a psi over networks, beside E[psi | p-ring] over draws of the limit.
+
+    `ks` is the two-sample distance of the two; nan where the limit is a number, or there is none.
+    """
+
+    average: str
+    n: int
+    mean: float
+    se: float
+    std: float
+    std_se: float
+    limit_mean: float = _NAN
+    limit_se: float = _NAN
+    limit_std: float = _NAN
+    limit_std_se: float = _NAN
+    limit_draws: int = 0
+    z_mean: float = _NAN
+    ks: float = _NAN
+    ks_pvalue: float = _NAN
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; None for numbers that do not exist."""
+        return _json(self)
+
+
+def _json(row: Any) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(row).items()}
 
 
 @dataclass(frozen=True)
@@ -78,6 +111,7 @@ class Comparison:
     width: int | None
     reference: str  # "limit", "samples" or "nothing"
     program: str = ""
+    averages: tuple[AverageRow, ...] = ()
 
     def __getitem__(self, variable: str) -> Row:
         for row in self.rows:
@@ -89,7 +123,15 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Rows as dictionaries, with what was compared."""
         return {"program": self.program, "width": self.width, "reference": self.reference,
-                "rows": [row.to_json() for row in self.rows]}
+                "rows": [row.to_json() for row in self.rows], "averages": [row.to_json() for row in self.averages]}
+
+    def average(self, name: str) -> AverageRow:
+        """The row of an average such as "m" or "m[0]"."""
+        for row in self.averages:
+            if row.average == name.replace(" ", ""):
+                return row
+        known = [row.average for row in self.averages]
+        raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, known)}")
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells as text."""
@@ -102,6 +144,21 @@ class Comparison:
         ]
         return header, cells
 
+    def average_table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of the averages as text."""
+        header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
+        cells = [
+            [row.average, str(row.n), quantity(row.mean, row.se), quantity(row.std, row.std_se),
+             quantity(row.limit_mean, row.limit_se), quantity(row.limit_std, row.limit_std_se), short(row.ks),
+             chance(row.ks_pvalue)]
+            for row in self.averages
+        ]
+        return header, cells
+
+    @property
+    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        return [self.table()] * bool(self.rows) + [self.average_table()] * bool(self.averages)
+
     @property
     def title(self) -> str:
         """What is compared with what."""
@@ -110,15 +167,16 @@ class Comparison:
         return subject + against.get(self.reference, "")
 
     def __str__(self) -> str:
-        header, cells = self.table()
-        return "\n".join([self.title, aligned(header, cells), BRACKETS])
+        return "\n".join([self.title, *(aligned(*table) for table in self._tables), BRACKETS])
 
     def _repr_html_(self) -> str:
-        header, cells = self.table()
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
-        return (f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
-                f"<tbody>{body}</tbody></table>")
+        tables = []
+        for header, cells in self._tables:
+            head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+            body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+            tables.append(f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
+                          f"<tbody>{body}</tbody></table>")
+        return "".join(tables)
 
 
 def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
@@ -172,7 +230,8 @@ def _z(value: float, error: float, limit: float, limit_error: float) -> float:
 def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
     """Compare samples with a law, or with other samples, variable by variable.
 
-    `variables` are members ("y[0]") or families ("y"); by default the outputs, of large families the first 64 members.
+    `variables` are members ("y[0]") or families ("y") or averages ("m"); by default the outputs, of large families the
+    first 64 members, and all averages that the samples have.
     Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
     every error, p-value and floor allows for their dependence.
 
@@ -190,12 +249,49 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
         raise ProgramError("the samples and what they are compared with belong to different programs")
     against = law if two_samples or law is None else Reference.of(law)
     netsor: Netsor = samples.netsor
+    chosen = [variables] if isinstance(variables, str) else None if variables is None else list(variables)
+    means = [name for name in samples.averages if chosen is None or name in chosen]
+    if chosen is not None:
+        chosen = [name for name in chosen if name not in samples.averages]
     rows = []
-    for number, (name, position, variable) in enumerate(_variables(netsor, samples.outputs, variables)):
+    for number, (name, position, variable) in enumerate(_variables(netsor, samples.outputs, chosen)):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(number,))))
         rows.append(_row(samples, against, name, position, variable, rng))
     kind = "nothing" if law is None else "samples" if two_samples else "limit"
-    return Comparison(tuple(rows), samples.width, kind, netsor.name)
+    averages = tuple(row for name in means for row in _average_rows(samples, against, name))
+    return Comparison(tuple(rows), samples.width, kind, netsor.name, averages)
+
+
+def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]:
+    """Rows of one average, those of its first members if it is a family."""
+    values = np.asarray(samples.averages[name], dtype=np.float64)
+    other: Array | None = None
+    if isinstance(against, Reference):
+        with suppress(NotCompiledError, MemoryLimitError):  # then there is no limit to compare with
+            other = against.averages(samples.psi, len(values))[name]
+    elif against is not None and against.psi == samples.psi:
+        other = against.averages[name]
+    index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+    for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
+        x = values[(slice(None), *place)]
+        mean, se, std, std_se = _mean_and_deviation(x)
+        row = AverageRow(label(name, member), len(x), mean, se, std, std_se)
+        if other is not None:
+            y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
+            limit = _mean_and_deviation(y)
+            ks, p = kolmogorov(x, y)
+            row = replace(row, limit_mean=limit[0], limit_se=limit[1], limit_std=limit[2], limit_std_se=limit[3],
+                          limit_draws=len(y), z_mean=_z(mean, se, limit[0], limit[1]), ks=ks, ks_pvalue=p)
+        yield row
+
+
+def _mean_and_deviation(x: Array) -> tuple[float, float, float, float]:
+    """Mean, its standard error, standard deviation, its standard error."""
+    found = moments(x[:, None, None])
+    (mean,), (se,) = found["mean"]
+    (variance,), (error,) = found["variance"]
+    std = math.sqrt(variance)
+    return float(mean), float(se), std, float(error) / (2 * std) if std > 0 else 0.0
 
 
 def _law_text(netsor: Netsor) -> tuple[Any, ...]:
@@ -215,10 +311,14 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     other: Curve | Array | None = None
     target = dict.fromkeys(own, (_NAN, _NAN))
     method = "kde"
+    if isinstance(against, Reference):
+        try:
+            target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
+        except (NotCompiledError, MemoryLimitError):
+            against = None  # the law has no such numbers
     if against is None:
         pass
     elif isinstance(against, Reference):
-        target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
         atoms = _tied(values)
         other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
         if isinstance(other, Curve) and other.smoothed:  # draws are honest where the law itself only has draws

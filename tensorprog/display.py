@@ -114,7 +114,7 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
     """One table per output family: the widths against the limit; shorter numbers on screens below 100 columns."""
     netsor = study.netsor
     figures = 1 if columns < 100 else 2
-    for name in netsor.outputs:
+    for name in study.names:
         size = math.prod(netsor.families[name].shape)
         rows: list[tuple[str, ...]] = []
         marked, sections = [], []
@@ -137,6 +137,40 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
         header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
         title = f"{netsor.name}: {name}"
         yield Table(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+    if study.comparisons and study.comparisons[0].averages:
+        yield _averages_table(study, figures)
+
+
+def _averages_table(study: Study, figures: int) -> Table:
+    """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
+    rows: list[tuple[str, ...]] = []
+    marked, sections = [], []
+    families: dict[str, int] = {}
+    for place, first in enumerate(study.comparisons[0].averages):
+        name = first.average.partition("[")[0]
+        families[name] = families.get(name, 0) + 1
+        if families[name] > SHOWN:
+            continue
+        for k, comparison in enumerate(study.comparisons):
+            row = comparison.averages[place]
+            rows.append((row.average if k == 0 else "", str(comparison.width), quantity(row.mean, row.se, figures),
+                         quantity(row.std, row.std_se, figures), short(row.ks), chance(row.ks_pvalue)))
+        if math.isfinite(first.limit_mean):
+            marked.append(len(rows))
+            rows.append(("", "limit", quantity(first.limit_mean, first.limit_se, figures),
+                         quantity(first.limit_std, first.limit_std_se, figures), "", ""))
+        sections.append(len(rows) - 1)
+    psi = study.averaged
+    title = f"{study.netsor.name}: averages over the coordinates, " + ", ".join(f"{k} = {v}" for k, v in psi.items())
+    note = BRACKETS
+    if marked:
+        note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples"
+    if any(count > SHOWN for count in families.values()):
+        note += "; further members are in report.json"
+    header = ("average", "n", "mean", "sd", "KS", "p")
+    shown = range(6) if marked else range(4)
+    return Table(title, tuple(header[k] for k in shown), tuple(tuple(row[k] for k in shown) for row in rows), note,
+                 tuple(marked), sections=tuple(sections[:-1]))
 
 
 def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[str, ...]:

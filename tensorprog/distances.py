@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tensorprog.reference import Curve
 
-__all__ = ["binned_kde", "distances", "effective_size", "moments"]
+__all__ = ["binned_kde", "distances", "effective_size", "kolmogorov", "moments"]
 
 Array = NDArray[Any]
 
@@ -189,6 +189,18 @@ def _ks_two(x: Array, y: Array) -> tuple[float, float]:
     fx, fy = (np.searchsorted(z, points, side="right") / len(z) for z in (x, y))
     k = int(np.argmax(np.abs(fx - fy)))
     return float(abs(fx[k] - fy[k])), float(fx[k])
+
+
+def kolmogorov(x: Array, y: Array) -> tuple[float, float]:
+    """KS distance of two samples and its p-value; nan where one of them has a single value.
+
+    Shapes    x (n,), y (m,): independent draws
+    """
+    x, y = np.sort(x), np.sort(y)
+    if not (len(x) and len(y) and x[0] < x[-1] and y[0] < y[-1]):
+        return _NAN, _NAN
+    statistic, _ = _ks_two(x, y)
+    return statistic, _p_value(statistic, len(x) * len(y) / (len(x) + len(y)))
 
 
 def _w1(x: Array, curve: Curve) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
+from tensorprog.averages import with_averages
 from tensorprog.builder import Builder
 from tensorprog.errors import OutsideError, ProgramError
+from tensorprog.expr import Expr
 from tensorprog.finite.run import parse_memory, run
 from tensorprog.shipped import resolve
 
@@ -67,10 +69,15 @@ class Program(Builder):
 
     def run(  # type: ignore[override]
         self, width: int, samples: int = 10_000, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
-        keep: Sequence[str] = (), threads: int | None = None, max_memory: str | int = "1GiB", dtype: str = "float64",
-        executor: Executor | None = None, progress: Callable[[int, int], None] | None = None,
+        keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None, threads: int | None = None,
+        max_memory: str | int = "1GiB", dtype: str = "float64", executor: Executor | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Samples:
         """Draw independent networks at finite width; any valid program runs, inside the theory or not.
+
+        `averages` names functions of vectors and scores, {"m": "tanh(y[0])**2"}: the samples' `averages["m"]` has
+        (1/n) sum_a psi(y_a; p) of each network, which needs all coordinates, so that a run with averages draws other
+        numbers than one without.  Arguments left out have the defaults given here, not those of the program's `run:`.
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
@@ -78,19 +85,25 @@ class Program(Builder):
                   where it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
         Raises    ProgramError for bad arguments, MemoryLimitError when `max_memory` does not suffice
         """
-        return run(
-            self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep, threads=threads,
-            max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
+        added = with_averages(self.netsor, averages) if averages else None
+        drawn = run(
+            added.netsor if added else self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates,
+            keep=keep, threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
         )
+        return added.separate(drawn) if added else drawn
 
-    def plan(self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = ()) -> Plan:
+    def plan(
+        self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),
+        averages: Mapping[str, str | Expr] | None = None,
+    ) -> Plan:
         """What `run` would do at this width: how each vector is represented, and the numbers drawn per network.
 
         Raises    ProgramError for bad arguments
         """
         from tensorprog.finite.job import make_job
 
-        return make_job(self.netsor, width, 0, method, coordinates, keep, "float64").plan
+        netsor = with_averages(self.netsor, averages).netsor if averages else self.netsor
+        return make_job(netsor, width, 0, method, coordinates, keep, "float64").plan
 
     def limit(self, *, accuracy: float | None = None, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
         """Compile the infinite-width limit by Definition 1.

@@ -239,16 +239,21 @@ def make_statement(
     return Dot(target, first, second, _SCALES[text], span)
 
 
-def make_option(key: str, value: Any, span: Span = Span()) -> Any:
-    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text)."""
+def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
+    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text).
+
+    `names` are the constants and indices that averages may use; what else stands in them is checked when they run.
+    """
     if key not in RUN_KEYS:
         raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
     rule = RUN_KEYS[key]
     if key == "averages":
+        names = names or Names()
         if not isinstance(value, Mapping):
             raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
-        for text in value.values():
-            parse_expression(str(text), Names(), span)
+        for name, text in value.items():
+            parse_target(str(name), names, span)
+            parse_expression(str(text), names, span)
         return tuple((str(name), str(text)) for name, text in value.items())
     if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
         raise fail(f"{key} takes one value", span)

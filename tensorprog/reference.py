@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ __all__ = ["Curve", "Reference", "column", "label", "members", "split"]
 Array = NDArray[Any]
 
 CURVE_POINTS = 257
+MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
 _NAN = float("nan")
 
@@ -137,6 +138,7 @@ class Reference:
         self._curves: dict[str, Curve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
+        self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
 
     @classmethod
     def of(cls, law: Any) -> Reference:
@@ -165,6 +167,24 @@ class Reference:
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
         return self._moments[name]
+
+    def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
+        """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
+
+        Shapes    name -> (draws, *members)
+        Raises    NotCompiledError for averages without a limit here
+        """
+        key = tuple(psi.items())
+        known = self._averages.get(key)
+        if known is None:
+            try:
+                known = self.law.averages(psi, min(max(2 * draws, MIN_DRAWS), MAX_DRAWS), seed=1)
+            except TensorprogError as error:
+                known = error
+            self._averages[key] = known
+        if isinstance(known, TensorprogError):
+            raise known
+        return known
 
     def curve(self, variable: str, low: float, high: float) -> Curve | None:
         """Density and distribution function over at least low..high; None if the law has no density to offer."""

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.averages import average_members
 from tensorprog.comparison import MAX_MEMBERS, Comparison
 from tensorprog.distances import moments
 from tensorprog.errors import Problem, ProgramError, TensorprogError
@@ -133,8 +134,8 @@ def _index(netsor: Netsor, name: str) -> list[list[int]] | None:
     return [list(index) for index in members(netsor, name)] if size <= MAX_LISTED else None
 
 
-def limit_json(reference: Reference) -> dict[str, Any]:
-    """The limit's numbers: families flattened in C order, with their indices beside them."""
+def limit_json(reference: Reference, kept: Sequence[str] = ()) -> dict[str, Any]:
+    """The limit's numbers: families flattened in C order, with their indices beside them; `kept` beside the outputs."""
 
     def family(name: str) -> dict[str, Any]:
         netsor = reference.netsor
@@ -154,15 +155,15 @@ def limit_json(reference: Reference) -> dict[str, Any]:
             entry["variance"] = values["variance"][0]
         return entry
 
-    return {"outputs": {name: family(name) for name in reference.law.outputs},
+    return {"outputs": {name: family(name) for name in dict.fromkeys([*reference.law.outputs, *kept])},
             "scores": {name: family(name) for name in reference.law.scores}, "error": float(reference.law.error)}
 
 
-def finite_json(samples: Any, comparison: Comparison) -> dict[str, Any]:
-    """The numbers of one width."""
+def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) -> dict[str, Any]:
+    """The numbers of one width, those of the names `kept` beside the outputs."""
     rows = {row.variable: row for row in comparison.rows}
     outputs: dict[str, Any] = {}
-    for name in samples.outputs:
+    for name in dict.fromkeys([*samples.outputs, *kept]):
         index = members(samples.netsor, name, MAX_LISTED)
         array = np.asarray(samples[name])
         vector = samples.netsor.families[name].kind == "vector"
@@ -184,5 +185,20 @@ def finite_json(samples: Any, comparison: Comparison) -> dict[str, Any]:
         methods = [row.kl_method for row in compared if row is not None]
         entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
         outputs[name] = entry
-    return {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
-            "seconds": round(float(samples.seconds), 4), "outputs": outputs}
+    found = {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
+             "seconds": round(float(samples.seconds), 4), "outputs": outputs}
+    if samples.averages:
+        found["averages"] = {target.partition("[")[0]: _average(samples, comparison, target) for target in samples.psi}
+    return found
+
+
+def _average(samples: Any, comparison: Comparison, target: str) -> dict[str, Any]:
+    """One average: numbers, or for a family lists with `index` beside them."""
+    name, bracket, _ = target.partition("[")
+    index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+    rows = [comparison.average(label(name, member)).to_json() for member in index]
+    entry: dict[str, Any] = {"psi": samples.psi[target]} | ({"index": [list(m) for m in index]} if bracket else {})
+    for key in rows[0]:
+        if key not in ("average", "n"):
+            entry[key] = [row[key] for row in rows] if bracket else rows[0][key]
+    return entry

@@ -34,7 +34,8 @@ class Samples(Mapping[str, NDArray[Any]]):
     width: int | None = None  # None for the limit
     coordinates: int = 1
     seconds: float = 0.0
-    averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples,) each
+    averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples, *members) each
+    psi: Mapping[str, str] = field(default_factory=dict, repr=False)  # {"m": "tanh(y[0])**2"}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:
@@ -76,8 +77,10 @@ class Samples(Mapping[str, NDArray[Any]]):
             "width": self.width,
             "samples": self.samples,
             "coordinates": self.coordinates,
+            "averages": dict(self.psi),
         }
+        arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()}
         with whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
-                file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **dict(self.arrays)
+                file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
             )

@@ -95,7 +95,7 @@ RUN_KEYS: dict[str, Schema] = {
     "keep": {"description": "Names whose values are kept besides the outputs",
              "items": _text("A name", pattern=f"^{NAME}$"), "examples": [["q"]]},
     "averages": {"description": "Averages (1/n) sum_a psi(...) by name", "type": "object",
-                 "additionalProperties": _text("A function of vectors at fixed indices", examples=["tanh(y[0])**2"])},
+                 "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"])},
 }
 
 SECTIONS: dict[str, Schema] = {

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tensorprog import report as files
-from tensorprog.comparison import Comparison, compare
+from tensorprog.averages import Averages, with_averages
+from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
-from tensorprog.ir import Netsor
+from tensorprog.ir import Dot, Netsor
 from tensorprog.reference import Reference, column, label, members, split
 
 __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
@@ -20,7 +21,7 @@ __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate",
 GRADES = ("outside", "extension", "remark", "theorem")  # each claims more than the one before
 DEFAULTS: dict[str, Any] = {
     "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
-    "max_memory": "1GiB", "dtype": "float64",
+    "max_memory": "1GiB", "dtype": "float64", "keep": (), "averages": (),
 }
 
 
@@ -36,12 +37,15 @@ class Settings:
     threads: int | None = None
     max_memory: str | int = "1GiB"
     dtype: str = "float64"
+    keep: tuple[str, ...] = ()
+    averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
 
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `Program.run` besides width and progress."""
         return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
-                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype}
+                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype, "keep": self.keep,
+                "averages": dict(self.averages)}
 
 
 def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
@@ -59,8 +63,9 @@ def estimate(netsor: Netsor, settings: Settings) -> tuple[float, int]:
     """
     from tensorprog.finite.run import estimate as one
 
-    costs = [one(netsor, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
-                 threads=settings.threads) for width in settings.width]
+    whole = with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+    costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
+                 keep=settings.keep, threads=settings.threads) for width in settings.width]
     return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
 
 
@@ -94,6 +99,16 @@ class Study:
     columns: list[tuple[str, Any]] = field(default_factory=list)  # draws of the first output, for the pictures
     limit: dict[str, Any] | None = None
     written: list[Path] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is reported: the outputs, and the names kept."""
+        return tuple(dict.fromkeys([*self.netsor.outputs, *self.settings.keep]))
+
+    @property
+    def averaged(self) -> dict[str, str]:
+        """The averages asked for: left side -> psi."""
+        return dict(with_averages(self.netsor, dict(self.settings.averages)).psi) if self.settings.averages else {}
 
     @property
     def variable(self) -> str:
@@ -135,6 +150,8 @@ def run(program: Any, settings: Settings, out: Path | None = None, listener: Lis
             store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(program, settings)))
             _write(study, out, "program.svg", lambda path: files.write_text(path, _svg(study)))
         _limit(program, study, told)
+        if settings.averages:
+            _note_averages(study, told)
         _save_report(study, out)
         for width in settings.width:
             told.stage(f"n = {width}")
@@ -171,7 +188,7 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
     told.stage("compiling the limit")
     try:
         reference = Reference(program.limit())
-        study.limit = files.limit_json(reference)
+        study.limit = files.limit_json(reference, study.settings.keep)
         study.reference = reference
     except ProgramError:
         raise
@@ -180,16 +197,55 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
         told.note(f"there is no limit to compare with: {error}")
 
 
+def _note_averages(study: Study, told: Listener) -> None:
+    """Say where Theorem 1 is not certified for psi, and where its limit cannot be had."""
+    added = with_averages(study.netsor, dict(study.settings.averages))
+    for target, missing in uncertified(added).items():
+        asked = "controlled" if "controlled" in missing else "bounded and pseudo-Lipschitz"
+        told.note(f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
+                  f"{' or '.join(missing)}")
+    if study.reference is not None:
+        try:
+            study.reference.averages(added.psi, study.settings.samples)
+        except TensorprogError as error:
+            told.note(f"there is no limit of the averages to compare with: {error}")
+
+
+def uncertified(added: Averages) -> dict[str, list[str]]:
+    """Of each average, by its left side, what the theorem asks of psi and the calculus does not certify.
+
+    With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
+    """
+    from tensorprog.calculus import Calculus
+    from tensorprog.facts import HOLDS
+    from tensorprog.graph import Structure
+
+    calculus = Calculus(added.netsor, Structure(added.netsor))
+    scored = any(isinstance(s, Dot) and s.scale == "n**-0.5" for s in added.original.body)
+    asked = ("bounded", "pseudo-Lipschitz") if scored else ("controlled",)
+    result = {}
+    for target, family in zip(added.psi, added.families.values(), strict=True):
+        dot = added.netsor.body[added.netsor.families[family].statements[0]]
+        position = added.netsor.families[dot.inputs[0].name].statements[0]
+        missing = [name for name in asked if calculus.fact(name, position).verdict is not HOLDS]
+        if missing:
+            result[target] = missing
+    return result
+
+
 def _width(program: Any, study: Study, width: int, store: files.SamplesFile | None, told: Listener) -> None:
     samples = program.run(width=width, progress=told.progress, **study.settings.options)
     told.stage(f"comparing n = {width}")
-    comparison = compare(samples, study.reference)
+    variables = [label(name, index) for name in study.names for index in members(study.netsor, name, MAX_MEMBERS)]
+    comparison = compare(samples, study.reference, [*variables, *samples.averages])
     study.comparisons.append(comparison)
-    study.finite.append(files.finite_json(samples, comparison))
+    study.finite.append(files.finite_json(samples, comparison, study.settings.keep))
     study.columns.append((f"n = {width}", column(samples, *split(study.netsor, study.variable)).copy()))
     if store is not None:
-        for name in samples.outputs:
+        for name in study.names:
             store.add(f"{name}_n{width}", samples[name])
+        for name, values in samples.averages.items():
+            store.add(f"averages/{name}_n{width}", values)
         store.meta["width"].append(width)
 
 

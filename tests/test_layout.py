@@ -33,6 +33,7 @@ ORDER = """
     calculus
     assumptions
     samples
+    averages
     gaussian
     finite
     limit

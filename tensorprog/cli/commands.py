@@ -20,6 +20,7 @@ from tensorprog.cli.options import (
     REQUIRE,
     SEED,
     SET,
+    averages,
     options,
     whole_number,
     widths,
@@ -47,10 +48,13 @@ def main() -> None:
 @click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
 @click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), help="How networks are drawn.")
 @click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
+@click.option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
+              help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
 @REQUIRE
 def run(
     file: str, overrides: dict[str, str], seed: int | None, form: str, out: Path | None, quiet: bool,
-    width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None, require: str | None,
+    width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None,
+    average: tuple[tuple[str, str], ...] | None, require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
@@ -61,7 +65,8 @@ def run(
     from tensorprog import study as job
     from tensorprog.display import Progress, columns_of, run_tables, show
 
-    given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads}
+    given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
+             "averages": average}
     settings = job.settings_of(program.netsor, given)
     folder = out or job.default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener:

@@ -27,6 +27,21 @@ def _overrides(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) ->
     return result
 
 
+def averages(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
+    """NAME=PSI, the last of equal names winning; what PSI means is checked with the program."""
+    result = {}
+    problems = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            problems.append(
+                Problem(f"--average {pair}: is not of the form NAME=PSI", fix="--average 'm=tanh(y[0])**2'"))
+        result[name.strip()] = value.strip()
+    if problems:
+        raise ProgramError(problems)
+    return tuple(result.items()) or None
+
+
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Reader of a whole number of at least `minimum`."""
     def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, broadcast
 from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.expr import Expr
+from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky
@@ -104,6 +106,36 @@ class Conditional:
         positions = tuple(str(k) for k in range(len(gaussian.box)))
         axes = (*positions, *(f"{k}_" for k in positions))
         return self._full(gaussian.cov(sampler, values, diagonal=False), axes, gaussian.ranges)
+
+    def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
+        """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
+
+        Shapes    (*draws, *free indices of psi)
+        Source    Sakai et al. 2025, Theorem 1
+        """
+        added, law = self._law._extended({"expectation": psi})
+        sampler = Sampler(law.compiler, {}, vectors=False)
+        values = dict(self._values)
+        for score, value in values.items():
+            sampler.demand[score] = law.netsor.families[score].ranges
+            assert value.data.shape[1:] == law.netsor.families[score].shape
+
+        def draw(name: str) -> ConditionalAverage:
+            box = law.netsor.families[name].ranges
+            average = ConditionalAverage(law.compiler, name, box)
+            for needed, _ in average.needs():  # averages that stand inside
+                if needed not in values:
+                    draw(needed)
+            sampler.demand[name] = box
+            values[name] = average.draw(values, sampler.reader)
+            return average
+
+        name = added.families["expectation"]
+        average = draw(name)
+        members = law.netsor.families[name].shape
+        data = np.broadcast_to(values[name].data, (math.prod(self._lead), *members)).reshape(*self._lead, *members)
+        result = data if data.shape else float(data)
+        return (result, average.error) if with_error else result
 
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
         """Draws of an output given the scores.

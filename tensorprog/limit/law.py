@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
+from tensorprog.averages import Averages, with_averages
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.expr import Expr
 from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
+from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import REPLICATES, converge
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.covariance import Compiler
@@ -60,6 +63,8 @@ class Law:
         self._max_memory, self._seed = max_memory, seed
         self._mixtures: dict[tuple[str, Box], Mixture] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self._numbers: dict[str, Value] = {}
+        self._larger: dict[Any, tuple[Averages, Law]] = {}
         self.error = 0.0  # the largest error of the numbers given so far
 
     @property
@@ -444,19 +449,126 @@ class Law:
 
     # -- draws --------------------------------------------------------------------------------------------------
 
-    def sample(self, size: int, seed: int = 0, keep: Sequence[str] = ()) -> Samples:
+    def sample(
+        self, size: int, seed: int = 0, keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None
+    ) -> Samples:
         """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
 
+        `averages` names functions psi as for `Program.run`; the draws of their limits, E[psi(Z) | p-ring], belong to
+        the same p-ring as the outputs, which are the same with and without averages.
+
         Shapes    each (size, *members), as for finite width with one coordinate
+        Accuracy  each draw of an average has an error of its own, the largest of which enters `error`: rounding for
+                  functions of one Gaussian variable, else what Gauss-Hermite or quasi-Monte Carlo reach
+        Raises    NotCompiledError for averages this version does not compile
+        Source    Sakai et al. 2025, Theorem 1
         """
+        if not averages:
+            return self._sample(size, seed, keep, ())
+        added, law = self._extended(averages)
+        draws = law._sample(size, seed, keep, tuple(added.families.values()))
+        self._note(law.error)
+        return added.separate(draws)
+
+    def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
+        """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
+
+        Shapes    name -> (size, *members)
+        Accuracy  as for `sample`
+        """
+        added, law = self._extended(averages)
+        draws = law._draw(size, seed, tuple(added.families.values()))
+        self._note(law.error)
+        return added.separate(draws).averages
+
+    def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
+        """The program with the statements of averages, and its law."""
+        added = with_averages(self.netsor, averages)
+        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
+        if key not in self._larger:
+            law = Law(
+                added.netsor,
+                grade=self.grade,
+                accuracy=self.accuracy,
+                max_memory=self._max_memory,
+                seed=self._seed,
+            )
+            self._larger[key] = added, law
+        return self._larger[key]
+
+    def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
+        """E[psi(Z)] of a function of vectors and scores, such as 'tanh(y[0])**2 * y[1]': the mean of Theorem 1's limit.
+
+        Shapes    over the free indices of psi, or a number
+        Accuracy  the average over p-ring of E[psi | p-ring]: see `Law`, and `sample` for the latter
+        """
+        added, law = self._extended({"expectation": psi})
+        value, error = law._expectation(added.families["expectation"])
+        self._note(error)
+        return self._answer(value, error, not value.shape, with_error)
+
+    def _expectation(self, name: str) -> tuple[Array, Array]:
+        box = self.netsor.families[name].ranges
+        if name not in self.compiler.random:
+            value = self._number(name)
+            axes = self._positions(name)
+            sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+            return broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes)
+        # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all variables at once
+        average = ConditionalAverage(self.compiler, name, box)
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        assert isinstance(statement, Dot)
+        read = name if average.quick else statement.left.name
+        sampler = Sampler(self.compiler, {read: box}, vectors=not average.quick)
+        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
+
+        def replicate(points: Array) -> Array:
+            total: Any = 0.0
+            step = max(1, CHUNK_NUMBERS // max(1, width))
+            for start in range(0, len(points), step):
+                part = points[start : start + step]
+                total = total + self._plain(sampler.wanted_value(read, sampler.draw(part)), len(part)).sum(axis=0)
+            return np.asarray(total / len(points))
+
+        def finish(results: Sequence[Array]) -> tuple[Array, Array]:
+            values = np.stack(results)
+            spread = values.std(axis=0, ddof=1) if len(results) > 1 else np.zeros(values.shape[1:])
+            inner = max((other.error for other in sampler.averages.values()), default=0.0)
+            return values.mean(axis=0), 3 * spread / math.sqrt(len(results)) + inner
+
+        what = "the expectation"
+        return converge(sampler.dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed)
+
+    def _number(self, name: str) -> Value:
+        """The limit of a scalar that no score reaches."""
+        if name not in self._numbers:
+            try:
+                self._numbers[name] = self.compiler.average(name)
+            except NotCompiledError:
+                self._numbers[name] = self._direct(name)
+        return self._numbers[name]
+
+    def _direct(self, name: str) -> Value:
+        """The same by integration over all variables at once, of functions the recursion does not take apart."""
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        if not isinstance(statement, Dot):
+            raise NotCompiledError(f"{statement} is not compiled by this version")
+        average = ConditionalAverage(self.compiler, name, self.netsor.families[name].ranges)
+        scope = self.compiler.scope
+        value = average.draw({}, lambda _: lambda reference, ranges: scope(ranges).variable(reference, ranges))
+        return Value.of(value.data[0], self._positions(name), average.error)
+
+    def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
+        for name in keep:
+            self._family(name)
+        return self._draw(size, seed, tuple(dict.fromkeys([*self.outputs, *keep, *self.scores, *added])))
+
+    def _draw(self, size: int, seed: int, names: Sequence[str]) -> Samples:
         started = time.perf_counter()
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
             raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
         if not hasattr(seed, "__index__") or seed < 0:
             raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-        for name in keep:
-            self._family(name)
-        names = tuple(dict.fromkeys([*self.outputs, *keep, *self.scores]))
         boxes = {name: self.netsor.families[name].ranges for name in names}
         results = 8 * size * sum(math.prod(self.netsor.families[name].shape) for name in names)
         if results > self._max_memory:
@@ -475,9 +587,10 @@ class Law:
                 if value is None:  # a number in the limit
                     axes = self._positions(name)
                     sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
-                    arrays[name][start:stop] = broadcast(self.compiler.average(name).value, axes, sizes)
+                    arrays[name][start:stop] = broadcast(self._number(name).value, axes, sizes)
                 else:
                     arrays[name][start:stop] = self._plain(value, block)[: stop - start]
+        self._note([average.error for average in sampler.averages.values()])
         return Samples(self.netsor, arrays, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:

@@ -3,7 +3,8 @@
     vectors W x over one weight member    Z = e_x . xi                     e_x.e_x' = sigma**2 E[Z^x Z^x']
     scores over one pair of members A, B  p-ring = e_x^T G_AB e_y          G_AB i.i.d., G_BA = G_AB^T
 
-Both Isserlis terms of clause (iv) and all sharing of weights across scores follow from the second line.
+Both Isserlis terms of clause (iv) and all sharing of weights across scores follow from the second line.  Averages over
+vectors that depend on scores are functions of p-ring, E[. | p-ring], and are worked out for each draw.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Affine, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.rows import RANK, Rows, place_of, spread
 from tensorprog.linalg import psd_cholesky
@@ -53,6 +55,7 @@ class Sampler:
         self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
+        self.averages: dict[str, ConditionalAverage] = {}
         self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
         self._rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
@@ -87,6 +90,11 @@ class Sampler:
         if not family.statements:
             return
         statement = self.netsor.body[family.statements[0]]
+        if isinstance(statement, Dot) and statement.scale == "1/n" and name in self.compiler.random:
+            average = self.averages[name] = ConditionalAverage(self.compiler, name, new)
+            for scalar, needed in average.needs():
+                self._ask(scalar, needed, vectors)
+            return
         if isinstance(statement, Dot) and name in self.compiler.random:
             self.scores[name] = statement
         if isinstance(statement, MatMul):
@@ -374,7 +382,9 @@ class Sampler:
             values |= self._draw_vectors(blocks)
         for position, statement in enumerate(self.netsor.body):
             name = statement.target.name
-            if (
+            if name in self.averages:
+                values[name] = self.averages[name].draw(values, self.reader)
+            elif (
                 isinstance(statement, Nonlin)
                 and name in self.demand
                 and position in self.netsor.families[name].statements

@@ -171,5 +171,5 @@ def read_run(reader: Reader, node: Node | None) -> tuple[tuple[str, Any], ...]:
     result: list[tuple[str, Any]] = []
     for key, entry in reader.entries(node, "run option", RUN_KEYS).items():
         with reader.guard(reader.span(entry)):
-            result.append((key, make_option(key, reader.data(entry, key), reader.span(entry))))
+            result.append((key, make_option(key, reader.data(entry, key), reader.span(entry), reader.names)))
     return tuple(result)

@@ -280,6 +280,60 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
         main.main(args=["check", "small.yaml"])
 
 
+def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder):
+    text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
+        "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n")
+    text = text.replace("run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n"
+                        "  keep: [q, v]")
+    (folder / "with.yaml").write_text(text)
+    code, out, err = tp("run", "with.yaml", "--out", "r")
+    assert code == 0
+    assert "averages over the coordinates, m = tanh(y[0])**2, f[i] = tanh(y[i])**2" in out
+    table = out[out.index("averages over") :]
+    lines = [line.split() for line in table.splitlines()]
+    assert ["average", "n", "mean", "sd", "KS", "p"] in lines
+    assert [line[0] for line in lines if len(line) == 6][1:] == ["m", "f[0]", "f[1]"]
+    assert "small: q" in out
+    assert "small: v" in out
+    report = json.loads((folder / "r" / "report.json").read_text())
+    assert set(report["finite"][0]["outputs"]) == set(report["limit"]["outputs"]) == {"y", "q", "v"}
+    for entry in report["finite"]:
+        m, f = entry["averages"]["m"], entry["averages"]["f"]
+        assert {"mean", "std", "se", "ks", "ks_pvalue", "limit_mean", "limit_std"} <= set(m)
+        assert m["psi"] == "tanh(y[0])**2"
+        assert f["index"] == [[0], [1]]
+        assert f["mean"][0] == m["mean"]
+        assert abs(m["mean"] - m["limit_mean"]) < 0.1
+        assert 0 < m["limit_std"] < m["std"]
+    with np.load(folder / "r" / "samples.npz") as data:
+        assert data["averages/m_n8"].shape == (400,)
+        assert data["averages/f_n32"].shape == data["q_n32"].shape == (400, 2)
+    assert "Theorem 1" not in err
+    given = ("--average", "g=y[0]*y[1]", "--average", "b = tanh(y[0])")
+    code, out, err = tp("run", "with.yaml", *given, "--format", "json")
+    assert code == 0
+    assert set(json.loads(out)["finite"][0]["averages"]) == {"g", "b"}  # instead of those of the file
+    assert "average g: the theorem takes psi that is bounded and pseudo-Lipschitz" in err
+    assert "average b" not in err
+
+
+def test_averages_of_programs_outside_the_theory_have_no_limit(tp):
+    code, out, _ = tp("run", "tied.yaml", "--average", "m=tanh(y[0])**2", "--format", "json")
+    assert code == 1
+    entry = json.loads(out)["finite"][0]["averages"]["m"]
+    assert entry["limit_mean"] is None
+    assert entry["ks"] is None
+    assert entry["se"] > 0
+
+
+@pytest.mark.parametrize("text", ["m", "=y[0]", "m=", "m=tanh(z[0])", "m=p[0,0]", "y=y[0]", "m=tanh(", "m=y[i]=2"])
+def test_averages_that_make_no_sense_are_bad_input(tp, folder, text):
+    code, _, err = tp("run", "small.yaml", "--average", text, "--quiet", "--out", "never")
+    assert code == 2
+    assert "average" in err
+    assert not (folder / "never").exists()
+
+
 @pytest.mark.parametrize(("error", "code"), [("AccuracyError", 3), ("MemoryLimitError", 3), ("OutsideError", 1)])
 def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, monkeypatch, error, code):
     from tensorprog import errors
