@@ -94,3 +94,7 @@ REQUIRE = click.option("--require", type=click.Choice(REQUIRED), default=None,
                        help="Leave with exit code 1 if the check's grade is lower.")
 SEED = click.option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
 ACCURACY = click.option("--accuracy", type=float, default=None, help="Largest error wanted in the limit's numbers.")
+WIDTH = click.option("--width", metavar="N,..", multiple=True, callback=widths,
+                     help="Widths n to run at, e.g. 16,64,256.")
+METHOD = click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]),
+                      help="How networks are drawn.")

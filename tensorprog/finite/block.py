@@ -225,8 +225,8 @@ class _Networks:
         factor = Open(_renamed(named.axes, group, back=True), named.data)
         members = {name: group.sizes[name] for name in group.member_axes}
         columns = self.plan.fresh[op.at]
-        if op.large and not any(name in factor.axes for name in members):
-            # any order serves coordinates: this one makes one matrix product of a network
+        if self.plan.draws[op.at].plain and not any(name in factor.axes for name in members):
+            # any order serves independent numbers: this one makes one matrix product of a network
             drawn = self.fresh(op, {}, columns * len(scale))
             axes = (BATCH, FACTOR, *members, COORDINATE)
             fresh = Open(axes, drawn.reshape(self.count, columns, *members.values(), drawn.shape[-1]))

@@ -57,6 +57,11 @@ class Draw:
         """Number of directions opened."""
         return self.own[1] - self.own[0]
 
+    @property
+    def plain(self) -> bool:
+        """Whether all numbers are independent normals."""
+        return self.seen + sum(stop - start for start, stop in self.along) == self.length
+
     def counts(self, members: int, rows: int) -> tuple[int, int]:
         """Normals and chi variables for so many values of the batch indices, with so many vectors each."""
         k = self.opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tensorprog.finite.frames import Draw
 from tensorprog.grouping import Grouping
@@ -77,6 +77,16 @@ class Plan:
     small: int = 0
     work: float = 0.0
 
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "width": self.width,
+            "method": self.method,
+            "normals": self.normals,
+            "chi_squares": self.chi_squares,
+            "statements": [vars(row) for row in self.rows],
+        }
+
     def __str__(self) -> str:
         head = (
             f"{self.netsor.name} at n = {self.width}: method {self.method}, {self.normals:,} normals"
@@ -91,5 +101,11 @@ class Plan:
         if not self.chi_squares:
             table = [row[:3] for row in table]  # type: ignore[misc]
         sizes = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-        lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)).rstrip() for row in table]
+        lines = [
+            "  ".join(
+                cell.ljust(size) if column < 2 else cell.rjust(size)
+                for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
+            ).rstrip()
+            for row in table
+        ]
         return "\n".join([head, "", lines[0], "  ".join("-" * size for size in sizes), *lines[1:]])

@@ -229,6 +229,17 @@ def test_list(tp):
     assert "softmax" in atoms
 
 
+def test_plan(tp):
+    code, out, _ = tp("plan", "attention", "--width", "1024,64", "--method", "collapsed")
+    assert code == 0
+    assert "4,160 normals and 17 chi-squares per network" in out
+    assert "attention at n = 64" in out
+    (found,) = json.loads(tp("plan", "attention", "--width", "1024", "--format", "json")[1])["plans"]
+    assert (found["width"], found["method"], found["normals"], found["chi_squares"]) == (1024, "collapsed", 4160, 17)
+    assert sum(row["normals"] for row in found["statements"]) == 4160
+    assert tp("plan", "attention", "--quiet")[1] == ""
+
+
 def test_tp_run_is_tp_run(tp):
     code, out, _ = tp("small.yaml", "--width", "8", command=run_command, name="tp-run")
     assert code == 0
@@ -302,7 +313,7 @@ def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folde
         assert {"mean", "std", "se", "ks", "ks_pvalue", "limit_mean", "limit_std"} <= set(m)
         assert m["psi"] == "tanh(y[0])**2"
         assert f["index"] == [[0], [1]]
-        assert f["mean"][0] == m["mean"]
+        assert f["mean"][0] == pytest.approx(m["mean"], rel=1e-12)
         assert abs(m["mean"] - m["limit_mean"]) < 0.1
         assert 0 < m["limit_std"] < m["std"]
     with np.load(folder / "r" / "samples.npz") as data:
