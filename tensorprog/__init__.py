@@ -14,13 +14,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "compare", "load",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "compare", "load",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
 _HOMES = {
     **dict.fromkeys(
-        ("AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "ProgramError", "TensorprogError"),
+        ("AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "ProgramError", "TensorprogError",
+         "WorkerError"),
         "errors",
     ),
     "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         OutsideError,
         ProgramError,
         TensorprogError,
+        WorkerError,
     )
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load

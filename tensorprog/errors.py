@@ -15,6 +15,7 @@ __all__ = [
     "ProgramError",
     "Span",
     "TensorprogError",
+    "WorkerError",
     "did_you_mean",
     "fail",
     "in_order",
@@ -106,6 +107,15 @@ class MemoryLimitError(TensorprogError):
     """A result would not fit in the memory allowed."""
 
     exit_code = 3
+
+
+class WorkerError(TensorprogError):
+    """Workers did not survive, or could not do, what they were given."""
+
+    exit_code = 3
+
+    def __init__(self, problem: Problem | str) -> None:
+        super().__init__(str(problem))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

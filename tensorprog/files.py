@@ -7,7 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["partial_name", "whole"]
+from tensorprog.errors import Problem, ProgramError
+
+__all__ = ["partial_name", "whole", "writing"]
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], fix: str = "choose another place with --out") -> Iterator[None]:
+    """Turn the system's refusals into a message about the path.
+
+    Raises    ProgramError
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ProgramError(Problem(f"{path} cannot be written: {reason}", fix=fix)) from None
 
 
 def partial_name(path: str | os.PathLike[str]) -> Path:

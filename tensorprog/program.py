@@ -71,24 +71,28 @@ class Program(Builder):
         self, width: int, samples: int = 10_000, *, seed: int = 0, method: str = "auto", coordinates: int = 1,
         keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None, threads: int | None = None,
         max_memory: str | int = "1GiB", dtype: str = "float64", executor: Executor | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        store: str | os.PathLike[str] | None = None, progress: Callable[[int, int], None] | None = None,
     ) -> Samples:
         """Draw independent networks at finite width; any valid program runs, inside the theory or not.
 
         `averages` names functions of vectors and scores, {"m": "tanh(y[0])**2"}: the samples' `averages["m"]` has
         (1/n) sum_a psi(y_a; p) of each network, which needs all coordinates, so that a run with averages draws other
         numbers than one without.  Arguments left out have the defaults given here, not those of the program's `run:`.
+        With `store`, a folder, results go to disk as they are drawn and come back mapped to memory: a run that was
+        stopped goes on where it was, and a longer one goes on from a shorter one.
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
         Scale     "dense" draws every weight matrix, "lazy" O(width) numbers per vector, "collapsed" (chosen by "auto"
                   where it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
-        Raises    ProgramError for bad arguments, MemoryLimitError when `max_memory` does not suffice
+        Raises    ProgramError for bad arguments or a store of another run, MemoryLimitError when `max_memory` does not
+                  suffice, WorkerError when an executor loses its workers
         """
         added = with_averages(self.netsor, averages) if averages else None
         drawn = run(
             added.netsor if added else self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates,
-            keep=keep, threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, progress=progress,
+            keep=keep, threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, store=store,
+            progress=progress,
         )
         return added.separate(drawn) if added else drawn
 

@@ -6,8 +6,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from tensorprog.averages import average_members
 from tensorprog.comparison import MAX_MEMBERS, Comparison
 from tensorprog.distances import moments
-from tensorprog.errors import Problem, ProgramError, TensorprogError
-from tensorprog.files import partial_name, whole
+from tensorprog.errors import TensorprogError
+from tensorprog.files import partial_name, whole, writing
 from tensorprog.ir import Netsor, Table
 from tensorprog.reference import Reference, label, members
 
@@ -31,17 +30,6 @@ MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written o
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn the system's refusals into a message about the path."""
-    try:
-        yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        problem = Problem(f"{path} cannot be written: {reason}", fix="choose another place with --out")
-        raise ProgramError(problem) from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,14 @@ from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.files import whole
 from tensorprog.ir import Netsor
 
-__all__ = ["Samples"]
+__all__ = ["Samples", "program_text"]
+
+
+def program_text(netsor: Netsor) -> str:
+    """The program as a file, without what numbers do not depend on: title, reference, run defaults."""
+    from tensorprog.yaml_io import dump
+
+    return dump(replace(netsor, title="", reference="", run=()))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
 from tensorprog.ir import Dot, Netsor
 from tensorprog.reference import Reference, column, label, members, split
+from tensorprog.samples import Samples
 
 __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
 
@@ -56,16 +59,23 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
 
 
-def estimate(netsor: Netsor, settings: Settings) -> tuple[float, int]:
+def _with_averages(netsor: Netsor, settings: Settings) -> Netsor:
+    return with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+
+
+def estimate(
+    netsor: Netsor, settings: Settings, executor: Executor | None = None, stream: bool = False
+) -> tuple[float, int]:
     """Rough seconds of all widths together and peak bytes of the largest.
 
     Raises    ProgramError for settings no width could run with
     """
     from tensorprog.finite.run import estimate as one
 
-    whole = with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+    whole = _with_averages(netsor, settings)
     costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
-                 keep=settings.keep, threads=settings.threads) for width in settings.width]
+                 keep=settings.keep, threads=settings.threads, max_memory=settings.max_memory, executor=executor,
+                 stored=stream) for width in settings.width]
     return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
 
 
@@ -127,27 +137,38 @@ def default_out(netsor: Netsor) -> Path:
     return Path("runs") / (re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program")
 
 
-def run(program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None) -> Study:
+def run(
+    program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None, *,
+    executor: Executor | None = None, stream: bool = False,
+) -> Study:
     """Check, compile, run, compare and write; without `out` nothing is written.
 
     A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
-    disk: report.json and samples.npz hold the widths that are complete.
+    disk: report.json and samples.npz hold the widths that are complete.  With `stream` samples go to folders
+    samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.
 
-    Raises    ProgramError, MemoryLimitError
+    Raises    ProgramError, MemoryLimitError, WorkerError
     """
+    from tensorprog.finite.run import check_store
+
     told = listener or Listener()
     netsor: Netsor = program.netsor
     told.stage("checking")
     study = Study(netsor, program.check(), settings)
-    seconds, memory = estimate(netsor, settings)
+    seconds, memory = estimate(netsor, settings, executor, stream)
     told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for "
               f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
+    folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
+    for width, folder in folders.items():
+        check_store(_with_averages(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
+                    settings.coordinates, settings.keep, settings.dtype)
     with ExitStack() as stack:
         store = None
         if out is not None:
             with files.writing(out):
                 out.mkdir(parents=True, exist_ok=True)
-            store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(program, settings)))
+            if not stream:
+                store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(program, settings)))
             _write(study, out, "program.svg", lambda path: files.write_text(path, _svg(study)))
         _limit(program, study, told)
         if settings.averages:
@@ -155,7 +176,10 @@ def run(program: Any, settings: Settings, out: Path | None = None, listener: Lis
         _save_report(study, out)
         for width in settings.width:
             told.stage(f"n = {width}")
-            _width(program, study, width, store, told)
+            samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
+                                  **settings.options)
+            _width(study, samples, store, stream, told)
+            study.written += [folders[width]] if stream and out is not None else []
             _save_report(study, out)
             told.width_done(study)
         if store is not None:
@@ -233,20 +257,39 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
     return result
 
 
-def _width(program: Any, study: Study, width: int, store: files.SamplesFile | None, told: Listener) -> None:
-    samples = program.run(width=width, progress=told.progress, **study.settings.options)
+def _width(study: Study, samples: Samples, store: files.SamplesFile | None, stream: bool, told: Listener) -> None:
+    width = samples.width
     told.stage(f"comparing n = {width}")
+    shown = _head(study, samples) if stream else samples
+    if shown.samples < samples.samples:
+        told.note(f"n = {width}: comparing the first {shown.samples:,} networks, which is what max_memory allows")
     variables = [label(name, index) for name in study.names for index in members(study.netsor, name, MAX_MEMBERS)]
-    comparison = compare(samples, study.reference, [*variables, *samples.averages])
+    comparison = compare(shown, study.reference, [*variables, *shown.averages])
     study.comparisons.append(comparison)
-    study.finite.append(files.finite_json(samples, comparison, study.settings.keep))
-    study.columns.append((f"n = {width}", column(samples, *split(study.netsor, study.variable)).copy()))
+    entry = files.finite_json(shown, comparison, study.settings.keep)
+    study.finite.append(entry | {"samples": samples.samples})
+    study.columns.append((f"n = {width}", column(shown, *split(study.netsor, study.variable)).copy()))
     if store is not None:
         for name in study.names:
             store.add(f"{name}_n{width}", samples[name])
         for name, values in samples.averages.items():
             store.add(f"averages/{name}_n{width}", values)
         store.meta["width"].append(width)
+
+
+def _head(study: Study, samples: Samples) -> Samples:
+    """As many of the first networks as can be compared within the memory allowed."""
+    from tensorprog.finite.run import parse_memory
+
+    sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
+    copies = 16 + len(study.settings.width) + 4 * max(min(size, files.MAX_COVARIANCE) for size in sizes)  # of a column
+    count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
+    if count >= samples.samples:
+        return samples
+    arrays, averages = (
+        {name: array[:count] for name, array in part.items()} for part in (samples.arrays, samples.averages)
+    )
+    return replace(samples, arrays=arrays, averages=averages, samples=count)
 
 
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:

@@ -64,7 +64,7 @@ DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 HOMES = {
     "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"}, "rich": {"display"},
     "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
-    "numba": {"finite"},
+    "numba": {"finite"}, "distributed": {"finite"},
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich")  # to import: never at the top of a module
 # longer than 400 lines, and why

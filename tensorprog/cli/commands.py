@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,14 +19,15 @@ from tensorprog.cli.options import (
     ACCURACY,
     FILE,
     FORMAT,
+    METHOD,
     QUIET,
     REQUIRE,
     SEED,
     SET,
+    WIDTH,
     averages,
     options,
     whole_number,
-    widths,
 )
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
 from tensorprog.errors import fail
@@ -44,22 +48,25 @@ def main() -> None:
 @options(FILE, SET, SEED, FORMAT)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where files go; default runs/<program>.")
 @QUIET
-@click.option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
+@WIDTH
 @click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), help="How networks are drawn.")
+@METHOD
 @click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
+@click.option("--scheduler", metavar="ADDRESS", help="Draw networks on the workers of a dask.distributed scheduler.")
+@click.option("--stream", is_flag=True, help="Write samples to disk as they are drawn; the same command again goes on "
+              "where this one was stopped.")
 @click.option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
               help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
 @REQUIRE
 def run(
     file: str, overrides: dict[str, str], seed: int | None, form: str, out: Path | None, quiet: bool,
     width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None,
-    average: tuple[tuple[str, str], ...] | None, require: str | None,
+    scheduler: str | None, stream: bool, average: tuple[tuple[str, str], ...] | None, require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
     Options left out come from the program's `run:` section. The folder receives report.json, samples.npz, density.png,
-    convergence.png and program.svg.
+    convergence.png and program.svg; with --stream a folder samples/ instead of samples.npz.
     """
     program = open_program(file, overrides)
     from tensorprog import study as job
@@ -69,8 +76,8 @@ def run(
              "averages": average}
     settings = job.settings_of(program.netsor, given)
     folder = out or job.default_out(program.netsor)
-    with Progress(notes=not quiet).shown() as listener:
-        study = job.run(program, settings, folder, listener)
+    with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:
+        study = job.run(program, settings, folder, listener, executor=executor, stream=stream)
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
@@ -84,8 +91,17 @@ def run(
     return exit_code(study.report.grade, require)
 
 
+def _workers(scheduler: str | None, note: Callable[[str], None]) -> AbstractContextManager[Executor | None]:
+    """Those of a scheduler, if one is named."""
+    if scheduler is None:
+        return nullcontext()
+    from tensorprog.finite.cluster import connected
+
+    return connected(scheduler, note)
+
+
 def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
-    return [f"written to {folder}{os.sep}", *(f"  {path.name}" for path in written)]
+    return [f"written to {folder}{os.sep}", *(f"  {path.relative_to(folder)}" for path in written)]
 
 
 @main.command()
@@ -101,6 +117,31 @@ def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require:
     elif not quiet:
         click.echo(str(report))
     return exit_code(report.grade, require)
+
+
+@main.command()
+@options(FILE, SET)
+@WIDTH
+@METHOD
+@options(FORMAT, QUIET)
+def plan(
+    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, form: str, quiet: bool
+) -> int:
+    """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
+    numbers of one network. Nothing is drawn.
+    """
+    program = open_program(file, overrides)
+    from tensorprog.study import settings_of
+
+    settings = settings_of(program.netsor, {"width": width, "method": method})
+    choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
+               "averages": dict(settings.averages)}
+    plans = [program.plan(n, **choices) for n in settings.width]
+    if form == "json":
+        print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
+    elif not quiet:
+        click.echo("\n\n".join(map(str, plans)))
+    return 0
 
 
 def _refused(program: Any, require: str | None, form: str) -> int:

@@ -1,57 +1,35 @@
 """Running a program at finite width: blocks of networks, one random stream per block.
 
 The block is the unit of everything: its size follows from the program and the width alone, and its numbers from the
-seed and its number.  So results do not depend on threads, on memory or on how many blocks run at a time, and a longer
-run begins with the numbers of a shorter one.
+seed and its number.  So results do not depend on threads, executors, memory or on how many blocks run at a time, and a
+longer run begins with the numbers of a shorter one.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError, ProgramError
-from tensorprog.finite.block import draw_blocks
+from tensorprog.finite.cluster import adopted
+from tensorprog.finite.cost import Flight, cost, flight, parse_memory, row_shapes
+from tensorprog.finite.execute import execute
 from tensorprog.finite.job import METHODS, Job, make_job
+from tensorprog.finite.store import Store
+from tensorprog.finite.task import one_blas_thread
 from tensorprog.ir import Netsor
 from tensorprog.samples import Samples
 
-__all__ = ["METHODS", "estimate", "parse_memory", "run"]
+__all__ = ["METHODS", "check_store", "estimate", "parse_memory", "run"]
 
 Array = NDArray[Any]
-MAX_TASK = 16  # blocks handed to a worker at once, at most
-
-
-def parse_memory(text: str | int) -> int:
-    """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
-    if isinstance(text, int | float):
-        return int(text)
-    units = {
-        "": 1,
-        "b": 1,
-        "kb": 10**3,
-        "mb": 10**6,
-        "gb": 10**9,
-        "tb": 10**12,
-        "kib": 2**10,
-        "mib": 2**20,
-        "gib": 2**30,
-        "tib": 2**40,
-    }
-    digits = text.strip().rstrip("BbiIkKmMgGtT ")
-    unit = text.strip()[len(digits) :].strip().lower()
-    try:
-        return int(float(digits) * units[unit])
-    except (ValueError, KeyError, OverflowError):
-        raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
 
 
 def estimate(
@@ -62,33 +40,20 @@ def estimate(
     coordinates: int = 1,
     keep: Sequence[str] = (),
     threads: int | None = None,
+    max_memory: str | int = "1GiB",
+    executor: Executor | None = None,
+    stored: bool = False,
 ) -> tuple[float, int]:
     """Rough seconds and peak bytes of a run, before it starts.
 
     Scale     from the numbers drawn and multiplied per network, at the speed of one current core
     """
     job = make_job(netsor, width, 0, method, coordinates, keep, "float64")
-    workers = min(threads or _cores(), -(-samples // job.block))
-    seconds = samples * (job.plan.work * 1.2e-9 + 2e-3 / job.block)
-    memory = 2 * job.plan.floats * 8 * job.block * workers + _result_bytes(job, samples)
-    return seconds / workers, memory
-
-
-def _cores() -> int:
-    try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not on every system
-        return max(1, os.cpu_count() or 1)
-
-
-def _result_shape(job: Job, name: str, samples: int) -> tuple[int, ...]:
-    family = job.netsor.families[name]
-    coordinates = (job.coordinates,) if family.kind == "vector" and job.coordinates > 1 else ()
-    return (samples, *coordinates, *family.shape)
-
-
-def _result_bytes(job: Job, samples: int) -> int:
-    return sum(math.prod(_result_shape(job, name, samples)) for name in job.kept) * np.dtype(job.dtype).itemsize
+    block, blocks = cost(job), -(-samples // job.block)
+    held = 0 if stored else blocks * block.drawn
+    way = flight(job, blocks, parse_memory(max_memory) - held, threads, executor)
+    memory = held + way.workers * block.working + way.tasks * way.size * block.drawn
+    return blocks * block.seconds / max(1, way.workers), memory
 
 
 def run(
@@ -104,85 +69,145 @@ def run(
     max_memory: str | int = "1GiB",
     dtype: str = "float64",
     executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Samples:
     """Draw independent networks of the given width.
 
+    With `store`, a folder, results go to disk as they are drawn and come back mapped to memory; a run that was stopped
+    goes on where it was, and a longer one goes on from a shorter one.
+
     Shapes    see `Samples`; the coordinates reported are the first `coordinates` of the width (they are exchangeable)
-    Scale     method "lazy" draws O(width) numbers per MatMul member, "dense" O(width**2) per weight
-    Raises    ProgramError for bad arguments, MemoryLimitError when one block or the results exceed `max_memory`
+    Scale     method "lazy" draws O(width) numbers per MatMul member, "dense" O(width**2) per weight; memory holds the
+              results, unless they are stored, and the blocks under way
+    Raises    ProgramError for bad arguments, a store of another run, or numbers that are not finite; MemoryLimitError
+              when one block or the results exceed `max_memory`; WorkerError when an executor loses its workers
     """
     if isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1:
         raise ProgramError(f"samples must be a whole number of at least 1, not {samples!r}")
     if threads is not None and threads < 1:
         raise ProgramError(f"threads must be at least 1, not {threads!r}")
+    if executor is not None and not isinstance(executor, Executor):
+        raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
+    executor = adopted(executor)
     started = time.perf_counter()
-    job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
-    budget = parse_memory(max_memory)
-    results = _result_bytes(job, samples)
-    block_bytes = 2 * job.plan.floats * job.block * np.dtype(dtype).itemsize
-    if results + block_bytes > budget:
-        what = "the results" if results > block_bytes else f"one block of {job.block} networks"
-        better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
-        raise MemoryLimitError(
-            f"{what} would take {max(results, block_bytes) / 2**30:.3g} GiB, more than max_memory="
-            f"{max_memory}: ask for fewer samples or raise max_memory{better}"
-        )
-    blocks = -(-samples // job.block)
-    workers = max(1, min(threads or _cores(), blocks, (budget - results) // max(1, block_bytes)))
-    _ = job.stages, job.heads, job.deviations  # once for all blocks, before workers share the job
-    arrays = {name: np.empty(_result_shape(job, name, samples), dtype=dtype) for name in job.kept}
+    with one_blas_thread():
+        job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
+        way = _flight(job, samples, max_memory, threads, executor, store is not None)
+        results: _Results = _Memory(job, samples) if store is None else Store(store, job, samples)
+        _fill(results, job, samples, way, executor, progress)
+    return Samples(
+        netsor, results.arrays(), samples, seed, job.method, width, coordinates, time.perf_counter() - started
+    )
+
+
+def _fill(
+    results: _Results,
+    job: Job,
+    samples: int,
+    way: Flight,
+    executor: Executor | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Draw the blocks that are missing."""
+    with results:
+        done = results.done
+        normals = (samples - done) * (job.plan.normals + job.plan.chi_squares) / way.workers
+        if progress is not None and done:
+            progress(done, samples)
+        with closing(execute(job, results.unfinished(), way, executor, normals)) as drawn:
+            for numbers, blocks in drawn:
+                for number, values in zip(numbers, blocks, strict=True):
+                    _check(values, job)
+                    results.write(number, values)
+                    done += min(job.block, samples - number * job.block)
+                if progress is not None:
+                    progress(done, samples)
+
+
+def check_store(
+    netsor: Netsor,
+    width: int,
+    samples: int,
+    store: str | os.PathLike[str],
+    seed: int = 0,
+    method: str = "auto",
+    coordinates: int = 1,
+    keep: Sequence[str] = (),
+    dtype: str = "float64",
+) -> None:
+    """Raise ProgramError if a folder holds anything but this run, or the beginning of it."""
+    Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype), samples).known()
+
+
+class _Results(Protocol):
+    """Where the blocks of a run go."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *exception: Any) -> None: ...
+    @property
+    def done(self) -> int: ...
+    def unfinished(self) -> Iterable[int]: ...
+    def write(self, number: int, values: Mapping[str, Array]) -> None: ...
+    def arrays(self) -> dict[str, Array]: ...
+
+
+class _Memory:
+    """Results held in memory."""
+
     done = 0
-    size = max(1, min(MAX_TASK, blocks // (4 * workers)))
-    tasks = (range(start, min(start + size, blocks)) for start in range(0, blocks, size))
-    with _one_blas_thread() if workers > 1 else nullcontext():
-        for task, drawn in _execute(job, tasks, workers, executor):
-            for number, values in zip(task, drawn, strict=True):
-                start = number * job.block
-                stop = min(start + job.block, samples)
-                for name, value in values.items():
-                    arrays[name][start:stop] = value[: stop - start]
-                done += stop - start
-            if progress is not None:
-                progress(done, samples)
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
+
+    def __init__(self, job: Job, samples: int) -> None:
+        self._block, self._samples = job.block, samples
+        self._arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in row_shapes(job).items()}
+
+    def __enter__(self) -> _Memory:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def unfinished(self) -> range:
+        return range(-(-self._samples // self._block))
+
+    def write(self, number: int, values: Mapping[str, Array]) -> None:
+        start = number * self._block
+        stop = min(start + self._block, self._samples)
+        for name, value in values.items():
+            self._arrays[name][start:stop] = value[: stop - start]
+
+    def arrays(self) -> dict[str, Array]:
+        return self._arrays
+
+
+def _flight(
+    job: Job, samples: int, max_memory: str | int, threads: int | None, executor: Executor | None, stored: bool
+) -> Flight:
+    """How many blocks may be under way beside the results.
+
+    Raises    MemoryLimitError if not even one
+    """
+    budget, block = parse_memory(max_memory), cost(job)
+    results = 0 if stored else samples * block.drawn // job.block
+    way = flight(job, -(-samples // job.block), budget - results, threads, executor)
+    if way.tasks and block.working <= budget:
+        return way
+    if results > block.working:
+        takes, what, fix = results, "the results", "write them to disk (store=, or tp run --stream), "
+    else:
+        takes, what, fix = block.working, f"one block of {job.block} networks", ""
+    better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
+    raise MemoryLimitError(
+        f"{what} would take {takes / 2**30:.3g} GiB, more than max_memory={max_memory} allows: {fix}"
+        f"ask for fewer samples or raise max_memory{better}"
+    )
+
+
+def _check(values: Mapping[str, Array], job: Job) -> None:
+    """Raise ProgramError if a number of a block is not finite."""
+    for name, value in values.items():
+        if not np.isfinite(value).all():
             raise ProgramError(
-                f"{name} took values that are not finite numbers at width {width}: the program overflows "
+                f"{name} took values that are not finite numbers at width {job.plan.width}: the program overflows "
                 "or leaves the domain of a function (log, sqrt, division)"
             )
-    return Samples(netsor, arrays, samples, seed, job.method, width, coordinates, time.perf_counter() - started)
-
-
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    # workers are threads already; BLAS threads under them only fight for the cores
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1)  # type: ignore[no-any-return]
-
-
-def _execute(
-    job: Job, tasks: Iterator[range], workers: int, executor: Executor | None
-) -> Iterator[tuple[range, list[dict[str, Array]]]]:
-    """Run tasks with a bounded number in flight, in order."""
-    if workers == 1 and executor is None:
-        for task in tasks:
-            yield task, draw_blocks(job, task)
-        return
-    own = ThreadPoolExecutor(workers) if executor is None else None
-    pool: Executor = own if own is not None else executor  # type: ignore[assignment]
-    flying: list[tuple[range, Future[list[dict[str, Array]]]]] = []
-    try:
-        for task in tasks:
-            flying.append((task, pool.submit(draw_blocks, job, task)))
-            if len(flying) > 2 * workers:
-                first, future = flying.pop(0)
-                yield first, future.result()
-        while flying:
-            first, future = flying.pop(0)
-            yield first, future.result()
-    finally:
-        for _, future in flying:
-            future.cancel()
-        if own is not None:
-            own.shutdown()

@@ -1,0 +1,111 @@
+"""Blocks handed to workers: a bounded number of tasks under way, results as they are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tensorprog.errors import Problem, WorkerError
+from tensorprog.finite.block import draw_blocks
+from tensorprog.finite.cost import Flight, inside
+from tensorprog.finite.job import Job
+from tensorprog.finite.task import draw_packed, pack, ready
+
+__all__ = ["execute"]
+
+Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
+
+
+def execute(
+    job: Job, blocks: Iterable[int], flight: Flight, executor: Executor | None, normals: float
+) -> Generator[tuple[list[int], Drawn]]:
+    """Draw the blocks numbered; gives the numbers of each task with their results, in the order they are finished.
+
+    `normals` are the random numbers that one worker will draw, roughly.  Closing the iterator cancels what is under
+    way.
+
+    Raises    WorkerError when workers are lost
+    """
+    numbers = iter(blocks)
+    tasks = iter(lambda: list(islice(numbers, flight.size)), [])
+    if inside(executor):
+        ready(job, normals)
+    if executor is not None:
+        yield from _finished(_submitter(job, executor, normals), tasks, flight.tasks)
+    elif flight.workers > 1:
+        with ThreadPoolExecutor(flight.workers) as pool:
+            yield from _finished(_submitter(job, pool, normals), tasks, flight.tasks)
+    else:
+        for task in tasks:
+            yield task, draw_blocks(job, task)
+
+
+def _submitter(job: Job, executor: Executor, normals: float) -> Callable[[list[int]], Future[Drawn]]:
+    if inside(executor):
+        return lambda task: executor.submit(draw_blocks, job, task)
+    packed = pack(job, normals)
+    share = getattr(executor, "share", None)  # executors of this package send it once
+    sent = packed if share is None else share(packed)
+    return lambda task: executor.submit(draw_packed, sent, task)
+
+
+def _finished(
+    submit: Callable[[list[int]], Future[Drawn]], tasks: Iterator[list[int]], most: int
+) -> Iterator[tuple[list[int], Drawn]]:
+    """Keep up to `most` tasks under way."""
+    finished: SimpleQueue[Future[Drawn]] = SimpleQueue()
+    flying: dict[Future[Drawn], list[int]] = {}
+    try:
+        while True:
+            for task in islice(tasks, most - len(flying)):
+                with _worker_errors():
+                    future = submit(task)
+                flying[future] = task
+                future.add_done_callback(finished.put)
+            if not flying:
+                return
+            future = finished.get()
+            task = flying.pop(future)
+            with _worker_errors():
+                drawn = future.result()
+            del future  # the results are the caller's alone
+            yield task, drawn
+    finally:
+        for future in flying:
+            future.cancel()
+
+
+@contextmanager
+def _worker_errors() -> Iterator[None]:
+    """Turn the loss of workers into one message.
+
+    Raises    WorkerError
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise WorkerError(
+            Problem(f"a worker cannot load what it needs: {error}", fix="install the same tensorprog there")
+        ) from error
+    except (BrokenExecutor, CancelledError) as error:
+        raise _lost(error) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] == "distributed":
+            raise _lost(error) from error
+        raise
+
+
+def _lost(error: BaseException) -> WorkerError:
+    what = "their tasks were cancelled" if isinstance(error, CancelledError) else str(error).strip().split("\n")[0]
+    return WorkerError(
+        Problem(
+            f"workers were lost before their networks were drawn: {what.rstrip('.')}",
+            fix="give each worker more memory, or use fewer; a run that stores its results goes on where it stopped",
+        )
+    )

@@ -1,0 +1,264 @@
+"""Results in a folder, written block by block: a run that was stopped goes on where it was.
+
+    meta.json    what the numbers depend on; written first, never changed
+    y.npy, ..    one array for each name; its header counts no networks until all those asked for are there
+    finished     one byte for each block: 1 when its numbers are on disk
+    lock         held by the process that writes
+
+Blocks have their place in the arrays from the start and are written whole, so they may come in any order, and a longer
+run goes on in the same files.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import Problem, ProgramError, fail
+from tensorprog.files import partial_name, whole, writing
+from tensorprog.finite.cost import row_shapes
+from tensorprog.finite.job import Job
+from tensorprog.finite.lock import Lock
+from tensorprog.finite.settings import differences, settings
+
+__all__ = ["Store"]
+
+Array = NDArray[Any]
+FORMAT = 1
+SYNC_SECONDS = 1.0  # between two moments at which blocks are recorded as finished
+PIECE = 1 << 16  # blocks looked up at once
+FIX = "name another folder, or remove this one"
+
+
+class Store:
+    """A folder of results, open for writing inside a `with` block; leaving it without an exception completes it.
+
+    Raises    ProgramError if the folder holds another run, is being written by another process, or cannot be written
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], job: Job, samples: int) -> None:
+        self.folder = Path(folder)
+        self.job, self.samples = job, samples
+        self.blocks = -(-samples // job.block)
+        self.shapes = row_shapes(job)
+        self.files = _file_names(job.kept)
+        self.dtype = np.dtype(job.dtype)
+        self.settings = settings(job)
+        self._open: dict[str, io.FileIO] = {}
+        self._pending: list[int] = []  # written, not recorded
+        self._next_sync = 0.0
+        self._lock = Lock(self.folder / "lock")
+
+    def __enter__(self) -> Store:
+        with writing(self.folder, FIX):
+            if self.known() and self._complete():
+                return self
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+            try:
+                self._begin()
+            except BaseException:
+                self._close()
+                raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            with writing(self.folder, FIX):
+                self.sync()
+                if kind is None:
+                    self._count()
+        except ProgramError:
+            if kind is None:  # else it is not the first to be told
+                raise
+        finally:
+            self._close()
+
+    def known(self) -> bool:
+        """Whether the folder holds this run already.
+
+        Raises    ProgramError if it holds anything else
+        """
+        path = self.folder / "meta.json"
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            ours = {"lock", partial_name(path).name}
+            if self.folder.exists() and any(entry.name not in ours for entry in self.folder.iterdir()):
+                raise fail(f"{self.folder} holds other files", fix="name a new folder or an empty one") from None
+            return False
+        except ValueError:
+            raise fail(f"{path} is damaged", fix=FIX) from None
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            raise fail(f"{path} was written by another version of tensorprog", fix=FIX)
+        different = differences(meta["settings"], self.settings)
+        if different:
+            raise ProgramError(
+                Problem(f"{self.folder} holds the samples of another run: {'; '.join(different)}", fix=FIX)
+            )
+        self._check_sizes()
+        return True
+
+    @property
+    def done(self) -> int:
+        """Networks on disk, of those asked for."""
+        total = 0
+        for start in range(0, self.blocks, PIECE):
+            stop = min(start + PIECE, self.blocks)
+            finished = self._finished(start, stop)
+            total += int(finished.sum()) * self.job.block
+            if stop == self.blocks and finished[-1]:
+                total -= self.blocks * self.job.block - self.samples
+        return total
+
+    def unfinished(self) -> Iterator[int]:
+        """Numbers of the blocks to draw."""
+        for start in range(0, self.blocks, PIECE):
+            finished = self._finished(start, min(start + PIECE, self.blocks))
+            yield from (start + np.flatnonzero(~finished)).tolist()
+
+    def write(self, number: int, values: Mapping[str, Array]) -> None:
+        """Put one block in its place; now and then what was written is recorded as finished."""
+        with writing(self.folder, FIX):
+            for name, value in values.items():
+                data = np.ascontiguousarray(value, dtype=self.dtype)
+                _write_at(self._open[name], self._place(name, number), data.reshape(-1).view(np.uint8).data)
+            self._pending.append(number)
+            if time.monotonic() > self._next_sync:
+                self.sync()
+
+    def sync(self) -> None:
+        """Record the blocks written as finished, after their numbers have reached the disk."""
+        if self._pending:
+            for name in self.files:
+                os.fsync(self._open[name].fileno())
+            for number in self._pending:
+                _write_at(self._open["finished"], number, memoryview(b"\1"))
+            os.fsync(self._open["finished"].fileno())
+            self._pending.clear()
+        self._next_sync = time.monotonic() + SYNC_SECONDS
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays of a complete folder, mapped to memory: what is read is loaded, nothing else."""
+        return {
+            name: np.memmap(
+                self.folder / self.files[name], self.dtype, "r", _HEADER, (self.samples, *self.shapes[name])
+            )
+            for name in self.files
+        }
+
+    def _complete(self) -> bool:
+        return self.done == self.samples and all(self._rows(name) >= self.samples for name in self.files)
+
+    def _begin(self) -> None:
+        """Open the files, making those that are not there."""
+        if not self.known():
+            meta = {"format": FORMAT, "settings": self.settings, "files": self.files}
+            with whole(self.folder / "meta.json") as partial:
+                partial.write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        missing = sum(1 for _ in self.unfinished()) * self.job.block * self._row_bytes
+        free = shutil.disk_usage(self.folder).free
+        if missing > free:
+            raise fail(
+                f"{self.folder}: the samples take {missing / 1e9:.3g} GB, the disk has {free / 1e9:.3g} GB left",
+                fix="ask for fewer samples, or name a folder on another disk",
+            )
+        for name, file in (*self.files.items(), ("finished", "finished")):
+            descriptor = os.open(self.folder / file, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            self._open[name] = io.FileIO(descriptor, "r+")
+        for name in self.files:
+            if self._rows(name) == 0:
+                _write_at(self._open[name], 0, memoryview(self._header(name, 0)))
+        self._next_sync = time.monotonic() + SYNC_SECONDS
+
+    def _count(self) -> None:
+        """Let the arrays count their networks, now that all are there."""
+        for name in self.files:
+            if name in self._open and self._rows(name) < self.samples:
+                _write_at(self._open[name], 0, memoryview(self._header(name, self.samples)))
+                os.fsync(self._open[name].fileno())
+
+    def _close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        self._lock.release()
+
+    def _check_sizes(self) -> None:
+        """Raise ProgramError if an array is shorter than the record says."""
+        record = self.folder / "finished"
+        size = record.stat().st_size if record.exists() else 0
+        for name, file in self.files.items():
+            path = self.folder / file
+            have = path.stat().st_size if path.exists() else 0
+            if size and have < self._place(name, size):
+                raise fail(f"{path} is damaged: it is shorter than it was", fix=FIX)
+
+    @property
+    def _row_bytes(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes.values()) * self.dtype.itemsize
+
+    def _place(self, name: str, number: int) -> int:
+        return _HEADER + number * self.job.block * math.prod(self.shapes[name]) * self.dtype.itemsize
+
+    def _finished(self, start: int, stop: int) -> NDArray[np.bool_]:
+        found = np.zeros(stop - start, dtype=bool)
+        try:
+            with open(self.folder / "finished", "rb") as file:
+                file.seek(start)
+                read = np.frombuffer(file.read(stop - start), dtype=np.uint8)
+        except FileNotFoundError:
+            return found
+        found[: len(read)] = read == 1
+        return found
+
+    def _rows(self, name: str) -> int:
+        """Networks that an array counts."""
+        try:
+            with open(self.folder / self.files[name], "rb") as file:
+                if np.lib.format.read_magic(file) != (1, 0):
+                    return 0
+                shape, _, _ = np.lib.format.read_array_header_1_0(file)
+                return int(shape[0])
+        except (FileNotFoundError, ValueError):  # not begun
+            return 0
+
+    def _header(self, name: str, rows: int) -> bytes:
+        """Header of an .npy file, of the same length for any number of rows."""
+        text = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            text,
+            {"shape": (rows, *self.shapes[name]), "fortran_order": False, "descr": self.dtype.str},
+        )
+        magic, fields = text.getvalue()[:8], text.getvalue()[10:].rstrip()
+        length = _HEADER - 10
+        return magic + length.to_bytes(2, "little") + fields.ljust(length - 1) + b"\n"
+
+
+_HEADER = 512  # bytes before the numbers of an array, room enough for any shape
+
+
+def _file_names(names: tuple[str, ...]) -> dict[str, str]:
+    """A file for each name, different also where letters of either case are one."""
+    seen: dict[str, int] = {}
+    files = {}
+    for name in names:
+        count = seen[name.casefold()] = seen.get(name.casefold(), 0) + 1
+        files[name] = f"{name}.npy" if count == 1 else f"{name}-{count}.npy"
+    return files
+
+
+def _write_at(file: io.FileIO, place: int, data: memoryview) -> None:
+    file.seek(place)
+    while data:
+        data = data[file.write(data) :]

@@ -1,0 +1,196 @@
+"""Executors, threads of BLAS and memory: what may change how a run is done, and never its numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+import tensorprog as tp
+from tensorprog.finite import cost, task
+from tensorprog.finite.job import make_job
+from tensorprog.shipped import shipped_programs
+
+ATTENTION = shipped_programs()["attention"]
+RUN: dict[str, Any] = {"width": 24, "samples": 3000, "seed": 7}
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+class Backwards(Executor):
+    """An executor of this test's own: it collects tasks and does the last of them first."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []
+        self.most = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, function, args))
+        self.most = max(self.most, len(self.waiting))
+        threading.Timer(0.01, self.work).start()
+        return future
+
+    def work(self) -> None:
+        future, function, args = self.waiting.pop()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:
+                future.set_exception(error)
+
+
+@pytest.mark.parametrize("method", ["dense", "lazy", "collapsed"])
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_one_seed_gives_the_same_numbers_in_every_executor(
+    method: str, size: int, processes: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tp.load(ATTENTION)
+    reference = program.run(**RUN, method=method, threads=1)
+    monkeypatch.setattr(cost, "MAX_TASK", size)
+    with ThreadPoolExecutor(3) as threads:
+        executors: list[dict[str, Any]] = [{"executor": e} for e in (threads, processes, Backwards())]
+        for how in (*executors, {"threads": 2}, {"max_memory": "80MiB"}):
+            drawn = program.run(**RUN, method=method, **how)
+            for name in reference:
+                assert np.array_equal(reference[name], drawn[name]), (how, name)
+
+
+def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tp.load(ATTENTION, s=16)
+    job = make_job(program.netsor, 8, 7, "lazy", 1, (), "float64")
+    drawn = cost.cost(job).drawn
+    samples = 40 * job.block
+    few = cost.flight(job, 40, 10 * drawn, executor=Backwards())
+    assert 1 <= few.tasks * few.size <= 4  # each is there twice, packed and unpacked
+    assert cost.flight(job, 40, 2 * drawn, executor=Backwards()).tasks == 0
+    executor = Backwards()
+    results = samples * drawn // job.block
+    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + cost.cost(job).working)
+    assert executor.most * 2 * drawn <= cost.cost(job).working
+
+
+class Deadly(Executor):
+    """Processes that a task kills."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self.pool, self.tasks = pool, 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        self.tasks += 1
+        if self.tasks == 3:
+            return self.pool.submit(signal.raise_signal, signal.SIGKILL)
+        return self.pool.submit(function, *args)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
+def test_the_loss_of_a_process_is_one_message() -> None:
+    with (
+        ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool,
+        pytest.raises(tp.WorkerError, match="workers were lost") as caught,
+    ):
+        tp.load(ATTENTION).run(width=24, samples=20_000, executor=Deadly(pool))
+    assert caught.value.exit_code == 3
+
+
+def test_errors_of_a_task_come_from_other_processes_as_they_are(processes: ProcessPoolExecutor) -> None:
+    packed = task.pack(make_job(tp.load(ATTENTION).netsor, 8, 0, "auto", 1, (), "float64"), 0)
+    assert len(processes.submit(task.draw_packed, packed, [0, 1]).result()) == 2
+    other = task.Packed((("numpy", "1.0"),), packed.job, 0)
+    with pytest.raises(tp.WorkerError, match=r"a worker has numpy .* instead of 1\.0"):
+        processes.submit(task.draw_packed, other, [0]).result()
+    with pytest.raises(tp.WorkerError, match="cannot load"):
+        tp.load(ATTENTION).run(**RUN, executor=_Failing(ModuleNotFoundError("No module named 'numpy'")))
+
+
+class _Failing(Executor):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(self.error)
+        return future
+
+
+def test_an_exception_cancels_what_is_under_way() -> None:
+    executor = Backwards()
+    executor.work = lambda: None  # type: ignore[method-assign]  # nothing is ever finished but the first task
+
+    def finish_one() -> None:
+        future, function, args = executor.waiting[0]
+        future.set_result(function(*args))
+
+    threading.Timer(0.2, finish_one).start()
+
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tp.load(ATTENTION, s=16).run(width=24, samples=6000, executor=executor, progress=stop)
+    assert len(executor.waiting) > 1
+    assert all(future.cancelled() for future, _, _ in executor.waiting[1:])
+
+
+def _blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blas_has_one_thread_while_blocks_are_drawn(threads: int) -> None:
+    before, seen = _blas_threads(), []
+    tp.load(ATTENTION).run(width=24, samples=50, threads=threads, progress=lambda *_: seen.append(_blas_threads()))
+    assert seen
+    assert all(found == {1} for found in seen)
+    assert _blas_threads() == before
+
+
+def test_the_last_to_leave_gives_blas_its_threads_back() -> None:
+    before = _blas_threads()
+    first, second = task.one_blas_thread(), task.one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert _blas_threads() == {1}
+    second.__exit__(None, None, None)
+    assert _blas_threads() == before
+
+
+PEAK = """
+import resource, sys
+import tensorprog as tp
+program = tp.load("attention")
+program.run(16, 2000, store=sys.argv[1] + "-first", method="collapsed")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+drawn = program.run(16, 300_000, store=sys.argv[1], method="collapsed", max_memory="64MB", threads=2)
+size = sum(array.nbytes for array in drawn.values())
+unit = 1 if sys.platform == "darwin" else 1024
+print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="memory is measured where the system tells")
+def test_memory_stays_within_the_budget_when_results_do_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "samples")]
+    env = os.environ | {"TENSORPROG_FAST": "0"}  # compiled code would count as memory of the run
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    size, growth = map(int, done.stdout.split())
+    assert size > 64e6
+    assert growth < 64e6
+    with pytest.raises(tp.MemoryLimitError, match="write them to disk"):
+        tp.load(ATTENTION).run(16, 300_000, max_memory="64MB")
