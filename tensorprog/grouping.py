@@ -140,7 +140,8 @@ class Grouping:
             data = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width})
             return data.reshape(batch, math.prod(sizes[name] for name in own), self.columns, width)
         axes = (BATCH, *self.axes, COORDINATE)
-        flat = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width}).reshape(batch, -1, width)
+        count = math.prod(sizes[name] for name in self.axes)
+        flat = broadcast(vector, axes, sizes | {BATCH: batch, COORDINATE: width}).reshape(batch, count, width)
         positions, exists = self._positions
         return flat[:, positions] * exists[None, :, :, None]
 

@@ -1,41 +1,71 @@
 """Linear algebra for positive semidefinite matrices that may be singular.
 
-Gram matrices of repeated or dependent vectors are normal here, so factorisations must give exact
+Gram matrices of repeated, dependent or nearly dependent vectors are normal here, so factorisations must give exact
 zeros in dependent directions: a normalised rounding residue would poison later products.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["psd_cholesky"]
+__all__ = ["pivoted_cholesky", "psd_cholesky"]
 
 
-def psd_cholesky(gram: Array, scale: Array | None = None) -> Array:
-    """Lower Cholesky factor of a positive semidefinite matrix, with zero columns at dependent pivots.
+def psd_cholesky(gram: Array) -> Array:
+    """A matrix L with L L^T = gram, for positive semidefinite matrices of any rank; see `pivoted_cholesky`.
 
-    Shapes    gram (..., m, m) -> (..., m, m); scale (..., m): what pivots are compared with, by default the diagonal
-              (of residuals, say, the squared lengths of the vectors they are left of)
-    Scale     gram in any units u**2 gives a factor in u
-    Accuracy  a pivot below 64 m eps of its scale counts as zero; backward error of that order
-    Raises    nothing: an indefinite input is treated as its nearest pivot-wise semidefinite one
-    Source    Higham 2002, Accuracy and Stability, section 10.3 (semidefinite Cholesky), without pivoting
+    Shapes    gram (..., m, m) -> (..., m, m)
     """
-    m = gram.shape[-1]
-    factor = np.zeros(gram.shape, dtype=gram.dtype)
+    return pivoted_cholesky(gram)[0]
+
+
+def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, NDArray[np.intp]]:
+    """L with L L^T = gram, a lower triangle up to the order of its rows, and that order.
+
+    The next row is the one of which most is left relative to its scale; once no more than 64 m eps of any is left, the
+    remaining columns are zero.  (Taking rows as they come would divide what a dropped pivot leaves behind by later
+    small pivots.)
+
+    Shapes    gram (..., m, m) -> L (..., m, m) and the rows in order (..., m): column j begins at row order[..., j], or
+              is zero; scale (..., m): what squared lengths are compared with, by default the diagonal (of residuals,
+              say, the squared lengths of the vectors they are left of)
+    Scale     gram in any units u**2 gives a factor in u
+    Accuracy  backward error of order m eps of the scale; an indefinite matrix is treated as one that is not, as near as
+              can be; one with infinities or nan gives nan
+    Source    Higham 2002, Accuracy and Stability of Numerical Algorithms, section 10.3 (complete pivoting)
+    """
+    m, lead = gram.shape[-1], gram.shape[:-2]
+    matrices = gram.reshape(math.prod(lead), m, m)
+    rest = np.einsum("bii->bi", matrices).copy()
+    known = rest.copy() if scale is None else np.broadcast_to(scale, (*lead, m)).reshape(-1, m)
+    inverse = np.divide(1, known, out=np.zeros_like(known), where=known > 0)
     tolerance = 64 * m * np.finfo(gram.dtype).eps
-    for j in range(m):
-        # left-looking: column j minus what the earlier columns explain
-        column = gram[..., j:, j]
-        if j:
-            column = column - np.matmul(factor[..., j:, :j], factor[..., j, :j, None])[..., 0]
-        squared = column[..., 0]
-        known = gram[..., j, j] if scale is None else scale[..., j]
-        pivot = np.sqrt(np.where(squared > tolerance * known, squared, 0))
-        safe = np.where(pivot > 0, pivot, 1)
-        factor[..., j:, j] = np.where((pivot > 0)[..., None], column / safe[..., None], 0)
-        factor[..., j, j] = pivot
-    return factor
+    factor = np.zeros_like(matrices)
+    order = np.zeros(rest.shape, dtype=np.intp)
+    left = np.ones(rest.shape, dtype=bool)  # rows not taken yet
+    every = np.arange(len(matrices))
+    with np.errstate(invalid="ignore", over="ignore"):
+        finite = np.isfinite(matrices).all(axis=(1, 2))
+        for j in range(m):
+            share = np.where(left, rest * inverse, -1)
+            row = share.argmax(axis=1)
+            taken = share[every, row] > tolerance
+            order[:, j] = row
+            left[every, row] = False
+            if not taken.any():
+                break
+            column = matrices[every, :, row]
+            if j:
+                column = column - np.matmul(factor[:, :, :j], factor[every, row, :j, None])[..., 0]
+            pivot = np.sqrt(np.where(taken, rest[every, row], 1))
+            column = np.where(left & taken[:, None], column / pivot[:, None], 0)
+            column[every, row] = np.where(taken, pivot, 0)
+            factor[:, :, j] = column
+            rest -= column * column
+        factor[~finite] = np.nan
+    return factor.reshape(gram.shape), order.reshape(*lead, m)

@@ -160,7 +160,7 @@ class _Networks:
 
     def gram(self, op: Op) -> None:
         group, vectors = self.inputs(op)
-        packed = group.pack(vectors)
+        packed = group.pack(vectors).astype(np.float64, copy=False)  # what is new in a vector is a difference
         self.values[op.writes] = np.matmul(packed, packed.swapaxes(-1, -2))
 
     def factor(self, op: Op) -> None:
@@ -174,7 +174,7 @@ class _Networks:
             else:
                 self.values[op.writes] = group.pack(vectors)
             return
-        packed = psd_cholesky(self.values[op.key])
+        packed = psd_cholesky(self.values[op.key]).astype(self.job.dtype, copy=False)
         if not group.separable:
             self.values[op.writes] = packed
             return

@@ -108,9 +108,16 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
     body = [statement for statement in netsor.body if statement.target.name in needed]
     seen = {name for name in kept if name in vectors}
     inner: set[str] = set()
+    siblings: dict[str, set[str]] = {}
+    for statement in body:
+        if isinstance(statement, MatMul):
+            siblings.setdefault(statement.weight.name, set()).add(statement.target.name)
     before = -1
     while before != len(seen) + len(inner):
         before = len(seen) + len(inner)
+        for names in siblings.values():  # products of one weight are drawn together
+            if names & inner:
+                inner |= names
         for statement in body:
             names = {reference.name for reference in _vector_inputs(statement, vectors)}
             if not isinstance(statement, Nonlin):

@@ -202,7 +202,7 @@ def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping
         own = of_weight[statement.weight.name]
         aligned = all(g.separable and list(g.members) == list(own[0].members) for g in own)
         tied = {}
-        if aligned and position not in looped:
+        if aligned:
             chosen = {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
             tied = {k: chosen[slot.bare] for k, slot in enumerate(statement.target.slots) if slot.bare in chosen}
         result.append(Product(statement, first[position], last[position], position in looped, tied))
@@ -343,8 +343,9 @@ def _place(
     def open_(node: int, known: list[tuple[int, int]], vectors: int, opens: bool) -> tuple[tuple[int, int], int]:
         nonlocal length
         degrees = rest - sum(stop - start for start, stop in known)
-        own = (length, length + (min(vectors, degrees) if opens else 0))
-        length = own[1]
+        free = max((stop for _, stop in known), default=seen)
+        own = (free, free + (min(vectors, degrees) if opens else 0))
+        length = max(length, own[1])
         if own[1] > own[0]:
             opened[node].append(own)
         return own, degrees

@@ -109,6 +109,7 @@ class Job:
             written = {op.writes for op in piece}
             before = {op.writes for op in plan.ops[:first]}
             reads = {name for op in piece for name in (*op.reads, op.writes) if name in before}
+            reads -= {op.writes for op in piece if last.get(op.writes, -1) < first and op.writes not in plan.kept}
             drops = []
             for op in piece:
                 ends = dict.fromkeys(name for name in op.reads if last[name] == number and name not in plan.kept)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.grouping import Grouping
-from tensorprog.linalg import psd_cholesky
+from tensorprog.linalg import pivoted_cholesky
 
 __all__ = ["Lazy"]
 
@@ -64,18 +64,21 @@ class Lazy:
             # members that this product does not use get zero vectors, which add nothing
             place = _place(history.members, group.members)
             vectors, fresh = (_spread(values, place, len(history.members)) for values in (vectors, fresh))
+        dtype = fresh.dtype
+        vectors = vectors.astype(np.float64, copy=False)  # so that what is new in an input is not lost in rounding
         squares = np.einsum("...ij,...ij->...i", vectors, vectors)
         residual, products = vectors, None
         if history.filled:
             basis = history.basis[:, :, : history.filled]
             along = np.matmul(vectors, basis.swapaxes(-1, -2))
             residual = vectors - np.matmul(along, basis)
-            products = np.matmul(along, history.normals[:, :, : history.filled])
-        factor = psd_cholesky(np.matmul(residual, residual.swapaxes(-1, -2)), squares)
-        new = np.matmul(factor, fresh) if factor.shape[-1] > 1 else factor * fresh
+            products = np.matmul(along.astype(dtype, copy=False), history.normals[:, :, : history.filled])
+        factor, order = pivoted_cholesky(np.matmul(residual, residual.swapaxes(-1, -2)), squares)
+        lower = factor.astype(dtype, copy=False)
+        new = np.matmul(lower, fresh) if lower.shape[-1] > 1 else lower * fresh
         products = new if products is None else np.add(products, new, out=products)
         if again:
-            history.append(_directions(residual, factor), fresh)
+            history.append(_directions(residual, factor, order), fresh)
         products *= scale[:, None, None] if place is None else _scattered(scale, place, len(history.members))
         return products if place is None else products[:, place]
 
@@ -90,7 +93,7 @@ class Lazy:
             members = group.members
         batch = vectors.shape[0]
         basis_members = len(members) if touched else vectors.shape[1]
-        basis = np.zeros((batch, basis_members, capacity, vectors.shape[-1]), vectors.dtype)
+        basis = np.zeros((batch, basis_members, capacity, vectors.shape[-1]))
         normals = np.zeros((batch, len(members), capacity, fresh.shape[-1]), fresh.dtype)
         merged = _History(members, basis, normals)
         for h in touched:  # side by side: a direction of one is zero for the members of the others
@@ -103,15 +106,17 @@ class Lazy:
         return merged
 
 
-def _directions(residual: Array, factor: Array) -> Array:
-    """Orthonormal rows Q with factor Q = residual; zero where the factor's pivot is."""
+def _directions(residual: Array, factor: Array, order: NDArray[np.intp]) -> Array:
+    """Orthonormal rows Q with factor Q = residual; zero where a column of the factor is."""
     result = np.zeros(residual.shape, residual.dtype)
-    for row in range(residual.shape[-2]):
-        rest = residual[..., row, :]
-        if row:
-            rest = rest - np.matmul(factor[..., row, None, :row], result[..., :row, :])[..., 0, :]
-        pivot = factor[..., row, row, None]
-        np.divide(rest, pivot, out=result[..., row, :], where=pivot > 0)
+    for column in range(residual.shape[-2]):
+        row = order[..., column, None, None]
+        rest = np.take_along_axis(residual, row, axis=-2)[..., 0, :]
+        entries = np.take_along_axis(factor, row, axis=-2)[..., 0, :]
+        if column:
+            rest = rest - np.matmul(entries[..., None, :column], result[..., :column, :])[..., 0, :]
+        pivot = entries[..., column, None]
+        np.divide(rest, pivot, out=result[..., column, :], where=pivot > 0)
     return result
 
 

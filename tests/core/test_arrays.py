@@ -8,7 +8,7 @@ import pytest
 from tensorprog.arrays import BATCH, COORDINATE, Open, contract, gather, take, union
 from tensorprog.expr import Affine
 from tensorprog.finite.run import run
-from tensorprog.linalg import psd_cholesky
+from tensorprog.linalg import pivoted_cholesky, psd_cholesky
 from tensorprog.yaml_io import loads
 
 GENERATOR = np.random.default_rng(0)
@@ -62,9 +62,26 @@ def test_semidefinite_cholesky_of_dependent_vectors() -> None:
     fresh = GENERATOR.standard_normal((7, 2, 10))
     x = np.concatenate([x, x[:, :1], x[:, :1] - 2 * x[:, 1:2], np.zeros((7, 1, 10)), fresh], axis=1)
     gram = x @ x.swapaxes(-1, -2)
-    factor = psd_cholesky(gram)
+    factor, order = pivoted_cholesky(gram)
     np.testing.assert_allclose(factor @ factor.swapaxes(-1, -2), gram, atol=1e-12)
-    assert np.all(np.diagonal(factor, axis1=-2, axis2=-1)[:, 3:6] == 0)  # dependent pivots are exact zeros
+    assert not factor[..., 5:].any()  # rank 5: the other columns are exact zeros
+    triangle = np.take_along_axis(factor, order[..., None], axis=-2)[:, :5, :5]
+    assert not np.triu(triangle, 1).any()
+    np.testing.assert_allclose(factor[:, 3], factor[:, 0], atol=1e-13)
+
+
+@pytest.mark.parametrize(("size", "length"), [(32, 10), (64, 8), (64, 20), (256, 20)])
+def test_semidefinite_cholesky_of_smooth_kernels(size: int, length: float) -> None:
+    """Numerically singular without being dependent: rows as they come would leave errors of order 100."""
+    place = np.arange(size)
+    kernels = [
+        np.exp(-(((place[:, None] - place) / length) ** 2)),
+        1.0 / (1.0 + place[:, None] + place),
+        np.vander(np.linspace(0, 1, size), 12) @ np.vander(np.linspace(0, 1, size), 12).T,
+    ]
+    for kernel in kernels:
+        factor = psd_cholesky(kernel)
+        assert np.abs(factor @ factor.T - kernel).max() <= 64 * size**1.5 * np.finfo(float).eps * kernel.max()
 
 
 def test_semidefinite_cholesky_measures_pivots_by_the_scale_given() -> None:
@@ -72,7 +89,13 @@ def test_semidefinite_cholesky_measures_pivots_by_the_scale_given() -> None:
     rounding = 1e-15 * GENERATOR.standard_normal((5, 2, 6))
     gram = rounding @ rounding.swapaxes(-1, -2)
     assert psd_cholesky(gram).any()
-    assert not psd_cholesky(gram, np.einsum("bij,bij->bi", x, x)).any()
+    assert not pivoted_cholesky(gram, np.einsum("bij,bij->bi", x, x))[0].any()
+
+
+def test_semidefinite_cholesky_does_not_hide_overflow() -> None:
+    factor = psd_cholesky(np.array([[[np.inf, 1], [1, 1]], [[4.0, 2], [2, 1]]]))
+    assert np.isnan(factor[0]).all()
+    np.testing.assert_allclose(factor[1] @ factor[1].T, [[4, 2], [2, 1]])
 
 
 WEIGHTS_BY_SUM = """
