@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tensorprog.errors import WorkerError, fail
+from tensorprog.errors import ProgramError, WorkerError, fail
 from tensorprog.finite.task import libraries
 
 __all__ = ["adopted", "connected"]
@@ -52,22 +53,43 @@ def _connect(address: str, note: Callable[[str], None]) -> Any:
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        kind = asyncio.run(_answer(address))
+    except TimeoutError:
+        raise _no_scheduler(address, f"nothing came within {CONNECT_SECONDS} s") from None
+    except Exception as error:  # of many kinds: what answers may be anything
+        raise _no_scheduler(address, str(error).strip().split("\n")[0] or type(error).__name__) from None
+    if kind != "Scheduler":
+        raise _no_scheduler(address, f"a {kind} does")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            client: Any = distributed.Client(  # type: ignore[no-untyped-call]
-                address, timeout=CONNECT_SECONDS, set_as_default=False
-            )
-        except Exception as error:  # of many kinds: what answers may be anything
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise fail(
-                f"no scheduler answers at {address}: {reason}",
-                fix="the address that dask scheduler prints, such as tcp://host:8786",
-            ) from None
+        client: Any = distributed.Client(  # type: ignore[no-untyped-call]
+            address, timeout=CONNECT_SECONDS, set_as_default=False
+        )
     for warning in caught:
         if "version" in type(warning.message).__name__.lower():  # of the libraries that carry the tasks
             note(f"warning: {str(warning.message).strip()}")
     return client
+
+
+async def _answer(address: str) -> str:
+    """What kind of server is at an address; asked before there is a client, which waits for ever for some."""
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    security = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    server: Any = rpc(address, timeout=CONNECT_SECONDS, connection_args=security)  # type: ignore[no-untyped-call]
+    try:
+        return str((await asyncio.wait_for(server.identity(), CONNECT_SECONDS))["type"])
+    finally:
+        await server.close_rpc()
+
+
+def _no_scheduler(address: str, reason: str) -> ProgramError:
+    return fail(
+        f"no scheduler answers at {address}: {reason}",
+        fix="the address that dask scheduler prints, such as tcp://host:8786",
+    )
 
 
 def _compare_libraries(client: Any) -> None:

@@ -74,10 +74,6 @@ class Demand:
     groups: tuple[tuple[str, ...], ...]
     explicit: frozenset[str]
 
-    def group(self, name: str) -> tuple[str, ...]:
-        """The group of a family; one that enters no inner product has none."""
-        return next((group for group in self.groups if name in group), ())
-
 
 def _needed(netsor: Netsor, kept: Collection[str]) -> frozenset[str]:
     found: set[str] = set(kept)

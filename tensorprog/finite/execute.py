@@ -76,6 +76,10 @@ def _finished(
                 drawn = future.result()
             del future  # the results are the caller's alone
             yield task, drawn
+    except WorkerError as error:
+        if isinstance(error.__cause__, BrokenExecutor):
+            flying.clear()  # a broken pool ends its tasks itself, and stumbles over cancelled ones
+        raise
     finally:
         for future in flying:
             future.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.evaluate import index_array
+from tensorprog.finite.footprint import footprint
 from tensorprog.finite.plan import Op, Plan
 from tensorprog.finite.planner import METHODS, plan
 from tensorprog.ir import Dot, Netsor
@@ -23,7 +24,8 @@ Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
 BLOCK_BYTES, PART_BYTES = 16 << 20, 4 << 20
 FREED_BYTES = 16 << 20  # kept by the allocator instead of being returned to the system after every op
-MAX_BLOCK, BLOCK_NANOSECONDS = 1024, 1e8  # results come in whole blocks: a few networks should not wait for many
+FEW, MAX_BLOCK = 16, 1024  # networks in a block
+BLOCK_NANOSECONDS = 1e8  # results come in whole blocks: a few networks should not wait for many
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,13 @@ class Job:
     @property
     def memory(self) -> int:
         """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
-        large = self.plan.floats - self.plan.small
-        held = self.plan.floats * self.block if self.together else self.plan.small * self.block + large * self.part
-        return 2 * held * np.dtype(self.dtype).itemsize + FREED_BYTES
+        block, part = self.held
+        return 2 * (block * self.block + part * self.part) * np.dtype(self.dtype).itemsize + FREED_BYTES
+
+    @cached_property
+    def held(self) -> tuple[int, int]:
+        """Numbers of one network alive at a time: over the block, and over a part of it."""
+        return footprint(self.plan, self.stages, self.heads)
 
     @cached_property
     def heads(self) -> frozenset[str]:
@@ -175,14 +181,12 @@ def make_job(
                 f"{name} has only {decided.widths[family.width]} coordinates at n = {width}, "
                 f"{coordinates} were asked for"
             )
-    itemsize = np.dtype(dtype).itemsize
-    large = decided.floats - decided.small
-    together = Job(netsor, decided, 0, 1, 1, dtype).together
-    held = decided.floats if together else decided.small
-    block = min(MAX_BLOCK, BLOCK_BYTES / (held * itemsize + 1), BLOCK_NANOSECONDS / (decided.work + 1))
-    size = _power_of_two(block)
-    part = size if together else min(size, _power_of_two(PART_BYTES / (large * itemsize + 1)))
-    return Job(netsor, decided, int(seed), size, part, dtype)
+    one = Job(netsor, decided, int(seed), 1, 1, dtype)
+    over_block, over_part = (held * np.dtype(dtype).itemsize + 1 for held in one.held)
+    fit = BLOCK_BYTES / over_block
+    fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
+    block = _power_of_two(min(MAX_BLOCK, fit, BLOCK_NANOSECONDS / (decided.work + 1)))
+    return replace(one, block=block, part=min(block, _power_of_two(PART_BYTES / over_part)))
 
 
 def _power_of_two(number: float) -> int:

@@ -45,8 +45,7 @@ class Row:
 class Plan:
     """The decisions taken before any number is drawn; `str` prints them as a table.
 
-    Shapes    `normals` and `chi_squares` are drawn per network, `floats` numbers held per network at most, `small` of
-              them outside arrays over all coordinates; `work` are rough nanoseconds per network on one core
+    Shapes    `normals` and `chi_squares` are drawn per network; `work` are rough nanoseconds per network on one core
     Source    the law is that of the dense program at every width: conditional Gaussians given earlier products, and
               Bartlett's decomposition where only inner products are read
     """
@@ -73,8 +72,6 @@ class Plan:
     rows: tuple[Row, ...] = field(repr=False)
     normals: int = 0
     chi_squares: int = 0
-    floats: int = 0
-    small: int = 0
     work: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

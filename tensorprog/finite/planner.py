@@ -20,6 +20,7 @@ from tensorprog.order import Step, steps
 __all__ = ["METHODS", "plan"]
 
 METHODS = ("dense", "lazy", "collapsed")
+MANY_FAMILIES = 400  # that meet each other: working out their frames would take longer than it saves
 # nanoseconds on one current core: a normal, a chi variable, a multiplication in a matrix product, an entry touched
 NORMAL, CHI, MULTIPLY, TOUCH = 6.6, 12.5, 0.15, 1.0
 
@@ -49,9 +50,7 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], meth
     asked = demand(netsor, kept)
     initials = initial_laws(netsor)
     if method == "auto":
-        choices = [
-            _Planner(netsor, width, widths, coordinates, kept, m, asked, initials).plan() for m in METHODS[1:]
-        ]
+        choices = [_Planner(netsor, width, widths, coordinates, kept, m, asked, initials).plan() for m in METHODS[1:]]
         return min(choices, key=lambda choice: choice.work)
     return _Planner(netsor, width, widths, coordinates, kept, method, asked, initials).plan()
 
@@ -111,8 +110,11 @@ class _Planner:
         self._represent()
         ops = self._ops()
         normals, chis, rows = self._rows()
-        floats, small = self._floats()
-        work = sum(NORMAL * n + CHI * c for n, c in zip(normals, chis, strict=True)) + self._work() + TOUCH * floats
+        work = (
+            sum(NORMAL * n + CHI * c for n, c in zip(normals, chis, strict=True))
+            + self._work()
+            + TOUCH * self._touched()
+        )
         return Plan(
             netsor=self.netsor,
             width=self.width,
@@ -136,8 +138,6 @@ class _Planner:
             rows=rows,
             normals=sum(normals),
             chi_squares=sum(chis),
-            floats=floats,
-            small=small,
             work=work,
         )
 
@@ -147,7 +147,9 @@ class _Planner:
             return frozenset(vectors)
         groups = self.asked.groups
         if self.method == "collapsed":
-            groups = tuple(group for group in groups if self.asked.explicit.intersection(group))
+            groups = tuple(
+                group for group in groups if self.asked.explicit.intersection(group) or len(group) > MANY_FAMILIES
+            )
         return frozenset(name for group in groups for name in group)
 
     def _order(self) -> tuple[Step, ...]:
@@ -320,30 +322,21 @@ class _Planner:
         ranges = step.ranges(self.netsor.ranges)
         return _sizes([slot.bare for slot in step.statement.target.slots], ranges)
 
-    def _floats(self) -> tuple[int, int]:
-        """Numbers held per network: all, and those outside arrays over all coordinates."""
-        large = small = 0
+    def _touched(self) -> int:
+        """Numbers of all arrays of a network."""
+        total = 0
         for name in self.asked.needed:
             family = self.netsor.families[name]
-            held = math.prod(family.shape) * (self.lengths[name] if family.kind == "vector" else 1)
-            large, small = (large + held, small) if name in self.full else (large, small + held)
-        keys = set()
+            total += math.prod(family.shape) * (self.lengths[name] if family.kind == "vector" else 1)
         for at, group in enumerate(self.groups):
-            if group is None:
-                continue
-            if self.method != "dense":  # normals, kept or not
-                held = len(group.members) * self.fresh[at] * self.draws[at].length
-                name = self.order[at].statement.target.name
-                large, small = (large + held, small) if name in self.full else (large, small + held)
-                if at not in self.again and self._key(at) not in keys:
-                    keys.add(self._key(at))
-                    small += 2 * group.columns**2 * (len(group.members) if group.member_axes else 1)
+            if group is not None and self.method != "dense":
+                total += len(group.members) * self.fresh[at] * self.draws[at].length
         if self.method == "dense":
             for weight in self.netsor.weights:
-                large += math.prod(self.netsor.families[weight.name].shape) * math.prod(
+                total += math.prod(self.netsor.families[weight.name].shape) * math.prod(
                     self.widths[side] for side in weight.shape
                 )
-        return large + small, small
+        return total
 
     def _work(self) -> float:
         """Rough nanoseconds of the matrix products per network."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,6 +102,9 @@ def test_plain_executors_of_a_client_serve_as_well(address: str) -> None:
     program = tp.load(ATTENTION)
     with Client(address, set_as_default=False) as client:
         _same(program.run(**RUN, executor=client.get_executor()), program.run(**RUN))
+        worker = next(iter(client.nthreads()))
+    with pytest.raises(tp.ProgramError, match=r"no scheduler answers at .* a Worker does"):
+        cluster.connected(worker, print).__enter__()
 
 
 def test_run_with_a_scheduler_reports_the_same_numbers(
@@ -147,6 +151,14 @@ def test_an_address_without_a_scheduler_is_bad_input(address: str, monkeypatch: 
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     with pytest.raises(tp.ProgramError, match="no scheduler answers at"), cluster.connected(address, print):
         pass
+
+
+def test_an_address_that_stays_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.3)
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        address = f"tcp://0.0.0.0:{server.getsockname()[1]}"
+        with pytest.raises(tp.ProgramError, match=r"nothing came within 0\.3 s"):
+            cluster.connected(address, print).__enter__()
 
 
 def test_a_scheduler_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -133,6 +134,8 @@ def test_an_exception_cancels_what_is_under_way() -> None:
     executor.work = lambda: None  # type: ignore[method-assign]  # nothing is ever finished but the first task
 
     def finish_one() -> None:
+        while not executor.waiting:
+            time.sleep(0.01)
         future, function, args = executor.waiting[0]
         future.set_result(function(*args))
 
