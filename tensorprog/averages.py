@@ -10,6 +10,7 @@ the scores, E[psi(Z) | p-ring].  An index of psi that nothing reduces makes a fa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -33,6 +34,17 @@ class Averages:
     netsor: Netsor
     families: Mapping[str, str]
     psi: Mapping[str, str]
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Turn what is said of the statements added into what is said of the averages."""
+        try:
+            yield
+        except ProgramError as error:
+            problems = list(error.problems)
+            for name, family in self.families.items():
+                problems = [replace(p, message=p.message.replace(family, f"average {name}")) for p in problems]
+            raise ProgramError(problems) from None
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""
@@ -81,7 +93,7 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     if problems:
         raise ProgramError(problems)
     try:
-        larger = replace(netsor, body=tuple(body))
+        larger = replace(netsor, body=tuple(body)) if families else netsor
     except ProgramError as error:
         raise ProgramError([replace(p, message=_told(p)) for p in error.problems]) from None
     return Averages(netsor, larger, families, psi)

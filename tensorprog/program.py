@@ -88,13 +88,13 @@ class Program(Builder):
         Raises    ProgramError for bad arguments or a store of another run, MemoryLimitError when `max_memory` does not
                   suffice, WorkerError when an executor loses its workers
         """
-        added = with_averages(self.netsor, averages) if averages else None
-        drawn = run(
-            added.netsor if added else self.netsor, width, samples, seed=seed, method=method, coordinates=coordinates,
-            keep=keep, threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, store=store,
-            progress=progress,
-        )
-        return added.separate(drawn) if added else drawn
+        added = with_averages(self.netsor, averages or {})
+        with added.named():
+            drawn = run(
+                added.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep,
+                threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, store=store, progress=progress,
+            )
+        return added.separate(drawn)
 
     def plan(
         self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.files import whole
+from tensorprog.files import whole, writing
 from tensorprog.ir import Netsor
 
 __all__ = ["Samples", "program_text"]
@@ -87,7 +87,7 @@ class Samples(Mapping[str, NDArray[Any]]):
             "averages": dict(self.psi),
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()}
-        with whole(path) as partial, partial.open("wb") as file:
+        with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
             )

@@ -53,6 +53,7 @@ def main() -> None:
 @METHOD
 @click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
 @click.option("--scheduler", metavar="ADDRESS", help="Draw networks on the workers of a dask.distributed scheduler.")
+@click.option("--max-memory", "max_memory", metavar="SIZE", help="What networks and results may take; default 1GiB.")
 @click.option("--stream", is_flag=True, help="Write samples to disk as they are drawn; the same command again goes on "
               "where this one was stopped.")
 @click.option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
@@ -61,7 +62,8 @@ def main() -> None:
 def run(
     file: str, overrides: dict[str, str], seed: int | None, form: str, out: Path | None, quiet: bool,
     width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None,
-    scheduler: str | None, stream: bool, average: tuple[tuple[str, str], ...] | None, require: str | None,
+    scheduler: str | None, max_memory: str | None, stream: bool, average: tuple[tuple[str, str], ...] | None,
+    require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
@@ -73,7 +75,7 @@ def run(
     from tensorprog.display import Progress, columns_of, run_tables, show
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
-             "averages": average}
+             "max_memory": max_memory, "averages": average}
     settings = job.settings_of(program.netsor, given)
     folder = out or job.default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:

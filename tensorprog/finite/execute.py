@@ -110,6 +110,7 @@ def _lost(error: BaseException) -> WorkerError:
     return WorkerError(
         Problem(
             f"workers were lost before their networks were drawn: {what.rstrip('.')}",
-            fix="give each worker more memory, or use fewer; a run that stores its results goes on where it stopped",
+            fix="give each worker more memory, or use fewer; a script that starts processes needs its calls under "
+            'if __name__ == "__main__"; a run that stores its results goes on where it stopped',
         )
     )

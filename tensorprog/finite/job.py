@@ -167,11 +167,10 @@ def make_job(
     if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
+    readable = [name for name, family in netsor.families.items() if family.kind != "weight"]
     for name in keep:
         if name not in netsor.families or netsor.families[name].kind == "weight":
-            raise ProgramError(
-                f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, list(netsor.families))}"
-            )
+            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
     decided = plan(netsor, int(width), coordinates, kept, method)
     for name in kept:

@@ -310,7 +310,7 @@ class _Planner:
             return "not needed"
         width = self.widths[family.width]
         if name in self.full:
-            return f"all {width} coordinates"
+            return f"all {width} coordinates" if width > 1 else "its one coordinate"
         seen = self.seen.get(name, self.lengths[name])
         parts = [f"{seen} coordinate{'s' if seen > 1 else ''}"] if seen else []
         if name in self.seen:

@@ -196,10 +196,11 @@ def _flight(
         takes, what, fix = results, "the results", "write them to disk (store=, or tp run --stream), "
     else:
         takes, what, fix = block.working, f"one block of {job.block} networks", ""
+    fix += "ask for fewer samples or " if results > block.working else ""
     better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
     raise MemoryLimitError(
-        f"{what} would take {takes / 2**30:.3g} GiB, more than max_memory={max_memory} allows: {fix}"
-        f"ask for fewer samples or raise max_memory{better}"
+        f"{what} would take {takes / 2**20:,.3g} MiB, more than max_memory={max_memory} allows: {fix}"
+        f"raise max_memory (tp run --max-memory){better}"
     )
 
 

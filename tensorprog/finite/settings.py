@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def settings(job: Job) -> dict[str, Any]:
     Scale     tables of numbers enter by their digests
     """
     return {
-        "program": program_text(job.netsor),
+        "program": re.sub(" +", " ", program_text(job.netsor)),  # columns are aligned: one line moves others
         "tables": _tables(job.netsor),
         "width": job.plan.width,
         "seed": job.seed,

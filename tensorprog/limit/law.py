@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.averages import Averages, with_averages
-from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.errors import MemoryLimitError, NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
@@ -466,9 +467,10 @@ class Law:
         if not averages:
             return self._sample(size, seed, keep, ())
         added, law = self._extended(averages)
-        draws = law._sample(size, seed, keep, tuple(added.families.values()))
+        with _expected(added):
+            draws = law._sample(size, seed, keep, tuple(added.families.values()))
         self._note(law.error)
-        return added.separate(draws)
+        return _finite(added.separate(draws))
 
     def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
         """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
@@ -477,9 +479,10 @@ class Law:
         Accuracy  as for `sample`
         """
         added, law = self._extended(averages)
-        draws = law._draw(size, seed, tuple(added.families.values()))
+        with _expected(added):
+            draws = law._draw(size, seed, tuple(added.families.values()))
         self._note(law.error)
-        return added.separate(draws).averages
+        return _finite(added.separate(draws)).averages
 
     def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
         """The program with the statements of averages, and its law."""
@@ -503,7 +506,8 @@ class Law:
         Accuracy  the average over p-ring of E[psi | p-ring]: see `Law`, and `sample` for the latter
         """
         added, law = self._extended({"expectation": psi})
-        value, error = law._expectation(added.families["expectation"])
+        with _expected(added):
+            value, error = law._expectation(added.families["expectation"])
         self._note(error)
         return self._answer(value, error, not value.shape, with_error)
 
@@ -632,3 +636,23 @@ class Law:
         except (OSError, ValueError, KeyError) as error:
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
         return cls(loads(meta["program"]), grade=meta["grade"], accuracy=meta["accuracy"], seed=meta["seed"])
+
+
+@contextmanager
+def _expected(added: Averages) -> Iterator[None]:
+    """Raise ProgramError where a function of averages is not a number for some values of its variables."""
+    try:
+        yield
+    except FloatingPointError as error:
+        psi = ", ".join(added.psi.values())
+        message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
+        fix = "a function of all real numbers, such as log(1 + y[0]**2)"
+        raise ProgramError([Problem(message, fix=fix)]) from error
+
+
+def _finite(samples: Samples) -> Samples:
+    """The samples themselves; raise ProgramError if an average is infinite."""
+    for name, values in samples.averages.items():
+        if not np.isfinite(values).all():
+            raise ProgramError(f"average {name}: its expectation given the scores is not finite")
+    return samples

@@ -125,7 +125,7 @@ def test_mistakes_are_named(averages, message) -> None:  # type: ignore[no-untyp
 def test_vectors_of_two_widths_do_not_mix_and_a_domain_left_is_reported() -> None:
     with pytest.raises(tp.ProgramError, match=r"average m: .*width"):
         program(NARROW).run(8, 5, averages={"m": "low[1]*s[1]"})
-    with pytest.raises(tp.ProgramError, match="average_m took values that are not finite"):
+    with pytest.raises(tp.ProgramError, match="average m took values that are not finite"):
         tp.load(ATTENTION).run(8, 5, averages={"m": "log(y[0])"})
 
 
@@ -205,3 +205,17 @@ def test_kolmogorov_is_scipys() -> None:
     statistic, p = kolmogorov(x, y)
     assert statistic == pytest.approx(expected.statistic, abs=1e-12)
     assert p == pytest.approx(expected.pvalue, rel=0.1)
+
+
+@pytest.mark.parametrize("psi", ["log(y[0])", "sqrt(y[0])"])
+def test_averages_without_an_expectation_are_refused(psi: str) -> None:
+    law = tp.load("attention").limit()
+    with pytest.raises(tp.ProgramError, match="has no expectation"):
+        law.averages({"m": psi}, 100)
+    with pytest.raises(tp.ProgramError, match="has no expectation"):
+        law.expectation(psi)
+
+
+def test_infinite_averages_are_refused() -> None:
+    with pytest.raises(tp.ProgramError, match="not finite"):
+        tp.load("attention").limit().averages({"m": "exp(1000*y[0])"}, 100)
