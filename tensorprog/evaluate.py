@@ -15,7 +15,7 @@ from tensorprog.errors import ProgramError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
 from tensorprog.ir import ConstantDef, Netsor, Range, Table
 
-__all__ = ["Scope", "constant_array", "evaluate", "index_array"]
+__all__ = ["Scope", "constant_array", "evaluate", "factors", "index_array"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
         return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
-    values = [evaluate(factor, scope) for factor in _factors(expr)]
+    values = [evaluate(factor, scope) for factor in factors(expr)]
     # the factors with coordinates are large, the others small: one product each, then one contraction
     small = _product([value for value in values if COORDINATE not in value.axes])
     large = _product([value for value in values if COORDINATE in value.axes])
@@ -100,13 +100,14 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     return result if repeated == 1 else Open(result.axes, result.data * repeated)
 
 
-def _factors(expr: Expr) -> list[Expr]:
+def factors(expr: Expr) -> list[Expr]:
+    """The factors of a product, as a sum over it takes them apart."""
     if isinstance(expr, Call) and expr.atom == "multiply":
-        return [*_factors(expr.args[0]), *_factors(expr.args[1])]
+        return [*factors(expr.args[0]), *factors(expr.args[1])]
     if isinstance(expr, Call) and expr.atom == "divide":
-        return [*_factors(expr.args[0]), Call("divide", (Number(1), expr.args[1]))]
+        return [*factors(expr.args[0]), Call("divide", (Number(1), expr.args[1]))]
     if isinstance(expr, Call) and expr.atom == "negative":
-        return [Number(-1), *_factors(expr.args[0])]
+        return [Number(-1), *factors(expr.args[0])]
     return [expr]
 
 

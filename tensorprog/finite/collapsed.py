@@ -58,15 +58,14 @@ def _gaps(draw: Draw) -> list[tuple[int, int]]:
 
 def _fill(generator: np.random.Generator, draw: Draw, drawn: Array) -> None:
     """Fill (batch, .., rows, length)."""
-    ranges = _normal_ranges(draw)
-    if ranges == [(0, draw.length)]:
+    if draw.plain:
         standard_normal(generator, drawn)
         return
     lead = drawn.shape[:-2]
     rows = drawn.shape[-2]
     for start, stop in _gaps(draw):
         drawn[..., start:stop] = 0
-    for start, stop in ranges:
+    for start, stop in _normal_ranges(draw):
         buffer = np.empty((*lead, rows, stop - start), drawn.dtype)
         standard_normal(generator, buffer)
         drawn[..., start:stop] = buffer

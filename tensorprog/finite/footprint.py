@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorprog.atoms import REDUCTIONS
+from tensorprog.evaluate import factors
 from tensorprog.expr import Call, Constant, Expr, IndexValue, Reduction, Variable
 from tensorprog.finite.plan import Op, Plan
 from tensorprog.ir import Nonlin, Range
@@ -127,16 +128,10 @@ def _contracted(expr: Expr, summed: frozenset[str], ranges: Mapping[str, Range],
         return _Part(whole.indices, whole.length, max(whole.size(ranges), *(term.most for term in terms)))
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _contracted(expr.arg, summed | set(expr.indices), ranges, lengths)
-    factors = [_peak(factor, ranges, lengths) for factor in _factors(expr)]
-    kinds = [[f for f in factors if (f.length > 1) == large] for large in (False, True)]
-    whole = _joined(factors)
+    parts = [_peak(factor, ranges, lengths) for factor in factors(expr)]
+    kinds = [[part for part in parts if (part.length > 1) == large] for large in (False, True)]
+    whole = _joined(parts)
     result = _Part(whole.indices - summed, whole.length)
     sizes = [_joined(kind).size(ranges) for kind in kinds if len(kind) > 1]
-    most = max([result.size(ranges), *sizes, *(factor.most for factor in factors)])
+    most = max([result.size(ranges), *sizes, *(part.most for part in parts)])
     return _Part(result.indices, result.length, most)
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.atom in ("multiply", "divide"):
-        return [*_factors(expr.args[0]), *_factors(expr.args[1])]
-    return [expr]

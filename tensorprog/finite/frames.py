@@ -167,7 +167,6 @@ class Product:
     statement: MatMul
     first: int
     last: int
-    looped: bool
     tied: Mapping[int, int]
 
 
@@ -181,17 +180,19 @@ def _within(reference: Variable, netsor: Netsor) -> bool:
     return True
 
 
+def _chosen(statement: MatMul) -> dict[str | None, int]:
+    """The weight slot that each index of a MatMul chooses alone."""
+    return {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
+
+
 def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[Product]:
     """All MatMul statements that have steps."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    looped = set()
     of_weight: dict[str, list[Grouping]] = {}
     for place, (step, group) in enumerate(zip(order, groups, strict=True)):
         first.setdefault(step.position, place)
         last[step.position] = place
-        if step.fixed:
-            looped.add(step.position)
         if group is not None:
             of_weight.setdefault(group.weight.name, []).append(group)
     result = []
@@ -203,9 +204,9 @@ def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping
         aligned = all(g.separable and list(g.members) == list(own[0].members) for g in own)
         tied = {}
         if aligned:
-            chosen = {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
+            chosen = _chosen(statement)
             tied = {k: chosen[slot.bare] for k, slot in enumerate(statement.target.slots) if slot.bare in chosen}
-        result.append(Product(statement, first[position], last[position], position in looped, tied))
+        result.append(Product(statement, first[position], last[position], tied))
     return result
 
 
@@ -259,14 +260,12 @@ def _meet_in_statements(netsor: Netsor, names: Sequence[str], meetings: Meetings
         for s, t in ((s, t) for s in own for t in own):
             agree: Pairs = NOTHING
             if all(_within(v, netsor) for v in (s.weight, t.weight, s.vector, t.vector)):
-                chosen = [
-                    {slot.bare: m for m, slot in enumerate(product.weight.slots) if slot.bare} for product in (s, t)
-                ]
+                first, second = _chosen(s), _chosen(t)
                 agree = frozenset(
                     (k, m)
                     for k, f in enumerate(s.vector.slots)
                     for m, g in enumerate(t.vector.slots)
-                    if f.bare in chosen[0] and g.bare in chosen[1] and chosen[0][f.bare] == chosen[1][g.bare]
+                    if f.bare in first and g.bare in second and first[f.bare] == second[g.bare]
                 )
             meetings.add(s.vector.name, t.vector.name, agree)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.atoms import ATOMS
 from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import Scope, evaluate
+from tensorprog.evaluate import Scope, evaluate, factors
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.expectation import cross, mean
@@ -311,7 +311,7 @@ class _Term:
             return None
         assert self.body is not None
         groups: list[list[Expr]] = [[], []]
-        for factor in _factors(self.body):
+        for factor in factors(self.body):
             names = {v.name for v in variables(factor) if v.name.startswith(".")}
             if len(names) > 1:
                 return None
@@ -329,14 +329,6 @@ class _Term:
 
 def _formal(reference: Variable) -> Expr | None:
     return FORMAL if reference.name.startswith(".") else None
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.atom == "multiply":
-        return [*_factors(expr.args[0]), *_factors(expr.args[1])]
-    if isinstance(expr, Call) and expr.atom == "divide":
-        return [*_factors(expr.args[0]), Call("divide", (ONE, expr.args[1]))]
-    return [expr]
 
 
 def _multiplied(factors: Sequence[Expr]) -> Expr:
