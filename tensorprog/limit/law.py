@@ -23,6 +23,7 @@ from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import REPLICATES, converge
 from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.draws import Draws
 from tensorprog.limit.given import Conditional
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment, Value
@@ -36,7 +37,6 @@ __all__ = ["Law"]
 
 Array = NDArray[Any]
 CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
-BLOCK = 1024  # draws per random stream in `sample`, at most
 
 
 class Law:
@@ -61,7 +61,7 @@ class Law:
     ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.compiler = Compiler(netsor)
-        self._max_memory, self._seed = max_memory, seed
+        self.max_memory, self._seed = max_memory, seed
         self._mixtures: dict[tuple[str, Box], Mixture] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
@@ -177,7 +177,7 @@ class Law:
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
     def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
-        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self._max_memory)
+        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.max_memory)
 
     def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
         """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
@@ -217,7 +217,7 @@ class Law:
     def _random_cov(self, first: str, second: str) -> tuple[Array, Array]:
         """Covariance by averaging over p-ring: E Cov(. | p) + Cov of the conditional means."""
         shape = (*self.netsor.families[first].shape, *self.netsor.families[second].shape)
-        if 64 * math.prod(shape) > self._max_memory:
+        if 64 * math.prod(shape) > self.max_memory:
             raise MemoryLimitError(
                 f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
             )
@@ -328,7 +328,7 @@ class Law:
         if not np.prod(members):
             raise ProgramError(f"{name} has no members")
         # mean and variance of every draw are kept, twice while they are put together
-        most = self._max_memory // (32 * REPLICATES * math.prod(members))
+        most = self.max_memory // (32 * REPLICATES * math.prod(members))
         what = f"the law of {name}"
         converge(dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed, most=most)
         self._mixtures[name, box] = kept[0]
@@ -455,6 +455,9 @@ class Law:
     ) -> Samples:
         """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
 
+        Scores that `keep` does not name take no memory until they are read: then they are drawn again from the same
+        streams.  Variables do not depend on how many draws there are, nor on which are read.
+
         `averages` names functions psi as for `Program.run`; the draws of their limits, E[psi(Z) | p-ring], belong to
         the same p-ring as the outputs, which are the same with and without averages.
 
@@ -480,7 +483,8 @@ class Law:
         """
         added, law = self._extended(averages)
         with _expected(added):
-            draws = law._draw(size, seed, tuple(added.families.values()))
+            names = tuple(added.families.values())
+            draws = law._draw(size, seed, names, names)
         self._note(law.error)
         return _finite(added.separate(draws)).averages
 
@@ -493,7 +497,7 @@ class Law:
                 added.netsor,
                 grade=self.grade,
                 accuracy=self.accuracy,
-                max_memory=self._max_memory,
+                max_memory=self.max_memory,
                 seed=self._seed,
             )
             self._larger[key] = added, law
@@ -552,6 +556,15 @@ class Law:
                 self._numbers[name] = self._direct(name)
         return self._numbers[name]
 
+    def number(self, name: str) -> Array:
+        """Limits of a family of scalars that no score reaches.
+
+        Shapes    (1, *members)
+        """
+        axes = self._positions(name)
+        sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+        return broadcast(self._number(name).value, axes, sizes)[None]
+
     def _direct(self, name: str) -> Value:
         """The same by integration over all variables at once, of functions the recursion does not take apart."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
@@ -565,37 +578,19 @@ class Law:
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
         for name in keep:
             self._family(name)
-        return self._draw(size, seed, tuple(dict.fromkeys([*self.outputs, *keep, *self.scores, *added])))
+        held = dict.fromkeys([*self.outputs, *keep])
+        scores = dict.fromkeys(self.scores)
+        return self._draw(size, seed, (*(held | scores), *added), (*held, *added, *(scores if added else ())))
 
-    def _draw(self, size: int, seed: int, names: Sequence[str]) -> Samples:
+    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
             raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
         if not hasattr(seed, "__index__") or seed < 0:
             raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-        boxes = {name: self.netsor.families[name].ranges for name in names}
-        results = 8 * size * sum(math.prod(self.netsor.families[name].shape) for name in names)
-        if results > self._max_memory:
-            raise MemoryLimitError(
-                f"{size} draws would take {results / 2**30:.3g} GiB, more than max_memory: draw fewer at a time"
-            )
-        sampler = Sampler(self.compiler, boxes)
-        arrays = {name: np.empty((size, *self.netsor.families[name].shape)) for name in names}
-        block = max(1, min(BLOCK, 1 << int(math.log2(max(1, CHUNK_NUMBERS // max(1, sampler.dim))))))
-        for number in range(-(-size // block)):
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
-            values = sampler.draw(generator.standard_normal((block, sampler.dim)))
-            start, stop = number * block, min((number + 1) * block, size)
-            for name in names:
-                value = values.get(name)
-                if value is None:  # a number in the limit
-                    axes = self._positions(name)
-                    sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
-                    arrays[name][start:stop] = broadcast(self._number(name).value, axes, sizes)
-                else:
-                    arrays[name][start:stop] = self._plain(value, block)[: stop - start]
-        self._note([average.error for average in sampler.averages.values()])
-        return Samples(self.netsor, arrays, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+        draws = Draws(self, int(size), int(seed), names, held)
+        self._note([average.error for average in draws.sampler.averages.values()])
+        return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
