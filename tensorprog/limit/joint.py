@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.limit.averaging import spread
-from tensorprog.linalg import psd_cholesky
 
 __all__ = ["Joint"]
 
@@ -90,7 +89,7 @@ class Joint:
         d = self.size
         lead = self.normals.shape[:2]
         wide = replace(self, mean=np.broadcast_to(self.mean, (*lead, d)), cov=np.broadcast_to(self.cov, (*lead, d, d)))
-        factor = psd_cholesky(wide.cov.reshape(-1, d, d))
+        factor = _triangular(wide.cov.reshape(-1, d, d))
         uniform = ndtr(self.normals.reshape(-1, d - 1))
 
         def below(offset: Array, number: Array) -> Array:
@@ -131,3 +130,18 @@ class Joint:
         values = gaussian(tuple(orders)).mean(axis=1)
         value = float(values.mean())
         return value, float(spread(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
+
+
+def _triangular(cov: Array) -> Array:
+    """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
+
+    Shapes    (..., d, d) -> (..., d, d)
+    """
+    factor = np.zeros_like(cov)
+    for k in range(cov.shape[-1]):
+        rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
+        pivot = rest[..., 0]
+        real = pivot > 1e-14 * cov[..., k, k]
+        root = np.sqrt(np.where(real, pivot, 1.0))
+        factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
+    return factor
