@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open
 from tensorprog.errors import MemoryLimitError
 from tensorprog.limit.normals import CHUNK, Streams
+from tensorprog.limit.outputs import plain
 from tensorprog.limit.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ class Draws(Mapping[str, NDArray[Any]]):
     Raises    MemoryLimitError if what is asked for does not fit
     """
 
-    def __init__(self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str]) -> None:
+    def __init__(
+        self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str], max_memory: int
+    ) -> None:
         self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
+        self._max_memory = max_memory
         self._check(held)
         self.sampler = Sampler(law.compiler, {name: law.netsor.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
@@ -47,7 +50,7 @@ class Draws(Mapping[str, NDArray[Any]]):
             self._check([*self._arrays, name])
             array = self._empty(name)
             for part, streams in self._blocks():
-                array[part] = self._plain(self.sampler.scores_of(name, streams))[: part.stop - part.start]
+                array[part] = plain(self.sampler.scores_of(name, streams), self._block)[: part.stop - part.start]
             self._arrays[name] = array
         return self._arrays[name]
 
@@ -65,7 +68,7 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def _check(self, names: Collection[str]) -> None:
         results = 8 * self._size * sum(math.prod(self._law.netsor.families[name].shape) for name in names)
-        if results > self._law.max_memory:
+        if results > self._max_memory:
             raise MemoryLimitError(
                 f"{self._size} draws of {', '.join(names)} would take {results / 2**30:.3g} GiB, more than max_memory: "
                 "draw fewer at a time"
@@ -87,10 +90,6 @@ class Draws(Mapping[str, NDArray[Any]]):
         for part, streams in self._blocks():
             values = self.sampler.values(streams, () if self.sampler.averages else later)
             for name, array in arrays.items():
-                drawn = self._plain(values[name]) if name in values else self._law.number(name)
+                drawn = plain(values[name], self._block) if name in values else self._law.number(name)
                 array[part] = drawn[: part.stop - part.start]
         return arrays
-
-    def _plain(self, value: Open) -> Array:
-        data = value.data[..., 0] if COORDINATE in value.axes else value.data
-        return np.broadcast_to(data, (self._block, *data.shape[1:]))

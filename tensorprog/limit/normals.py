@@ -34,7 +34,7 @@ class Normals(Protocol):
 
 
 class Points:
-    """Normals given as points, source after source; missing sources at the end are never read.
+    """Normals given as points, source after source.
 
     Shapes    points (draws, numbers)
     """

@@ -48,7 +48,7 @@ RANK2 = "r2"
 class Sampler:
     """Maps standard normals to the variables wanted, computing only the members that they need.
 
-    `dim` normals make one draw: first those of the scores (`score_dim` of them), then those of the vectors.
+    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).
     """
 
     def __init__(self, compiler: Compiler, wanted: Mapping[str, Box], vectors: bool = True) -> None:
@@ -66,7 +66,6 @@ class Sampler:
             self._ask(name, box, vectors)
         self._factorise({r.name for s in self.scores.values() for r in (s.left, s.right)})
         self._collect_pairs()
-        self.score_dim = self.dim
         if vectors:
             self._factorise(self._drawn)
             self._vector_sources()
@@ -288,8 +287,8 @@ class Sampler:
     def draw(self, points: Array) -> dict[str, Open]:
         """Values of everything demanded that the points reach.
 
-        Shapes    points (draws, dim), or (draws, score_dim) for scores alone -> Open over BATCH, positions (over the
-                  members asked for) and, for vectors, COORDINATE of length 1
+        Shapes    points (draws, dim) -> Open over BATCH, positions (over the members asked for) and, for vectors,
+                  COORDINATE of length 1
         """
         return self.values(Points(self.sources, points))
 
