@@ -301,10 +301,10 @@ class Sampler:
         read, as many at a time as a sum takes, and not kept."""
         values = {name: self.scores_of(name, normals) for name in self.scores if name not in later}
         if self.vectors:
-            values |= {
-                name: self._draw_gaussian(name, r, normals) for name, r in self._rows.items() if self._read(name)
-            }
-            values |= {i.name: self._draw_initial(i, normals) for i in self.netsor.initial if self._read(i.name)}
+            drawn = {name: rows for name, rows in self._rows.items() if name in self._drawn}
+            values |= {name: self._draw_gaussian(name, rows, normals) for name, rows in drawn.items()}
+            initials = [initial for initial in self.netsor.initial if initial.name in self._drawn]
+            values |= {initial.name: self._draw_initial(initial, normals) for initial in initials}
         reader, pieces = self.reader(values, normals), self._pieces(normals.draws)
         for position, statement in enumerate(self.netsor.body):
             name = statement.target.name
@@ -320,9 +320,6 @@ class Sampler:
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
                     values[name] = self.over_positions(name, result, ranges)
         return values
-
-    def _read(self, name: str) -> bool:
-        return name in self._drawn
 
     @staticmethod
     def _pieces(draws: int) -> Any:

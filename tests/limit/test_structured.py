@@ -256,6 +256,35 @@ outputs: [y]
         assert np.abs(z).max() < 4.9
 
 
+@pytest.mark.parametrize("cov", ["0.5**abs(i - i_)", "(1 + a) * 0.5**abs(i - i_)"])
+def test_statements_that_meet_in_some_members_of_a_weight(cov: str) -> None:
+    law = Law(loads(f"""
+program: meet
+indices: {{i: 2, a: 3, b: 2, c: 2}}
+initial:
+  h[a,i]: {{mean: 0, cov: {cov}}}
+weights:
+  W[a]: 1 + a
+body:
+  - x[a,i] = Nonlin(clip(h[a,i], -2, 2))
+  - q[a,i] = MatMul(W[a], x[a,i])
+  - r[b,i] = MatMul(W[b+1], x[b+1,i])
+  - g[c,i] = MatMul(W[c], x[1-c,i])
+  - e[i]   = MatMul(W[2], x[0,i])
+  - y[i]   = Nonlin(q[0,i] + r[1,i] + g[0,i] + e[i])
+outputs: [y]
+"""))
+    size, names = 40_000, ("q", "r", "g", "e", "y")
+    drawn = law.sample(size, seed=1, keep=names)
+    for one in names:
+        for two in names:
+            left, right = (drawn[name].reshape(size, -1) for name in (one, two))
+            dense = np.asarray(law.cov(one, two)).reshape(left.shape[1], right.shape[1])
+            products = left[:, :, None] * right[:, None, :]
+            z = (products.mean(axis=0) - dense) / (products.std(axis=0) / np.sqrt(size))
+            assert np.abs(z).max() < 4.9, (one, two)
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_all_scores() -> None:
     """s = 256, H = 12: the scores of a draw take 6 MiB, their covariance would take 4.5 TiB."""
