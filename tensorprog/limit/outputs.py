@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
 
 Array = NDArray[Any]
 CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
+MOST_MARGINALS = 16  # members whose laws are found one by one
 JOINT_DRAWS = 1 << 11  # per replicate
 FINE_AIM = 1e-6  # where conditional Gaussians are averaged, which is cheap
 
@@ -65,9 +67,35 @@ class Outputs:
 
     def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
         """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
-        if self.linear(name):
-            return self._linear_mixture(name, box, split)
-        return self._drawn_mixture(name, box)
+        if not self.linear(name):
+            return self._drawn_mixture(name, box)
+        return (self._marginals(name, box) if split else None) or self._linear_mixture(name, box, split)
+
+    def _marginals(self, name: str, box: Box) -> Mixture | None:
+        """Member by member, where each has so few scores that a product rule serves; joint laws do not matter."""
+        members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
+        if not 1 < len(members) <= MOST_MARGINALS:
+            return None
+        if Summands(self.compiler, [Function(self.compiler, name, members[0])]).dim not in ORDERS:
+            return None
+        found = []
+        for member in members:
+            found.append(self._linear_mixture(name, member, True))
+            if not found[-1].rule.orders:
+                return None
+        shape = tuple(stop - start for start, stop in box)
+
+        def joined(arrays: Sequence[Array]) -> Array:
+            lead = arrays[0].shape[: arrays[0].ndim - len(shape)]
+            return np.stack([a.reshape(lead) for a in arrays], axis=-1).reshape(*lead, *shape)
+
+        summands = tuple(
+            Summand(joined([s.mean for s in each]), joined([s.var for s in each]), each[0].weights, each[0].count)
+            for each in zip(*(mixture.summands for mixture in found), strict=True)
+        )
+        mean, var = joined([m.mean for m in found]), joined([m.var for m in found])
+        error = max(m.relative_error for m in found)
+        return Mixture(summands, mean, var, error, any(m.smoothed for m in found), found[0].rule)
 
     def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
         function = Function(self.compiler, name, box)
