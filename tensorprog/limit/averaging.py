@@ -28,11 +28,16 @@ AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without an
 ORDERS = {1: (64, 56), 2: (48, 42), 3: (32, 28), 4: (24, 20)}
 
 
-def spread(replicates: Array) -> Array:
+def spread(replicates: Sequence[Array] | Array) -> Array:
     """Three standard errors of the mean over replicates, the first axis; 0 without replicates, for what is exact."""
-    if len(replicates) < 2:
-        return np.zeros(replicates.shape[1:])
-    return 3 * replicates.std(axis=0, ddof=1) / math.sqrt(len(replicates))  # type: ignore[no-any-return]
+    count = len(replicates)
+    if count < 2:
+        return np.zeros(np.shape(replicates)[1:])
+    mean = sum(replicates[1:], start=replicates[0]) / count
+    squares = np.zeros(np.shape(mean))
+    for replicate in replicates:  # one at a time: they may be large
+        squares += np.square(replicate - mean)
+    return np.asarray(3 * np.sqrt(squares / (count * (count - 1))))
 
 
 @dataclass(frozen=True)

@@ -277,13 +277,16 @@ class Outputs:
             return [(total / len(points), one / len(points), two / len(points)) for total, one, two in sums]
 
         def finish(results: Sequence[list[tuple[Array, Array, Array]]]) -> tuple[Array, Array]:
-            everything: Any = fixed
-            each: Any = np.zeros((len(results), *shape))
+            value: Any = fixed
             for k, block in enumerate(summands.blocks):
-                totals, ones, twos = (np.stack([r[k][x] for r in results]) for x in range(3))
-                everything = everything + block.count * _centred(totals.mean(0), ones.mean(0), twos.mean(0))
-                each = each + block.count * np.stack([_centred(*r[k]) for r in results])
-            return everything, spread(each) + summands.error * np.abs(everything)
+                means: list[Any] = [sum(r[k][x] for r in results) / len(results) for x in range(3)]
+                value = value + block.count * _centred(*means)
+            each = [
+                np.asarray(sum(block.count * _centred(*own) for block, own in zip(summands.blocks, r, strict=True)))
+                for r in results
+            ]
+            error = spread(each) if summands.blocks else np.zeros(shape)
+            return value, error + summands.error * np.abs(value)
 
         return self.converge(summands.dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
 
