@@ -16,9 +16,15 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-305
 
 
+def _inexact(value: ArrayLike) -> Array:
+    """As an array of float64, or complex128 where complex."""
+    array = np.asarray(value)
+    return array.astype(np.result_type(array, np.float64), copy=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value and a bound on |value - truth|, elementwise.
+    """A value and a bound on |value - truth|, elementwise; complex values occur on the way to real ones.
 
     Sums and products propagate the bound to first order (plus the product of both errors) and add the rounding
     of the operation itself. An exact zero stays exact: 0 with error 0 times anything finite is 0 with error 0.
@@ -37,14 +43,14 @@ class Estimate:
     @staticmethod
     def exact(value: ArrayLike) -> Estimate:
         """A value without error."""
-        v = np.asarray(value, dtype=np.float64)
-        return Estimate(v, np.zeros_like(v))
+        v = _inexact(value)
+        return Estimate(v, np.zeros(v.shape))
 
     @staticmethod
     def rounded(value: ArrayLike, ulps: float = 4.0) -> Estimate:
         """A value known to `ulps` units of relative rounding."""
-        v = np.asarray(value, dtype=np.float64)
-        return Estimate(v, ulps * EPS * np.abs(v))
+        v = _inexact(value)
+        return Estimate(v, np.asarray(ulps * EPS * np.abs(v)))
 
     def __add__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)

@@ -1,21 +1,23 @@
-"""E[x^p y^q A(x) B(y)] for Gaussian (x, y): one recursion for every pair of kinds that closes.
+"""E[x^p y^q A(x) B(y)] for Gaussian (x, y): one recursion for every pair of kinds.
 
 Gaussian integration by parts (Stein): E[(x - m) F(x, y)] = v E[dF/dx] + c E[dF/dy], m and v mean and variance of x, c
 the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differentiates the factors:
 
     M(p, q) = m M(p-1, q) + v ((p-1) M(p-2, q) + M(p-1, q; A')) + c (q M(p-1, q-1) + M(p-1, q; B'))
 
-- exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density ("tilting"), so they
+- exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (measure.py), so they
   disappear before the recursion starts;
-- sin' and cos' are cos and -sin, up to the scale;
-- erf(a x + b)' = (2 / sqrt(pi)) a exp(-(a x + b)^2), which tilts;
-- step(a x + b)' = sign(a) delta(x - t), t = -b / a: a density at t times a moment of y given x = t.
+- sin and cos are parts of exp(i (a x + b)), and the same holds with a complex mean;
+- erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
+- 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
-At p = q = 0 remain probabilities (orthant.py) and characteristic functions.
+At p = q = 0 remain total masses, orthant probabilities (orthant.py), and with an exponential the normal distribution
+function of a complex number z, Phi(z) = exp(-z^2 / 2) erfcx(-z / sqrt2) / 2: Faddeeva's function, bounded for Re z <= 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,35 +26,27 @@ from numpy.typing import NDArray
 from scipy import special
 
 from .estimate import EPS, Estimate
-from .orthant import FAR, gap, normal_cdf, normal_pdf, sign_sign, step_sign, step_step
+from .measure import Measure
+from .orthant import FAR, gap, sign_sign, step_sign, step_step
 
-Array = NDArray[np.floating]
+Array = NDArray[np.inexact]
 
-__all__ = ["Factor", "Law", "PairMoments", "closes", "line_moments"]
+__all__ = ["Factor", "PairMoments", "line_moments", "pair_moments"]
 
 SIGNS = ("step", "erf")
 TRIGONOMETRIC = ("sin", "cos")
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """A Gaussian law of (x, y): means, variances, covariance, and det = vx vy - c^2 given without cancellation."""
-
-    mx: Array
-    my: Array
-    vx: Array
-    vy: Array
-    c: Array
-    det: Array
-
-    def swapped(self) -> Law:
-        """The law of (y, x)."""
-        return Law(self.my, self.mx, self.vy, self.vx, self.c, self.det)
+ROOT_2 = float(np.sqrt(2.0))
+SQRT_2PI = float(np.sqrt(2 * np.pi))
+# relative errors of scipy's erfcx and erf against mpmath, in eps: real arguments, complex ones
+REAL_ULPS, COMPLEX_ULPS = 8, 32
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """kind(a x + b), a factor of an expectation; `distance` overrides (a m + b) / (|a| sd) for a step."""
+    """kind(a x + b), a factor of an expectation; `distance` overrides (a m + b) / (|a| sd) for a step.
+
+    Beside the kinds of terms there is "wave", exp(i (a x + b)).
+    """
 
     kind: str
     a: Array
@@ -67,70 +61,63 @@ class Factor:
 ONE = Factor("one", np.zeros(()), np.zeros(()))
 
 
-def closes(first: str, second: str) -> bool:
-    """Whether a pair of kinds has a closed form: all but sin or cos with step or erf (Faddeeva functions)."""
-    return not (
-        (first in TRIGONOMETRIC and second in SIGNS) or (second in TRIGONOMETRIC and first in SIGNS)
-    )
+def pair_moments(law: Measure, first: Factor, second: Factor) -> Callable[[int, int], Estimate]:
+    """M(p, q) = E[x^p y^q A(x) B(y)] for any two kinds, sin and cos included.
+
+    With W = E[x^p y^q exp(i U) B(y)]: cos U gives Re W, sin U gives Im W. If B is cos V or sin V as well, W is
+    (W+ + W-) / 2 or (W+ - W-) / 2i for B = exp(+-i V).
+    """
+    if first.kind not in TRIGONOMETRIC:
+        if second.kind not in TRIGONOMETRIC:
+            return PairMoments(law, first, second)
+        turned = pair_moments(law.swapped(), second, first)
+        return lambda p, q: turned(q, p)
+    part = _real if first.kind == "cos" else _imag
+    wave = first.with_kind("wave")
+    if second.kind not in TRIGONOMETRIC:
+        single = PairMoments(law, wave, second)
+        return lambda p, q: part(single(p, q))
+    plus = PairMoments(law, wave, second.with_kind("wave"))
+    minus = PairMoments(law, wave, Factor("wave", -second.a, -second.b))
+    if second.kind == "cos":
+        return lambda p, q: part((plus(p, q) + minus(p, q)) * 0.5)
+    return lambda p, q: part((plus(p, q) - minus(p, q)) * np.asarray(-0.5j))
 
 
-def line_moments(mean: Array, variance: Array, factor: Factor) -> PairMoments:
+def _real(estimate: Estimate) -> Estimate:
+    return Estimate(np.real(estimate.value), estimate.error)
+
+
+def _imag(estimate: Estimate) -> Estimate:
+    return Estimate(np.imag(estimate.value), estimate.error)
+
+
+def line_moments(mean: Array, variance: Array, factor: Factor) -> Callable[[int, int], Estimate]:
     """Moments m(0, q) = E[y^q B(y)] of one variable: x is an independent standard normal that nobody uses."""
     zero, one = np.zeros_like(mean), np.ones_like(mean)
-    return PairMoments(Law(zero, mean, one, variance, zero, variance), ONE, factor)
+    return pair_moments(Measure(zero, mean, one, variance, zero, variance), ONE, factor)
 
 
-def _tilt_exp(law: Law, a: Array, b: Array) -> tuple[Law, Estimate]:
-    """exp(a x + b) times the law of (x, y): means move by a Cov(., x), total mass exp(b + a m + a^2 v / 2)."""
-    with np.errstate(over="ignore"):
-        mass = np.exp(b + a * law.mx + 0.5 * a * a * law.vx)
-        size = 2 + np.abs(b) + np.abs(a * law.mx) + a * a * law.vx
-        return replace(law, mx=law.mx + a * law.vx, my=law.my + a * law.c), Estimate(mass, 2 * EPS * size * mass)
-
-
-def _tilt_gaussian(law: Law, a: Array, b: Array) -> tuple[Law, Estimate]:
-    """exp(-(a x + b)^2 / 2) times the law of (x, y), as if a x + b + N(0, 1) had been observed to be 0.
-
-    With n = 1 + a^2 vx (the variance of the observation) and u = a mx + b (its mean), Kalman's update gives
-    mean -= Cov(., x) a u / n, covariance -= Cov(., x) Cov(x, .) a^2 / n, total mass exp(-u^2 / (2 n)) / sqrt(n);
-    vx - a^2 vx^2 / n = vx / n, c - a^2 vx c / n = c / n, vy - a^2 c^2 / n = (vy + a^2 det) / n, and det / n.
-    """
-    n = 1 + a * a * law.vx
-    u = a * law.mx + b
-    with np.errstate(under="ignore"):
-        mass = np.exp(-0.5 * u * u / n) / np.sqrt(n)
-    pull = a * u / n
-    tilted = Law(
-        law.mx - law.vx * pull,
-        law.my - law.c * pull,
-        law.vx / n,
-        (law.vy + a * a * law.det) / n,
-        law.c / n,
-        law.det / n,
-    )
-    size = 4 + u * u / n + np.abs(u) * (np.abs(a * law.mx) + np.abs(b)) / n
-    return tilted, Estimate(mass, np.asarray(2 * EPS * size * mass))
+def _absorb(law: Measure, factor: Factor) -> tuple[Measure, Factor]:
+    """The law times a factor of x that keeps it Gaussian, and the factor that is left."""
+    if factor.kind == "exp":
+        return law.times_exp(factor.a, factor.b), ONE
+    if factor.kind == "wave":
+        return law.times_exp(1j * factor.a, 1j * factor.b), ONE
+    if factor.kind == "gaussian":
+        return law.times_gaussian(factor.a, factor.b), ONE
+    return law, factor
 
 
 class PairMoments:
     """The moments M(p, q) = E[x^p y^q A(x) B(y)] of one law and one pair of factors, computed once each."""
 
-    def __init__(self, law: Law, first: Factor, second: Factor) -> None:
-        mass = Estimate.exact(1.0)
-        if first.kind in ("exp", "gaussian"):
-            law, mass = (_tilt_exp if first.kind == "exp" else _tilt_gaussian)(law, first.a, first.b)
-            first = ONE
-        if second.kind in ("exp", "gaussian"):
-            tilt = _tilt_exp if second.kind == "exp" else _tilt_gaussian
-            turned, more = tilt(law.swapped(), second.a, second.b)
-            law, mass, second = turned.swapped(), mass * more, ONE
-        self.law, self.first, self.second, self.mass = law, first, second, mass
+    def __init__(self, law: Measure, first: Factor, second: Factor) -> None:
+        law, self.first = _absorb(law, first)
+        turned, self.second = _absorb(law.swapped(), second)
+        self.law = turned.swapped()
         self._known: dict[tuple[int, int], Estimate] = {}
         self._swapped: PairMoments | None = None
-
-    def __call__(self, p: int, q: int) -> Estimate:
-        """M(p, q), the mass of tilted densities included."""
-        return self.mass * self.moment(p, q)
 
     @property
     def swapped(self) -> PairMoments:
@@ -140,87 +127,91 @@ class PairMoments:
             self._swapped._swapped = self
         return self._swapped
 
-    def moment(self, p: int, q: int) -> Estimate:
-        """M(p, q) under the tilted law, a probability law."""
+    def __call__(self, p: int, q: int) -> Estimate:
+        """M(p, q)."""
         if p < 0 or q < 0:
             return Estimate.exact(0.0)
         if p == 0 and q > 0:
-            return self.swapped.moment(q, 0)
+            return self.swapped(q, 0)
         if (p, q) not in self._known:
             self._known[p, q] = self._base() if p == 0 else self._recursion(p, q)
         return self._known[p, q]
 
     def _recursion(self, p: int, q: int) -> Estimate:
         law = self.law
-        along = self.moment(p - 2, q) * float(p - 1) + self._derivative(p - 1, q)
-        across = self.moment(p - 1, q - 1) * float(q) + self.swapped._derivative(q, p - 1)
-        start = Estimate.rounded(law.mx) * self.moment(p - 1, q)
-        return start + Estimate.rounded(law.vx) * along + Estimate.rounded(law.c) * across
+        along = self(p - 2, q) * float(p - 1) + self._derivative(p - 1, q)
+        across = self(p - 1, q - 1) * float(q) + self.swapped._derivative(q, p - 1)
+        return law.mean * self(p - 1, q) + Estimate.rounded(law.vx) * along + Estimate.rounded(law.c) * across
 
     def _derivative(self, p: int, q: int) -> Estimate:
-        """E[x^p y^q A'(x) B(y)]."""
-        kind, a = self.first.kind, self.first.a
-        if kind == "one":
+        """E[x^p y^q A'(x) B(y)]: A = 1(V > 0) or sign V, A' = dV/dx delta(V) or twice that."""
+        if self.first.kind == "one":
             return Estimate.exact(0.0)
-        if kind in TRIGONOMETRIC:
-            return self._companion.moment(p, q) * (a if kind == "sin" else -a)
-        if kind == "erf":
-            return self._companion(p, q) * Estimate.rounded(2 / np.sqrt(np.pi) * a)
-        # step: the density of x at t, and y given x = t
-        sd = np.sqrt(self.law.vx)
-        d = self._distance
-        height = normal_pdf(d) * Estimate.rounded(np.sign(a) / np.where(sd > 0, sd, 1.0))
-        return height * Estimate.rounded(self._threshold**p) * self._companion(0, q)
+        jump = 2.0 if self.first.kind == "erf" else 1.0
+        return Estimate.rounded(jump / SQRT_2PI * self._noise[0]) * self._boundary(p, q)
 
     @cached_property
-    def _companion(self) -> PairMoments:
-        """The moments that the derivative of A leads to."""
+    def _noise(self) -> tuple[Array, float]:
+        """V = scale x + const + noise is the sign variable behind A: the scale, and the variance of the noise."""
+        return (ROOT_2 * self.first.a, 1.0) if self.first.kind == "erf" else (self.first.a, 0.0)
+
+    @cached_property
+    def _deviation(self) -> Array:
+        """Standard deviation of V; 1 where V is constant."""
+        scale, noise = self._noise
+        sd = np.sqrt(scale * scale * self.law.vx + noise)
+        return np.asarray(np.where(sd > 0, sd, 1.0))
+
+    @cached_property
+    def _boundary(self) -> PairMoments:
+        """The moments of sqrt(2 pi) delta(V) B(y) times the law: those given V = 0, times a density."""
         law, first, second = self.law, self.first, self.second
-        if first.kind in TRIGONOMETRIC:
-            return PairMoments(law, first.with_kind("cos" if first.kind == "sin" else "sin"), second)
         if first.kind == "erf":
-            root = np.sqrt(2.0)
-            return PairMoments(law, Factor("gaussian", root * first.a, root * first.b), second)
-        slope = law.c / law.vx
+            return PairMoments(law.times_gaussian(ROOT_2 * first.a, ROOT_2 * first.b), ONE, second)
         if second.kind == "step":
             # the distance of y from its threshold, given x = t, without the cancellation in mean - threshold
             r, s = self._sign_correlation()
             second = replace(second, distance=gap(self.swapped._distance, self._distance, r, s))
-        return line_moments(law.my + slope * (self._threshold - law.mx), law.det / law.vx, second)
+        h = self._distance
+        density = h * h * -0.5 - Estimate.rounded(np.log(self._deviation), 2)
+        return PairMoments(law.given(self._threshold, density), ONE, second)
 
     @cached_property
     def _threshold(self) -> Array:
-        """Where the step of A sits, at most FAR deviations from the mean (its density is 0 from there on)."""
+        """Where the step of A sits; so many deviations from the mean that its density is 0 if it sits farther out."""
         a, law = self.first.a, self.law
         sd = np.sqrt(law.vx)
         with np.errstate(over="ignore"):
             t = np.where(a == 0, np.inf, -self.first.b / np.where(a == 0, 1.0, a))
-            return np.asarray(law.mx + np.clip(t - law.mx, -FAR * sd, FAR * sd))
+            return np.asarray(law.mx + np.clip(t - law.mx, -self._far * sd, self._far * sd))
+
+    @cached_property
+    def _shift(self) -> Array:
+        """How far exponentials move E V, in deviations of V: real for exp, imaginary for waves."""
+        return np.asarray(self._noise[0] * np.sqrt(self.law.vx) / self._deviation * self.law.pull)
+
+    @property
+    def _far(self) -> Array:
+        """Standardised thresholds that are as good as infinite."""
+        return np.asarray(FAR + np.abs(self._shift))
 
     @cached_property
     def _distance(self) -> Estimate:
-        """(a m + b) / sd for the sign variable behind A: a x + b for a step, sqrt2 (a x + b) + N(0, 1) for erf.
-
-        erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise.
-        """
+        """E V / sd V before the law is multiplied by exponentials."""
         if self.first.distance is not None:
             return self.first.distance
         a, b, m, v = self.first.a, self.first.b, self.law.mx, self.law.vx
         value, size = a * m + b, np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
         if self.first.kind == "erf":
             sd = np.sqrt(1 + 2 * a * a * v)
-            root = np.sqrt(2.0)
-            h = root * value / sd
-            return Estimate(h, np.asarray(EPS * (4 * np.abs(h) + 2 * root * size / sd)))
+            h = ROOT_2 * value / sd
+            return Estimate(h, np.asarray(EPS * (4 * np.abs(h) + 2 * ROOT_2 * size / sd)))
+        far = self._far
         sd = np.abs(a) * np.sqrt(v)
         with np.errstate(over="ignore"):
             h = np.where(sd > 0, value / np.where(sd > 0, sd, 1.0), np.where(value > 0, np.inf, -np.inf))
-            inexact = EPS * (4 * np.minimum(np.abs(h), FAR) + 2 * size / np.where(sd > 0, sd, 1.0))
-        return Estimate(np.clip(h, -FAR, FAR), np.where(np.abs(h) >= FAR, 0.0, np.minimum(inexact, 1.0)))
-
-    def _noise(self) -> tuple[Array, float]:
-        """Scale of x and variance of the noise in the sign variable behind A."""
-        return (np.sqrt(2.0) * self.first.a, 1.0) if self.first.kind == "erf" else (self.first.a, 0.0)
+            inexact = EPS * (4 * np.minimum(np.abs(h), far) + 2 * size / np.where(sd > 0, sd, 1.0))
+        return Estimate(np.clip(h, -far, far), np.where(np.abs(h) >= far, 0.0, np.minimum(inexact, 1.0)))
 
     def _sign_correlation(self) -> tuple[Array, Array]:
         """Correlation r of the two sign variables and sqrt(1 - r^2).
@@ -228,8 +219,8 @@ class PairMoments:
         U = a x + noise n1, V = c y + noise n2: var U var V - cov^2 = a^2 c^2 det + a^2 vx n2 + c^2 vy n1 + n1 n2.
         """
         law = self.law
-        a, n1 = self._noise()
-        c, n2 = self.swapped._noise()
+        a, n1 = self._noise
+        c, n2 = self.swapped._noise
         u, v = a * a * law.vx + n1, c * c * law.vy + n2
         flat = (u == 0) | (v == 0)
         product = np.where(flat, 1.0, u * v)
@@ -240,61 +231,35 @@ class PairMoments:
 
     def _base(self) -> Estimate:
         """E[A(x) B(y)]."""
-        kinds = (self.first.kind, self.second.kind)
-        if kinds == ("one", "one"):
-            return Estimate.exact(np.ones(np.broadcast_shapes(self.law.mx.shape, self.law.my.shape)))
-        if kinds[0] == "one" and kinds[1] in SIGNS:
+        first, second = self.first.kind, self.second.kind
+        if first not in SIGNS and second not in SIGNS:
+            return self.law.mass
+        if first not in SIGNS or (first == "erf" and second == "step"):
             return self.swapped._base()
-        if kinds[1] == "one" and kinds[0] in SIGNS:
-            h = self._distance
-            if kinds[0] == "step":
-                return normal_cdf(h)
-            # erf(h / sqrt2), odd and relatively accurate
-            value = normal_cdf(h) - normal_cdf(-h)
-            small = Estimate.rounded(special.erf(h.value / np.sqrt(2.0)), 8)
-            return Estimate(small.value, np.asarray(small.error + np.minimum(h.error, value.error)))
-        if kinds[0] in SIGNS:
-            if kinds[0] != "step" and kinds[1] == "step":
-                return self.swapped._base()
-            r, s = self._sign_correlation()
-            h, k = self._distance, self.swapped._distance
-            if kinds == ("step", "step"):
-                return step_step(h, k, r, s)
-            return (step_sign if kinds[0] == "step" else sign_sign)(h, k, r, s)
-        return self._characteristic()
+        if second not in SIGNS:
+            return self._one_sign()
+        orthant = sign_sign if first == "erf" else step_step if second == "step" else step_sign
+        return self.law.mass * orthant(self._distance, self.swapped._distance, *self._sign_correlation())
 
-    def _characteristic(self) -> Estimate:
-        """Products of cos and sin as sums over cos or sin of V + U and V - U, U = a x + b, V = c y + d.
+    def _one_sign(self) -> Estimate:
+        """E 1(V > 0) or E sign V, exponentials included: mass Phi(z), z = distance + shift.
 
-        E cos(W) = exp(-Var W / 2) cos(E W), E sin(W) likewise. Var(V + e U) = (sd_U + e r sd_V)^2 + (1 - r^2) sd_V^2,
-        whose first bracket is (sd_U - sd_V) + (1 - |r|) sd_V where e r < 0, 1 - |r| = (1 - r^2) / (1 + |r|).
+        mass exp(-z^2 / 2) is the density of V at 0 with the exponentials as they are there: it comes from the law
+        given V = 0, where nothing overflows or cancels. |erfcx'(y)| <= 2 / (1 + |y|^2) for Re y >= 0.
         """
-        if self.first.kind == "one":
-            return self._wave(0.0, self.second.kind)
-        if self.second.kind == "one":
-            return self.swapped._wave(0.0, self.first.kind)
-        half = 0.5
-        if self.first.kind == self.second.kind:
-            plus, minus = self._wave(1.0, "cos") * half, self._wave(-1.0, "cos") * half
-            return minus - plus if self.first.kind == "sin" else minus + plus
-        if self.first.kind == "sin":
-            # sin U cos V = (sin(V + U) - sin(V - U)) / 2
-            return self._wave(1.0, "sin") * half - self._wave(-1.0, "sin") * half
-        return self._wave(1.0, "sin") * half + self._wave(-1.0, "sin") * half
-
-    def _wave(self, e: float, kind: str) -> Estimate:
-        """E cos(V + e U) or E sin(V + e U), e in {-1, 0, 1}."""
-        law, a, c = self.law, self.first.a * e, self.second.a
-        phase = c * law.my + self.second.b + (a * law.mx + self.first.b * e if e else 0.0)
-        size = np.abs(c * law.my) + np.abs(self.second.b) + np.abs(a * law.mx) + np.abs(self.first.b * e)
-        u, v = np.abs(a) * np.sqrt(law.vx), np.abs(c) * np.sqrt(law.vy)
-        scale = np.where((law.vx > 0) & (law.vy > 0), law.vx * law.vy, 1.0)
-        r = np.sign(a) * np.sign(c) * law.c / np.sqrt(scale)
-        s2 = law.det / scale if e else np.ones_like(v)
-        first = np.where(r < 0, (u - v) + s2 / (1 + np.abs(r)) * v, u + r * v)
-        variance = first**2 + s2 * v * v
-        rough = 4 * EPS * (variance + np.abs(first) * (u + v))
-        with np.errstate(under="ignore"):
-            damping = np.exp(-0.5 * variance)
-        value = damping * (np.cos(phase) if kind == "cos" else np.sin(phase))
-        return Estimate(value, np.asarray(damping * np.minimum(4 * EPS + rough + 2 * EPS * size, 2.0)))
+        mass, h = self.law.mass, self._distance
+        z = h.value + self._shift
+        on = np.real(z) > 0
+        y = np.where(on, z, -z) / ROOT_2
+        moved = h.error + 4 * EPS * np.abs(self._shift)
+        ulps = COMPLEX_ULPS if np.iscomplexobj(y) else REAL_ULPS
+        scaled = np.asarray(special.erfcx(y))
+        error = ulps * EPS * np.abs(scaled) + 2 / (1 + np.abs(y) ** 2) * moved
+        tail = self._boundary.law.mass * Estimate(scaled, np.asarray(error)) * Estimate.rounded(0.5 * self._deviation)
+        if self.first.kind == "step":
+            return (mass - tail).where(on, tail)
+        outer = mass - tail * 2.0
+        # relatively accurate where it is small
+        inner = np.asarray(special.erf(np.where(np.abs(z) < 1, z, 0) / ROOT_2))
+        small = mass * Estimate(inner, np.asarray(ulps * EPS * np.abs(inner) + 2 * moved))
+        return small.where(np.abs(z) < 1, outer.where(on, -outer))
