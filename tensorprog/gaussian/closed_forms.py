@@ -187,6 +187,5 @@ def closed_cross(
 
 
 def _finite(total: Estimate) -> Estimate:
-    """Overflow gets an infinite error; inf - inf counts as overflow."""
-    bad = ~(np.isfinite(total.value) & np.isfinite(total.error))
-    return Estimate(np.where(np.isnan(total.value), np.inf, total.value), np.where(bad, np.inf, total.error + TINY))
+    """With what underflow may have lost, and overflow stated."""
+    return Estimate(total.value, np.asarray(total.error + TINY)).settled()

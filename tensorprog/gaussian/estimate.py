@@ -70,9 +70,10 @@ class Estimate:
 
     def __mul__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
-        value = np.asarray(self.value * o.value)
-        error = np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
-        return Estimate(value, np.asarray(error + EPS * np.abs(value)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = np.asarray(self.value * o.value)
+            error = np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
+            return Estimate(value, np.asarray(error + EPS * np.abs(value)))
 
     __rmul__ = __mul__
 
@@ -91,5 +92,10 @@ class Estimate:
         return Estimate(np.where(mask, self.value, other.value), np.where(mask, self.error, other.error))
 
     def better_of(self, other: Estimate) -> Estimate:
-        """Elementwise: whichever of the two has the smaller bound."""
-        return self.where(np.asarray(self.error <= other.error), other)
+        """Elementwise: whichever of the two has the smaller bound; self if that of the other is nan."""
+        return other.where(np.asarray(other.error < self.error), self)
+
+    def settled(self) -> Estimate:
+        """Overflow gets an infinite error; inf - inf and 0 * inf count as overflow."""
+        bad = ~(np.isfinite(self.value) & np.isfinite(self.error))
+        return Estimate(np.where(np.isnan(self.value), np.inf, self.value), np.where(bad, np.inf, self.error))

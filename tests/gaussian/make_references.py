@@ -317,6 +317,11 @@ def expectation(f, g, first, second, cov):
     (mu_f, var_f), (mu_g, var_g) = ([mp.mpf(v) for v in marginal] for marginal in (first, second))
     f, g, cov = FUNCTIONS[f], FUNCTIONS[g], mp.mpf(cov)
     sd_f, sd_g = mp.sqrt(var_f), mp.sqrt(var_g)
+    if f.frequency and g.growth:
+        f, g, mu_f, mu_g, var_f, var_g, sd_g = g, f, mu_g, mu_f, var_g, var_f, sd_f
+    if f.growth and g.frequency:
+        # cancels below any number of digits; exp(X) times the law is exp(mu + var / 2) times a law of other means
+        return mp.exp(mu_f + var_f / 2) * g.mean(mu_g + cov, sd_g)
     if cov == 0:
         return line([(f, mu_f, sd_f)]) * line([(g, mu_g, sd_g)])
     rho, s = standard(var_f, var_g, cov)
@@ -373,9 +378,9 @@ def text(value, digits=DIGITS):
 
 
 def left_out(first, second, var_f, var_g):
-    """Whether exp meets a variable so wide that the result is no double, or a difference too fine for panels."""
+    """Whether exp meets a variable so wide that hardly any result is a double."""
     wide = (FUNCTIONS[first].growth and var_f > 1e5) or (FUNCTIONS[second].growth and var_g > 1e5)
-    return wide and "gaussian(x)" not in (first, second)
+    return wide and not {"gaussian(x)", "sin(x)", "cos(x)"} & {first, second}
 
 
 def representable(value):
