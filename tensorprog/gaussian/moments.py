@@ -11,8 +11,8 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 - erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
-At p = q = 0 remain total masses, orthant probabilities (orthant.py), and with an exponential the normal distribution
-function of a complex number z, Phi(z) = exp(-z^2 / 2) erfcx(-z / sqrt2) / 2: Faddeeva's function, bounded for Re z <= 0.
+At p = q = 0 remain total masses, orthant probabilities (orthant.py) and Phi(z), the normal distribution function, of a
+complex z if there is an exponential: exp(-z^2 / 2) erfcx(-z / sqrt2) / 2, Faddeeva's function, bounded for Re z <= 0.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import factorial
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
@@ -31,7 +32,7 @@ from .estimate import EPS, Estimate
 from .measure import Measure
 from .orthant import FAR, gap, sign_sign, step_sign, step_step
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]  # real, or complex where there is a wave
 
 __all__ = ["Factor", "PairMoments", "line_moments", "pair_moments"]
 
@@ -152,7 +153,7 @@ class PairMoments:
         if self.first.kind == "one":
             return Estimate.exact(0.0)
         jump = 2.0 if self.first.kind == "erf" else 1.0
-        return Estimate.rounded(jump / SQRT_2PI * self._noise[0]) * self._boundary(p, q)
+        return Estimate.rounded(jump / SQRT_2PI * self._noise[0] / self._deviation) * self._boundary(p, q)
 
     @cached_property
     def _noise(self) -> tuple[Array, float]:
@@ -168,17 +169,15 @@ class PairMoments:
 
     @cached_property
     def _boundary(self) -> PairMoments:
-        """The moments of sqrt(2 pi) delta(V) B(y) times the law: those given V = 0, times a density."""
+        """The moments of sqrt(2 pi) sd_V delta(V) B(y) times the law: those given V = 0, times exp(-distance^2 / 2)."""
         law, first, second = self.law, self.first, self.second
         if first.kind == "erf":
-            return PairMoments(law.times_gaussian(ROOT_2 * first.a, ROOT_2 * first.b), ONE, second)
+            return PairMoments(law.observed(ROOT_2 * first.a, ROOT_2 * first.b), ONE, second)
         if second.kind == "step":
             # the distance of y from its threshold, given x = t, without the cancellation in mean - threshold
             r, s = self._sign_correlation()
             second = replace(second, distance=gap(self.swapped._distance, self._distance, r, s))
-        h = self._distance
-        density = h * h * -0.5 - Estimate.rounded(np.log(self._deviation), 2)
-        return PairMoments(law.given(self._threshold, density), ONE, second)
+        return PairMoments(law.at(self._threshold, self._distance), ONE, second)
 
     @cached_property
     def _threshold(self) -> Array:
@@ -192,6 +191,8 @@ class PairMoments:
     @cached_property
     def _shift(self) -> Array:
         """How far exponentials move E V, in deviations of V: real for exp, imaginary for waves."""
+        if not self.law.tilted:
+            return self.law.pull
         return np.asarray(self._noise[0] * np.sqrt(self.law.vx) / self._deviation * self.law.pull)
 
     @property
@@ -259,7 +260,7 @@ class PairMoments:
         ulps = COMPLEX_ULPS if np.iscomplexobj(y) else REAL_ULPS
         scaled = np.asarray(special.erfcx(y))
         error = ulps * EPS * np.abs(scaled) + 2 / (1 + np.abs(y) ** 2) * moved
-        tail = self._boundary.law.mass * Estimate(scaled, np.asarray(error)) * Estimate.rounded(0.5 * self._deviation)
+        tail = self._boundary.law.mass * Estimate(0.5 * scaled, np.asarray(0.5 * error))
         if self.first.kind == "step":
             return (mass - tail).where(on, tail)
         outer = mass - tail * 2.0

@@ -112,16 +112,13 @@ def structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
 
 def _weighted_sum(values: Array, weights: Array) -> tuple[Array, Array]:
     """Sum of values * weights over the last axis, and of its absolute values; inf * 0 counts as overflow."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = values * weights
-        return np.asarray(product.sum(axis=-1)), np.asarray(np.abs(product).sum(axis=-1))
+    product = values * weights
+    return np.asarray(product.sum(axis=-1)), np.asarray(np.abs(product).sum(axis=-1))
 
 
 def _finish(fine: Array, coarse: Array, absolute: Array, extra: Array | float = 0.0) -> Estimate:
     """Value of the finer rule; twice the difference and the rounding as its error; overflow has infinite error."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = 2 * np.abs(fine - coarse) + 16 * EPS * absolute + extra + TINY
-    return Estimate(fine, np.asarray(error)).settled()
+    return Estimate(fine, np.asarray(2 * np.abs(fine - coarse) + 16 * EPS * absolute + extra + TINY)).settled()
 
 
 def _improve(
@@ -135,8 +132,7 @@ def _improve(
     found = Estimate(found.value, np.where(rough, UNRESOLVED, 1.0) * found.error)
     if best is None:
         return found, rough
-    with np.errstate(invalid="ignore"):
-        jump = np.abs(found.value - best.value)
+    jump = np.abs(found.value - best.value)
     error = np.maximum(found.error, UNRESOLVED * np.where(np.isnan(jump), np.inf, jump))
     return Estimate(found.value, error).where(pending, best), pending & rough
 
@@ -150,7 +146,6 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
         return np.asarray(np.where(variation > 0, ratio * variation, 0.0))
 
 
-
 def _exponential(f: Function) -> Term | None:
     """The one term c exp(a x + b) that f consists of, if it does."""
     only = f.terms[0] if f.terms is not None and len(f.terms) == 1 else None
@@ -162,9 +157,8 @@ def _absorbed(term: Term, mu: Array, sd: Array) -> tuple[Array, Estimate]:
     shift = np.asarray(term.scale * sd)
     exponent = np.asarray(term.scale * mu + term.shift)
     size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + shift * shift
-    with np.errstate(over="ignore"):
-        mass = np.asarray(term.coefficient * np.exp(exponent + 0.5 * shift * shift))
-        return shift, Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass)))
+    mass = np.asarray(term.coefficient * np.exp(exponent + 0.5 * shift * shift))
+    return shift, Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass)))
 
 
 def _without_exponentials(
@@ -184,6 +178,7 @@ def _without_exponentials(
     return parts, mass
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
     parts: list[tuple[Function, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
@@ -209,9 +204,8 @@ def integrate_line(
         lo, hi = lo + (left + REACH), hi + (right - REACH)
     lo, hi = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
     truncated = np.full(batch, TRUNCATION)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for f, mu, sd in parts:
-            truncated = truncated * crude_norm(f, mu, sd)
+    for f, mu, sd in parts:
+        truncated = truncated * crude_norm(f, mu, sd)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     for level in range(refinements + 1):
@@ -222,16 +216,14 @@ def integrate_line(
             weights = w * density(z)
             values = np.ones(z.shape)
             for f, mu, sd in parts:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
+                values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
             sums.append(_weighted_sum(values, weights))
             if order == FINE:
                 extra = truncated
                 for _, mu, sd in parts:
                     extra = extra + _argument_rounding(values, z, np.abs(mu) + np.abs(sd), np.abs(sd))
         (fine, absolute), (coarse, _) = sums
-        with np.errstate(invalid="ignore", over="ignore"):
-            rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or edges.size * FINE > 4_000_000:
             break
@@ -244,6 +236,7 @@ def _signed_structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, 
     return kinks, centres, np.abs(scales)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
     f: Function,
     g: Function,
@@ -273,7 +266,7 @@ def integrate_plane(
     batch = rho.shape
     kinks, centres, scales = structure(f, mu[0], sd[0])
     g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore"):
         r = np.abs(rho)[..., None]
         width = s[..., None] / r
         # the outer variable sees g through a Gaussian of this width: kinks become features
@@ -289,8 +282,7 @@ def integrate_plane(
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
+    truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS
@@ -321,8 +313,7 @@ def integrate_plane(
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[0]) + sd[0], sd[0])
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[1]) + sd[1], sd[1])
         (fine, absolute), (coarse, _) = sums
-        with np.errstate(invalid="ignore", over="ignore"):
-            rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or 5 * cost > BUDGET:
             break

@@ -79,11 +79,14 @@ def cases(f, g, values):
     return Cases((mu_f, mu_g, var_f, var_g, LAWS[kept, 2]), np.array([float(values[k]) for k in kept]), norm)
 
 
-def violations(estimate, truth, norm, accuracy):
-    """Members whose distance from the truth is above their error or the accuracy, or whose error is above REPORTED."""
-    distance = np.abs(estimate.value - truth)
+def honest(estimate, truth, norm):
+    """Where the distance from the truth is at most the reported error, as far as the reference can tell."""
     slack = HALF_ULP * np.abs(truth) + DIGITS * np.where(np.isfinite(norm), norm, 0.0)
-    honest = distance <= estimate.error + slack
-    accurate = distance <= accuracy * norm + SMALLEST
-    useful = estimate.error <= REPORTED * norm + SMALLEST
-    return np.flatnonzero(~(honest & accurate & useful & np.isfinite(estimate.error)))
+    return np.abs(estimate.value - truth) <= estimate.error + slack
+
+
+def violations(estimate, truth, norm, accuracy):
+    """Members whose error is not honest or above REPORTED, or whose distance from the truth is above the accuracy."""
+    accurate = np.abs(estimate.value - truth) <= accuracy * norm + SMALLEST
+    useful = np.isfinite(estimate.error) & (estimate.error <= REPORTED * norm + SMALLEST)
+    return np.flatnonzero(~(honest(estimate, truth, norm) & accurate & useful))
