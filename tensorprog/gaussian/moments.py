@@ -103,6 +103,11 @@ def line_moments(mean: Array, variance: Array, factor: Factor) -> Callable[[int,
     return pair_moments(Measure(zero, mean, one, variance, zero, variance), ONE, factor)
 
 
+def _positive(sd: Array) -> Array:
+    """To divide by: 1 for 0."""
+    return np.asarray(np.where(sd > 0, sd, 1.0))
+
+
 def _absorb(law: Measure, factor: Factor) -> tuple[Measure, Factor]:
     """The law times a factor of x that keeps it Gaussian, and the factor that is left."""
     if factor.kind == "exp":
@@ -153,19 +158,22 @@ class PairMoments:
         if self.first.kind == "one":
             return Estimate.exact(0.0)
         jump = 2.0 if self.first.kind == "erf" else 1.0
-        return Estimate.rounded(jump / SQRT_2PI * self._noise[0] / self._deviation) * self._boundary(p, q)
+        return Estimate.rounded(jump / SQRT_2PI * self._scale / _positive(self._deviation)) * self._boundary(p, q)
+
+    @property
+    def _blur(self) -> tuple[float, float]:
+        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
+        return (ROOT_2, 1.0) if self.first.kind == "erf" else (1.0, 0.0)
 
     @cached_property
-    def _noise(self) -> tuple[Array, float]:
-        """V = scale x + const + noise is the sign variable behind A: the scale, and the variance of the noise."""
-        return (ROOT_2 * self.first.a, 1.0) if self.first.kind == "erf" else (self.first.a, 0.0)
+    def _scale(self) -> Array:
+        """dV / dx."""
+        return np.asarray(self._blur[0] * self.first.a)
 
     @cached_property
     def _deviation(self) -> Array:
-        """Standard deviation of V; 1 where V is constant."""
-        scale, noise = self._noise
-        sd = np.sqrt(scale * scale * self.law.vx + noise)
-        return np.asarray(np.where(sd > 0, sd, 1.0))
+        """Standard deviation of V."""
+        return np.asarray(np.sqrt(self._scale**2 * self.law.vx + self._blur[1]))
 
     @cached_property
     def _boundary(self) -> PairMoments:
@@ -193,7 +201,7 @@ class PairMoments:
         """How far exponentials move E V, in deviations of V: real for exp, imaginary for waves."""
         if not self.law.tilted:
             return self.law.pull
-        return np.asarray(self._noise[0] * np.sqrt(self.law.vx) / self._deviation * self.law.pull)
+        return np.asarray(self._scale * np.sqrt(self.law.vx) / _positive(self._deviation) * self.law.pull)
 
     @property
     def _far(self) -> Array:
@@ -205,17 +213,12 @@ class PairMoments:
         """E V / sd V before the law is multiplied by exponentials."""
         if self.first.distance is not None:
             return self.first.distance
-        a, b, m, v = self.first.a, self.first.b, self.law.mx, self.law.vx
-        value, size = a * m + b, np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
-        if self.first.kind == "erf":
-            sd = np.sqrt(1 + 2 * a * a * v)
-            h = ROOT_2 * value / sd
-            return Estimate(h, np.asarray(EPS * (4 * np.abs(h) + 2 * ROOT_2 * size / sd)))
-        far = self._far
-        sd = np.abs(a) * np.sqrt(v)
+        a, b, m = self.first.a, self.first.b, self.law.mx
+        unit, sd, far = self._blur[0], self._deviation, self._far
+        value, size = unit * (a * m + b), unit * np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
         with np.errstate(over="ignore"):
-            h = np.where(sd > 0, value / np.where(sd > 0, sd, 1.0), np.where(value > 0, np.inf, -np.inf))
-            inexact = EPS * (4 * np.minimum(np.abs(h), far) + 2 * size / np.where(sd > 0, sd, 1.0))
+            h = np.where(sd > 0, value / _positive(sd), np.where(value > 0, np.inf, -np.inf))
+            inexact = EPS * (4 * np.minimum(np.abs(h), far) + 2 * size / _positive(sd))
         return Estimate(np.clip(h, -far, far), np.where(np.abs(h) >= far, 0.0, np.minimum(inexact, 1.0)))
 
     def _sign_correlation(self) -> tuple[Array, Array]:
@@ -224,8 +227,8 @@ class PairMoments:
         U = a x + noise n1, V = c y + noise n2: var U var V - cov^2 = a^2 c^2 det + a^2 vx n2 + c^2 vy n1 + n1 n2.
         """
         law = self.law
-        a, n1 = self._noise
-        c, n2 = self.swapped._noise
+        a, n1 = self._scale, self._blur[1]
+        c, n2 = self.swapped._scale, self.swapped._blur[1]
         u, v = a * a * law.vx + n1, c * c * law.vy + n2
         flat = (u == 0) | (v == 0)
         product = np.where(flat, 1.0, u * v)

@@ -1,11 +1,13 @@
 """Every atom and every pair of atoms against references of 24 digits, at laws of every kind (make_references.py)."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
 import pytest
 from battery import CLOSED, FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
+from scipy import special
 
 from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import cross, expectation, mean, moments
@@ -98,6 +100,13 @@ def test_a_density_wrong_by_a_billionth_is_seen(f, monkeypatch):
     monkeypatch.setattr(moments, "SQRT_2PI", moments.SQRT_2PI * (1 + 1e-9))
     with pytest.raises(AssertionError):
         check(FUNCTIONS[f], FUNCTIONS[f], cases(f, f, SELF[f, f]))
+
+
+@pytest.mark.parametrize(("f", "g"), [("step(x)", "sin(x)"), ("erf(x)", "cos(x)"), ("relu(x)", "exp(x)")])
+def test_a_faddeeva_function_wrong_by_a_billionth_is_seen(f, g, monkeypatch):
+    monkeypatch.setattr(moments, "special", SimpleNamespace(erfcx=lambda y: (1 + 1e-9) * special.erfcx(y)))
+    with pytest.raises(AssertionError):
+        check(FUNCTIONS[f], FUNCTIONS[g], cases(f, g, PAIRS[f, g]))
 
 
 def test_a_correlation_that_cancels_is_seen(monkeypatch):
