@@ -20,15 +20,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import factorial
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
-from scipy import special
 
 from .estimate import EPS, Estimate
+from .half_line import half_line_moments
 from .measure import Measure
 from .orthant import FAR, gap, sign_sign, step_sign, step_step
 
@@ -40,8 +40,6 @@ SIGNS = ("step", "erf")
 TRIGONOMETRIC = ("sin", "cos")
 ROOT_2 = float(np.sqrt(2.0))
 SQRT_2PI = float(np.sqrt(2 * np.pi))
-# relative error of scipy's erfcx against mpmath, in eps, with a margin of two: real arguments, complex ones
-REAL_ULPS, COMPLEX_ULPS = 8, 256
 # erf(z) / z as a polynomial in z^2 for |z|^2 <= 1/2 (scipy's complex erf is good to 1e-13 only)
 ERF_SERIES = np.array([2 * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(16)]) / np.sqrt(np.pi)
 
@@ -144,8 +142,17 @@ class PairMoments:
         if p == 0 and q > 0:
             return self.swapped(q, 0)
         if (p, q) not in self._known:
-            self._known[p, q] = self._base() if p == 0 else self._recursion(p, q)
+            self._known[p, q] = self._base() if p == 0 else self._power(p, q)
         return self._known[p, q]
+
+    def _power(self, p: int, q: int) -> Estimate:
+        """M(p, q), p > 0: where an exponential moves means far away, the recursion loses what the half-line keeps."""
+        found = self._recursion(p, q)
+        if self.law.tilted and self.first.kind in SIGNS:
+            return found.better_of(self._one_sign(p, q))
+        if self.law.tilted and self.second.kind in SIGNS:
+            return found.better_of(self.swapped._one_sign(q, p))
+        return found
 
     def _recursion(self, p: int, q: int) -> Estimate:
         law = self.law
@@ -245,30 +252,53 @@ class PairMoments:
         if first not in SIGNS or (first == "erf" and second == "step"):
             return self.swapped._base()
         if second not in SIGNS:
-            return self._one_sign()
+            return self._one_sign(0, 0)
         orthant = sign_sign if first == "erf" else step_step if second == "step" else step_sign
         return self.law.mass * orthant(self._distance, self.swapped._distance, *self._sign_correlation())
 
-    def _one_sign(self) -> Estimate:
-        """E 1(V > 0) or E sign V, exponentials included: mass Phi(z), z = distance + shift.
+    @cached_property
+    def _whole(self) -> PairMoments:
+        """The moments without factors."""
+        return PairMoments(self.law, ONE, ONE)
 
-        mass exp(-z^2 / 2) is the density of V at 0 with the exponentials as they are there: it comes from the law
-        given V = 0, where nothing overflows or cancels. |erfcx'(y)| <= 2 / (1 + |y|^2) for Re y >= 0.
+    def _one_sign(self, p: int, q: int) -> Estimate:
+        """E[x^p y^q 1(V > 0)] or E[x^p y^q sign V], exponentials included.
+
+        Given V = v sd_V the means of x and y are those given V = 0 plus kappa v, kappa = Cov(., V) / sd_V, and the
+        density of v with the exponentials is that at 0 times exp(z v - v^2 / 2), z = distance + shift. So x^p y^q
+        becomes a polynomial in v, its coefficients moments given V = 0, where nothing overflows or cancels. The side
+        of V on which Re z is negative is integrated, the other is the rest.
         """
-        mass, h = self.law.mass, self._distance
+        h = self._distance
         z = h.value + self._shift
         on = np.real(z) > 0
-        y = np.where(on, z, -z) / ROOT_2
+        side = np.where(on, -1.0, 1.0)
         moved = h.error + 4 * EPS * np.abs(self._shift)
-        ulps = COMPLEX_ULPS if np.iscomplexobj(y) else REAL_ULPS
-        scaled = np.asarray(special.erfcx(y))
-        error = ulps * EPS * np.abs(scaled) + 2 / (1 + np.abs(y) ** 2) * moved
-        tail = self._boundary.law.mass * Estimate(0.5 * scaled, np.asarray(0.5 * error))
+        line = half_line_moments(p + q, side * z, moved)
+        along, across = (
+            Estimate.rounded(side * self._scale * cov / _positive(self._deviation)) for cov in (self.law.vx, self.law.c)
+        )
+        tail = Estimate.exact(0.0)
+        for i in range(p + 1):
+            for j in range(q + 1):
+                power = _power(along, i) * _power(across, j) * float(comb(p, i) * comb(q, j))
+                tail = tail + self._boundary(p - i, q - j) * power * line[i + j]
+        tail, whole = tail * (1 / SQRT_2PI), self._whole(p, q)
         if self.first.kind == "step":
-            return (mass - tail).where(on, tail)
-        outer = mass - tail * 2.0
+            return (whole - tail).where(on, tail)
+        outer = whole - tail * 2.0
+        result = outer.where(on, -outer)
+        if p + q > 0:
+            return result
         # relatively accurate where it is small
         near = np.where(np.abs(z) < 1, z, 0) / ROOT_2
         inner = near * polyval(near * near, ERF_SERIES)
-        small = mass * Estimate(inner, np.asarray(8 * EPS * np.abs(inner) + 2 * moved))
-        return small.where(np.abs(z) < 1, outer.where(on, -outer))
+        small = whole * Estimate(inner, np.asarray(8 * EPS * np.abs(inner) + 2 * moved))
+        return small.where(np.abs(z) < 1, result)
+
+
+def _power(base: Estimate, exponent: int) -> Estimate:
+    result = Estimate.exact(1.0)
+    for _ in range(exponent):
+        result = result * base
+    return result
