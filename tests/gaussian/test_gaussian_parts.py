@@ -54,7 +54,7 @@ def test_half_line_moments(size, angle):
     found = half_line_moments(5, np.array(z), np.array(0.0))
     for estimate, value in zip(found, truth, strict=True):
         assert abs(mp.mpc(complex(estimate.value)) - value) <= estimate.error
-        assert estimate.error <= (1e-12 if size > 10 else 1e-13 * max(1, size) ** 7) * max(1, abs(value))
+        assert estimate.error <= 1e-12 * (1 if size > 10 else max(1, size) ** 6) * max(1, abs(value))
 
 
 def test_panels_stop_at_kinks_and_shrink_towards_features():
