@@ -55,8 +55,9 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
         return InitialLaw(mean, (), initial.indices, initial.cov.array.reshape(members, members))
     if initial.data is not None:
         data = initial.data.array
-        scale = float(index_array(netsor, initial.cov, ()))
-        return InitialLaw(mean, (), initial.indices, scale * (data @ data.T) / data.shape[1])
+        gram = data @ data.T  # exactly symmetric: one triangle is computed
+        gram *= float(index_array(netsor, initial.cov, ())) / data.shape[1]
+        return InitialLaw(mean, (), initial.indices, gram)
     copies = {node.name[:-1] for node in walk(initial.cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
     joint = tuple(name for name in initial.indices if name in copies)
     independent = tuple(name for name in initial.indices if name not in copies)

@@ -1,7 +1,7 @@
 """E f(X) and E f(X) g(Y) for Gaussian variables: a ladder of methods, each answering the members it can.
 
-In order: kernels at zero means; exact zeros by parity and points without variance; closed forms; quadrature. A member keeps the first
-answer whose stated error is at rounding level, else the answer with the smallest stated error.
+In order: kernels at zero means; exact zeros by parity and points without variance; closed forms; quadrature. A member
+keeps the first answer whose stated error is at rounding level, else the answer with the smallest stated error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["cross", "mean"]
 CLOSED_ENOUGH = 1e-12
 # members computed at once where functions have no parameter arrays
 BLOCK = 8192
-KERNEL_TILE = 1 << 15  # members in one pass of a kernel: a handful of such arrays stay in cache
+KERNEL_TILE = 1 << 16  # members in one pass of a kernel: a handful of such arrays stay in cache
 
 
 def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
@@ -92,7 +92,8 @@ def cross(
     stationary = pairs == 1 and c.ndim == 2 and all(array.size == 1 for array in (a, b, va, vb))
     diagonals = toeplitz_values(c) if stationary else None
     if diagonals is not None:
-        found = _cross_plain(one, two, slack, 0, *(array.ravel() for array in (a, b, va, vb)), diagonals)
+        numbers = [array.ravel() for array in (a, b, va, vb)]
+        found = _cross_plain(one, two, slack, 0, numbers[0], numbers[1], numbers[2], numbers[3], diagonals)
         return Estimate(toeplitz_view(found.value, c.shape), toeplitz_view(found.error, c.shape))
     return _cross_plain(one, two, slack, pairs, a, b, va, vb, c)
 
@@ -115,7 +116,7 @@ def _cross_plain(
         return found.value, found.error
 
     swap = (1, 0, 3, 2, 4) if symmetric else None
-    return Estimate(*tiled(ladder, (a, b, va, vb, c), BLOCK, outputs=2, pairs=pairs, swap=swap))
+    return Estimate(*tiled(ladder, (a, b, va, vb, c), BLOCK, outputs=2, pairs=pairs, swap=swap, threads=True))
 
 
 def _cross_batch(

@@ -16,22 +16,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS
+from .estimate import EPS, Estimate, compact
 from .function import Function, Term
 from .law import correlation
 
 Array = NDArray[np.floating]
 
-__all__ = ["Elementary", "elementary", "kernel", "kernel_error"]
+__all__ = ["Elementary", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
 STEEP = 0.999
 # spreads and variances outside count as extreme: their squares would over- or underflow
 SMALL, LARGE = 1e-150, 1e150
-# units of rounding in one kernel, relative to the product of the sizes: about 10 roundings in |x| |y|, and in the arc
-# sine those of its argument (5) times 1 / sqrt(1 - STEEP^2) = 22 of conditioning, times 2 / pi, and its own
-ULPS_SMOOTH, ULPS_STEEP = 16.0, 96.0
+# units of rounding in one kernel, relative to the product of the sizes: of |x| |y| and all else, and of the argument
+# of the arc sine, which its slope multiplies
+ULPS, ULPS_ARGUMENT = 16.0, 4.0
+# errors of the argument of an arc sine, times its slope, from which first order may not be enough
+LINEAR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -105,28 +107,85 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
     Accuracy  see `kernel_error`, taking the arguments as exact
     Raises    ValueError for an infinite covariance or a correlation beyond 1 + slack
     """
+    shape = np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape)
+    cov = np.broadcast_to(cov, shape)
+    _refuse_covariance(cov, var_f, var_g, slack)
     sd_f, sd_g = np.sqrt(var_f), np.sqrt(var_g)
-    total = cov * (_odd(f, g, var_f, var_g) + np.zeros_like(var_f) * np.zeros_like(var_g))
-    if f.constant or g.constant or f.at_zero or g.at_zero:
-        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
-        total += one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
-    rho = _unit(cov, var_f, var_g, slack)
+    summands: list[Array] = []
     if f.modulus and g.modulus:
-        total += _arc_cosine(rho) * (sd_f * sd_g * (f.modulus * g.modulus * 2 / np.pi))
+        summands.append(_arc_cosine(cov, var_f, var_g))
+        summands[-1] *= sd_f * sd_g * (f.modulus * g.modulus * 2 / np.pi)
     for a, h in f.sigmoids:
         for b, k in g.sigmoids:
-            total += _arc_sine(rho, cov, (var_f, h), (var_g, k)) * (a * b * 2 / np.pi)
+            summands.append(_arc_sine(cov, (var_f, h), (var_g, k)))
+            summands[-1] *= a * b * 2 / np.pi
+    if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+        summands.append(cov * _odd(f, g, var_f, var_g))
+    if f.constant or g.constant or f.at_zero or g.at_zero:
+        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
+        even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
+        summands.append(np.broadcast_to(even, shape))
+    total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
+    for summand in summands:
+        if summand is not total:
+            total += summand
     return total
 
 
 def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
-    """A bound on the rounding of `kernel`, in multiples of the sizes of f(X) and g(Y).
+    """A bound on the rounding of `kernel`.
 
     Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
     """
-    ulps = ULPS_STEEP if f.sigmoids and g.sigmoids else ULPS_SMOOTH
+    slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
+    return _sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope))
+
+
+def kernel_sensitivity(
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate
+) -> Array | None:
+    """A bound, to first order, on what the errors of the law do to `kernel`.
+
+    With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
+    its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
+    by D / sqrt((v + h) (w + k)) at most, and so do the other products. None where first order is not enough: the arc
+    sine has infinite slope at 1.
+
+    Shapes    as `kernel_error`
+    """
+    v, w, error = var_f.value, var_g.value, compact(cov.error)
+    if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
+        return None
+    move_f, move_g = (_alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
+    moved = error + _alike(np.sqrt(w)) * move_f + _alike(np.sqrt(v)) * move_g
+    if not moved.any():
+        return moved
+    tilt_f, tilt_g = (_alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
+    slope = _slope(f, g, v, w)
+    if tilt_f.any() and tilt_g.any() and slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
+        return None
+    rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
+    if f.sigmoids and g.sigmoids:
+        rate = rate + slope * tilt_f * tilt_g
+    even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
+    return np.asarray(rate * moved + even)
+
+
+def _tilt(h: Elementary, var: Array) -> Array:
+    """Sum over sigmoids of |amplitude| / sqrt(var + spread)."""
+    return sum((abs(a) * _inverse_root(var + spread) for a, spread in h.sigmoids), np.zeros((1,) * var.ndim))
+
+
+def _sizes(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
     first, second = (_alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
-    return np.asarray(ulps * EPS * first * second)
+    return np.asarray(first * second)
+
+
+def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
+    """The largest 1 / sqrt(1 - r^2) of an arc sine: r^2 <= v w / ((v + h) (w + k)) whatever the covariance."""
+    v, w = var_f.max(initial=0.0), var_g.max(initial=0.0)
+    ratio = max((v * w / ((v + h) * (w + k)) for _, h in f.sigmoids for _, k in g.sigmoids if v and w), default=0.0)
+    return float(1 / np.sqrt(1 - ratio)) if ratio < 1 else np.inf
 
 
 def _alike(size: Array) -> Array:
@@ -148,47 +207,53 @@ def _odd(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
     def slope(h: Elementary, var: Array) -> Array:
         return sum((a * MEAN_ABS * _inverse_root(var + spread) for a, spread in h.sigmoids), np.zeros((1,) * var.ndim))
 
-    return f.linear * g.linear + (f.linear * slope(g, var_g) + g.linear * slope(f, var_f))
+    return np.asarray(f.linear * g.linear + (f.linear * slope(g, var_g) + g.linear * slope(f, var_f)))
 
 
-def _unit(cov: Array, var_f: Array, var_g: Array, slack: float) -> Array:
-    """Correlations to a few roundings, in [-1, 1].  Errors and sizes are of the order of eps, not of eps / s."""
+def _refuse_covariance(cov: Array, var_f: Array, var_g: Array, slack: float) -> None:
+    if not np.isfinite(cov).all():
+        raise ValueError("cov must be finite")
+    if np.isfinite(slack):
+        top = np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0)
+        if top > 1 + slack:
+            raise ValueError(
+                f"covariance is not positive semidefinite: correlation {top:.17g} in absolute value\n"
+                f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
+            )
+
+
+def _correlation(cov: Array, var_f: Array, var_g: Array) -> Array:
+    """Rounded a few times, and kept in [-1, 1]."""
     rho = cov * (_inverse_root(var_f) * _inverse_root(var_g))
-    top = max(rho.max(initial=0.0), -rho.min(initial=0.0))
-    if not top <= 1 + slack:
-        raise ValueError(
-            f"covariance is not positive semidefinite: correlation {top:.17g} in absolute value\n"
-            f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
-        )
-    if top > 1:
-        np.clip(rho, -1, 1, out=rho)
-    return rho
+    return np.clip(rho, -1, 1, out=rho)
 
 
-def _arc_cosine(rho: Array) -> Array:
+def _arc_cosine(cov: Array, var_f: Array, var_g: Array) -> Array:
     """J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
 
     dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
     root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
     """
+    rho = _correlation(cov, var_f, var_g)
     root = 1 - rho
     root *= 1 + rho
     np.sqrt(root, out=root)
-    angle = np.arcsin(rho)
-    angle *= rho
-    angle += root
-    return angle
+    root += np.multiply(rho, np.arcsin(rho), out=rho)
+    return root
 
 
-def _arc_sine(rho: Array, cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
-    """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined."""
+def _arc_sine(cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
+    """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined.
+
+    With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v and q = k / w.
+    """
     (var_f, h), (var_g, k) = first, second
-    ratio = rho if h == k == 0 else cov * (_inverse_root(var_f + h) * _inverse_root(var_g + k))
-    angle = np.arcsin(np.clip(ratio, -1, 1))
-    steep = np.nonzero(np.abs(ratio) > STEEP)
-    if steep[0].size:
-        v, w, c = (np.broadcast_to(array, angle.shape)[steep] for array in (var_f, var_g, cov))
-        plain = correlation(v, w, c, np.inf)  # what exceeds 1 was refused before
+    rho = _correlation(cov, var_f + h, var_g + k)
+    angle = np.arcsin(rho)
+    if max(rho.max(initial=0.0), -rho.min(initial=0.0)) > STEEP:
+        steep = np.abs(rho) > STEEP
+        v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (var_f, var_g, cov))
+        plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
         p, q = h / v, k / w
         angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
     return angle

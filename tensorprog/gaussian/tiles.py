@@ -19,8 +19,6 @@ Index = tuple[slice, ...]
 
 __all__ = ["tiled", "toeplitz_values", "toeplitz_view"]
 
-THREADED = 1 << 17  # members from which threads pay
-
 
 def tiled(
     compute: Callable[..., Array | tuple[Array, ...]],
@@ -29,6 +27,7 @@ def tiled(
     outputs: int = 1,
     pairs: int = 0,
     swap: tuple[int, ...] | None = None,
+    threads: bool = False,
 ) -> tuple[Array, ...]:
     """compute(*arrays) over the batch that the arrays broadcast to, tiles of about `size` members at a time.
 
@@ -39,8 +38,9 @@ def tiled(
     Shapes    arrays with equal numbers of axes, which broadcast; the results have the shape of the batch
     """
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    if not shape:  # one member: numpy answers with numbers where arrays are without axes
-        return tuple(np.asarray(result[0]) for result in tiled(compute, [array[None] for array in arrays], size, outputs))
+    if not shape:  # numpy answers with numbers where arrays are without axes
+        found = tiled(compute, [array[None] for array in arrays], size, outputs)
+        return tuple(np.asarray(result[0]) for result in found)
     shared = len(shape) - 2 * pairs
     if shape[shared : shared + pairs] != shape[shared + pairs :]:
         swap = None
@@ -52,7 +52,7 @@ def tiled(
             result[index] = part
 
     if swap is None:
-        _each(fill, list(_blocks(shape, size)), math.prod(shape))
+        _each(fill, list(_blocks(shape, size)), threads)
         return results
     order = (*range(shared), *range(shared + pairs, len(shape)), *range(shared, shared + pairs))
     partners = [(array, arrays[other]) for array, other in zip(arrays, swap, strict=True)]
@@ -61,14 +61,17 @@ def tiled(
         mirror = tuple(index[axis] for axis in order)
         fill(index)
         alike = all(np.array_equal(_part(a, index), _part(b, mirror).transpose(order)) for a, b in partners)
-        if alike:
-            keep = _lower(shape[shared : shared + pairs], index[shared : shared + pairs]) if mirror == index else True
+        if alike and mirror != index:
             for result in results:
-                np.copyto(result[mirror], result[index].transpose(order), where=keep)
+                result[mirror] = result[index].transpose(order)
+        elif alike:  # a tile on the diagonal, in which results may still differ by rounding
+            lower = _lower(shape[shared : shared + pairs], index[shared : shared + pairs])
+            for result in results:
+                np.copyto(result[index], result[index].transpose(order), where=lower)
         elif mirror != index:
             fill(mirror)
 
-    _each(fill_both, list(_triangle(shape, shared, pairs, size)), math.prod(shape))
+    _each(fill_both, list(_triangle(shape, shared, pairs, size)), threads)
     return results
 
 
@@ -92,7 +95,7 @@ def _blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
 
 
 def _triangle(shape: tuple[int, ...], shared: int, pairs: int, size: int) -> Iterator[Index]:
-    """Tiles (.., i, j) with i <= j that, with their mirror images, cover the batch: square in the first of the pairs."""
+    """Tiles with i <= j, square in the first of the pairs: with their mirror images they cover the batch."""
     first, second = shared, shared + pairs
     rest = math.prod(shape) // max(1, shape[first] * shape[second])
     cuts = _cuts(shape[first], max(1, math.isqrt(size // max(1, rest))))
@@ -113,10 +116,10 @@ def _lower(shape: tuple[int, ...], index: Index) -> NDArray[np.bool_]:
     return np.tri(members, k=-1, dtype=bool).reshape(*lengths, *lengths)
 
 
-def _each(call: Callable[[Index], None], tiles: list[Index], members: int) -> None:
-    """call(tile) for all of them, on all processors if there are many members."""
-    workers = min(len(tiles), _processors())
-    if workers < 2 or members < THREADED:
+def _each(call: Callable[[Index], None], tiles: list[Index], threads: bool) -> None:
+    """call(tile) for all of them, on all processors if threads are wanted."""
+    workers = min(len(tiles), _processors()) if threads else 1
+    if workers < 2:
         for tile in tiles:
             call(tile)
         return

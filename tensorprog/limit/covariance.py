@@ -149,11 +149,12 @@ class Compiler:
         if self.parts.is_base(f) and self.parts.is_base(g):
             return self.base(f, g)
         second, ranges = self.second(f, g), self.pair_ranges(f, g)
+        means = self.mean(f), self.mean(g)
+        if any(mean.zero() for mean in means):
+            return second
         names = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
         starts = {name: span[0] for name, span in position_names(self.netsor, g).items()}
-        product = self.mean(f) * self.mean(g).gather(names, ranges, starts)
-        if not np.any(product.estimate.value):
-            return second
+        product = means[0] * means[1].gather(names, ranges, starts)
         return second + Moment((Term(frozenset(), product.scaled(-1.0)),), ranges)
 
     def base(self, f: str, g: str) -> Moment:
