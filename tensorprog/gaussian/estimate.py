@@ -78,8 +78,8 @@ class Estimate:
         value = np.asarray(self.value * o.value)
         first, second = compact(self.error), compact(o.error)
         shape = np.broadcast_shapes(first.shape, second.shape)
-        one, two = _largest(self.value, shape), _largest(o.value, shape)
-        error = one * second + two * first + first * second + EPS * (one * two)
+        left, right = _largest(self.value, shape), _largest(o.value, shape)
+        error = left * second + right * first + first * second + EPS * (left * right)
         return Estimate(value, _expand(error, value.shape))
 
     __rmul__ = __mul__

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..linalg import alike
 from .estimate import EPS, Estimate, compact
 from .function import Function, Term
 from .law import correlation
@@ -138,7 +139,7 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
     Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
     """
     slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
-    return _sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope))
+    return np.asarray(_sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
 
 
 def kernel_sensitivity(
@@ -156,11 +157,11 @@ def kernel_sensitivity(
     v, w, error = var_f.value, var_g.value, compact(cov.error)
     if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
         return None
-    move_f, move_g = (_alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
-    moved = error + _alike(np.sqrt(w)) * move_f + _alike(np.sqrt(v)) * move_g
+    move_f, move_g = (alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
+    moved = error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g
     if not moved.any():
         return moved
-    tilt_f, tilt_g = (_alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
+    tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
     slope = _slope(f, g, v, w)
     if tilt_f.any() and tilt_g.any() and slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
@@ -173,11 +174,12 @@ def kernel_sensitivity(
 
 def _tilt(h: Elementary, var: Array) -> Array:
     """Sum over sigmoids of |amplitude| / sqrt(var + spread)."""
-    return sum((abs(a) * _inverse_root(var + spread) for a, spread in h.sigmoids), np.zeros((1,) * var.ndim))
+    tilts = (abs(a) * _inverse_root(var + spread) for a, spread in h.sigmoids)
+    return np.asarray(sum(tilts, np.zeros((1,) * var.ndim)))
 
 
 def _sizes(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
-    first, second = (_alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
+    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
     return np.asarray(first * second)
 
 
@@ -186,14 +188,6 @@ def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
     v, w = var_f.max(initial=0.0), var_g.max(initial=0.0)
     ratio = max((v * w / ((v + h) * (w + k)) for _, h in f.sigmoids for _, k in g.sigmoids if v and w), default=0.0)
     return float(1 / np.sqrt(1 - ratio)) if ratio < 1 else np.inf
-
-
-def _alike(size: Array) -> Array:
-    """The largest size for all, if no other but zero is much smaller."""
-    top = size.max(initial=0.0)
-    if np.all((size == 0) | (16 * size >= top)):
-        return np.full((1,) * size.ndim, top)
-    return size
 
 
 def _inverse_root(values: Array) -> Array:
@@ -205,7 +199,8 @@ def _odd(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
     """The factor of the covariance: products of x with x, and with sigmoids."""
 
     def slope(h: Elementary, var: Array) -> Array:
-        return sum((a * MEAN_ABS * _inverse_root(var + spread) for a, spread in h.sigmoids), np.zeros((1,) * var.ndim))
+        slopes = (a * MEAN_ABS * _inverse_root(var + spread) for a, spread in h.sigmoids)
+        return np.asarray(sum(slopes, np.zeros((1,) * var.ndim)))
 
     return np.asarray(f.linear * g.linear + (f.linear * slope(g, var_g) + g.linear * slope(f, var_f)))
 

@@ -41,8 +41,9 @@ def cross_of_estimates(
     args = (*mu, var_f, var_g, cov)
     if not any(np.any(m.value) or np.any(m.error) for m in mu):
         first, second = elementary(f), elementary(g)
-        known = first is not None and second is not None
-        moved = kernel_sensitivity(first, second, var_f, var_g, cov) if known else None
+        moved = None
+        if first is not None and second is not None:
+            moved = kernel_sensitivity(first, second, var_f, var_g, cov)
         if moved is not None:
             result = call(*(arg.value for arg in args))
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))

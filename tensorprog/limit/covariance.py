@@ -225,7 +225,9 @@ class Compiler:
         )
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        return Moment((Term(equations, Value.of(data, axes)),), dict(ranges)).merged()
+        # only laws without independent members have errors
+        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
+        return Moment((Term(equations, Value.of(data, axes, error)),), dict(ranges)).merged()
 
     def base_mean(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
         """Mean of a Gaussian variable: zero for MatMul outputs."""
