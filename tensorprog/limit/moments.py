@@ -198,6 +198,8 @@ class Moment:
 
     def simplified(self) -> Moment:
         """Drop terms that cannot hold; read values where the equations put them, so that they have fewer axes."""
+        if not any(term.equations for term in self.terms):
+            return self
         result = []
         starts = {name: span[0] for name, span in self.ranges.items()}
         for term in self.terms:

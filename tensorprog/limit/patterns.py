@@ -122,9 +122,9 @@ class Patterns:
         """Mean and variance of the affine form inside a part."""
         total = self.compiler.number(p.offset, ranges)
         for weight, variable, bound in p.inner:
-            total = total + self._summed(
-                self.compiler.number(weight, ranges) * self.compiler.base_mean(variable, ranges), bound, ranges
-            )
+            centre = self.compiler.base_mean(variable, ranges)
+            if not centre.zero():
+                total = total + self._summed(self.compiler.number(weight, ranges) * centre, bound, ranges)
         return total, self._covariance(p, p, ranges)
 
     @staticmethod
