@@ -98,9 +98,7 @@ class Patterns:
     def _vanishes(difference: Value, found: Value) -> bool:
         """Whether a difference is zero within its error, at rounding level."""
         error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
-        return bool(
-            np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale
-        )
+        return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
 
     def _refuse_reductions(self, *parts: Part) -> None:
         """A softmax or maximum over an index of vectors has no members to split by."""
