@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.evaluate import index_array
 from tensorprog.expr import IndexValue, walk
 from tensorprog.ir import Initial, Netsor, Table
-from tensorprog.linalg import psd_cholesky
+from tensorprog.linalg import alike, psd_cholesky
 
 __all__ = ["InitialLaw", "initial_law", "initial_laws"]
 
@@ -24,13 +24,15 @@ class InitialLaw:
     Members that differ in an `independent` index are independent; `blocks` holds the covariance over the `joint`
     indices for every value of the independent ones.
 
-    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order
+    Shapes    mean (*members); blocks (*independent, J, J) with J the number of joint members in C order; error, a bound
+              on the rounding of the blocks, broadcasts to them
     """
 
     mean: NDArray[np.float64]
     independent: tuple[str, ...]
     joint: tuple[str, ...]
     blocks: NDArray[np.float64]
+    error: NDArray[np.float64] = field(default_factory=lambda: np.zeros(()))
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
@@ -54,9 +56,8 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
     if isinstance(initial.cov, Table):
         return InitialLaw(mean, (), initial.indices, initial.cov.array.reshape(members, members))
     if initial.data is not None:
-        data = initial.data.array
-        scale = float(index_array(netsor, initial.cov, ()))
-        return InitialLaw(mean, (), initial.indices, scale * (data @ data.T) / data.shape[1])
+        gram, error = _gram(initial.data.array, float(index_array(netsor, initial.cov, ())))
+        return InitialLaw(mean, (), initial.indices, gram, error)
     copies = {node.name[:-1] for node in walk(initial.cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
     joint = tuple(name for name in initial.indices if name in copies)
     independent = tuple(name for name in initial.indices if name not in copies)
@@ -64,3 +65,17 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
     values = index_array(netsor, initial.cov, axes)
     size = math.prod(netsor.index[name].stop - netsor.index[name].start for name in joint)
     return InitialLaw(mean, independent, joint, values.reshape(*values.shape[: len(independent)], size, size))
+
+
+def _gram(
+    data: NDArray[np.float64], variance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """variance x_i.x_j / d, exactly symmetric, and a bound on its rounding: d + 2 operations on sums of |x_i| |x_j|.
+
+    Shapes    data (N, d) -> (N, N), and (N, N) or (1, 1)
+    """
+    dim = data.shape[1]
+    gram = data @ data.T  # one triangle is computed
+    gram *= variance / dim
+    size = alike(np.sqrt(np.diagonal(gram))[:, None])
+    return gram, np.asarray((dim + 2) / 2 * np.finfo(np.float64).eps * size * size.T)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["pivoted_cholesky", "psd_cholesky"]
+__all__ = ["alike", "pivoted_cholesky", "psd_cholesky"]
 
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
 
@@ -74,3 +74,11 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
             rest -= column * column
         factor[~finite] = np.nan
     return factor.reshape(gram.shape), order.reshape(*lead, m)
+
+
+def alike(sizes: Array) -> Array:
+    """A bound on each of the sizes: the largest for all, on axes of length 1, if no other but zero is much smaller."""
+    top = sizes.max(initial=0.0)
+    if np.all((sizes == 0) | (16 * sizes >= top)):
+        return np.full((1,) * sizes.ndim, top)
+    return sizes

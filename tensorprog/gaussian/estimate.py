@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["EPS", "TINY", "Estimate"]
+__all__ = ["EPS", "TINY", "Estimate", "compact"]
 
 EPS = float(np.finfo(np.float64).eps)
+# numbers from which arrays count as large: smaller ones have a bound for each number
+COMPACT = 1 << 14
 # densities far out underflow: what they lose absolutely
 TINY = 1e-305
 
@@ -29,7 +31,8 @@ class Estimate:
     Sums and products propagate the bound to first order (plus the product of both errors) and add the rounding
     of the operation itself. An exact zero stays exact: 0 with error 0 times anything finite is 0 with error 0.
 
-    Shapes    value and error have one shape, the batch; operations broadcast
+    Shapes    value and error have one shape, the batch; operations broadcast. A bound that serves all members of an
+              axis may be a view of stride 0 along it: then sums and products of large arrays keep it one
     Accuracy  error is what the method that made it states: rounding bounds for closed forms, a difference between
               two rules for quadrature, three standard errors for quasi-Monte Carlo
     """
@@ -54,10 +57,15 @@ class Estimate:
 
     def __add__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
+        for one, other in ((self, o), (o, self)):  # adding an exact zero is no operation
+            if other.value.size == 1 and not other.value.any() and not other.error.any():
+                return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         value = np.asarray(self.value + o.value)
-        # adding an exact zero is no operation
-        rounding = np.where((self.value == 0) | (o.value == 0), 0.0, EPS * np.abs(value))
-        return Estimate(value, np.asarray(self.error + o.error + rounding))
+        error = compact(self.error) + compact(o.error)
+        rounding = EPS * _largest(value, error.shape)
+        if rounding.shape == value.shape:
+            rounding = np.where((self.value == 0) | (o.value == 0), 0.0, rounding)
+        return Estimate(value, _expand(error + rounding, value.shape))
 
     __radd__ = __add__
 
@@ -70,10 +78,16 @@ class Estimate:
 
     def __mul__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
+        for one, other in ((self, o), (o, self)):  # multiplying by an exact one is no operation
+            if other.value.size == 1 and np.all(other.value == 1) and not other.error.any():
+                return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.asarray(self.value * o.value)
-            error = np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
-            return Estimate(value, np.asarray(error + EPS * np.abs(value)))
+            first, second = compact(self.error), compact(o.error)
+            shape = np.broadcast_shapes(first.shape, second.shape)
+            left, right = _largest(self.value, shape), _largest(o.value, shape)
+            error = left * second + right * first + first * second + EPS * (left * right)
+        return Estimate(value, _expand(error, value.shape))
 
     __rmul__ = __mul__
 
@@ -85,7 +99,7 @@ class Estimate:
 
     def reshape(self, shape: tuple[int, ...]) -> Estimate:
         """The same numbers in another shape, broadcast when the shape is larger."""
-        return Estimate(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
+        return Estimate(_expand(self.value, shape), _expand(self.error, shape))
 
     def where(self, mask: NDArray[np.bool_], other: Estimate) -> Estimate:
         """Elementwise: self where the mask holds, other elsewhere."""
@@ -99,3 +113,26 @@ class Estimate:
         """Overflow gets an infinite error; inf - inf and 0 * inf count as overflow."""
         bad = ~(np.isfinite(self.value) & np.isfinite(self.error))
         return Estimate(np.where(np.isnan(self.value), np.inf, self.value), np.where(bad, np.inf, self.error))
+
+
+def compact(error: Array) -> Array:
+    """A bound with axes of length 1 where a large array repeats one number."""
+    if error.size < COMPACT:
+        return error
+    return error[tuple(slice(None, 1 if stride == 0 else None) for stride in error.strides)]
+
+
+def _expand(array: Array, shape: tuple[int, ...]) -> Array:
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
+def _largest(value: Array, shape: tuple[int, ...]) -> Array:
+    """|value|, its largest along the axes that are of length 1 in `shape`.
+
+    Shapes    value with the axes of `shape`, or fewer -> broadcasts to `shape`
+    """
+    lengths = shape[len(shape) - value.ndim :]
+    axes = tuple(k for k, (own, length) in enumerate(zip(value.shape, lengths, strict=True)) if length == 1 < own)
+    if not axes:
+        return np.asarray(np.abs(value))
+    return np.asarray(np.maximum(value.max(axis=axes, keepdims=True), -value.min(axis=axes, keepdims=True)))

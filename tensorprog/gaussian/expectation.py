@@ -1,7 +1,7 @@
 """E f(X) and E f(X) g(Y) for Gaussian variables: a ladder of methods, each answering the members it can.
 
-In order: exact zeros by parity and points without variance; closed forms; quadrature. A member keeps the first
-answer whose stated error is at rounding level, else the answer with the smallest stated error.
+In order: kernels at zero means; exact zeros by parity and points without variance; closed forms; quadrature. A member
+keeps the first answer whose stated error is at rounding level, else the answer with the smallest stated error.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from .closed_forms import closed_cross, closed_mean
 from .estimate import EPS, TINY, Estimate
 from .function import Function, Term
-from .law import correlation
+from .kernels import LARGE, SMALL, elementary, kernel, kernel_error
+from .law import CORRELATION_SLACK, correlation
 from .quadrature import crude_norm, evaluate, integrate_line, integrate_plane
+from .tiles import tiled, toeplitz_values, toeplitz_view
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -27,7 +29,8 @@ __all__ = ["cross", "mean"]
 # a closed form whose error bound exceeds this, relative to the size of the functions, lets quadrature try as well
 CLOSED_ENOUGH = 1e-12
 # members computed at once where functions have no parameter arrays
-BLOCK = 2048
+BLOCK = 8192
+KERNEL_TILE = 1 << 16  # members in one pass of a kernel: a handful of such arrays stay in cache
 
 
 def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
@@ -62,22 +65,71 @@ def cross(
     var_f: ArrayLike,
     var_g: ArrayLike,
     cov: ArrayLike,
+    *,
+    slack: float = CORRELATION_SLACK,
+    pairs: int = 0,
 ) -> Estimate:
     """E f(X) g(Y) for (X, Y) Gaussian with the given means, variances and covariance.
 
-    Shapes    all arguments and the parameters of f and g broadcast to the batch -> Estimate of shape batch
+    `slack` is how far |cov| may exceed sqrt(var_f var_g), relatively; such a covariance counts as correlation +-1.
+    `pairs` says that the last axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
+    for one function and symmetric arguments the result is symmetric: half of it is computed, the other half read.
+
+    Shapes    all arguments and the parameters of f and g broadcast to the batch -> Estimate of shape batch; where one
+              bound on the error serves all members of an axis, its array has stride 0 along it
     Scale     any units; zero variances and correlations of exactly +-1 are ordinary arguments
     Accuracy  as `mean`; exactly 0 where both means are 0 and the parities opposite, and where cov = 0 and one of
               the two means of f(X), g(Y) is exactly 0
     Raises    ValueError for a negative or non-finite argument or |cov| beyond sqrt(var_f var_g),
               FloatingPointError if a function returns nan
     """
-    named = (("mu_f", mu_f), ("mu_g", mu_g), ("var_f", var_f), ("var_g", var_g), ("cov", cov))
+    a, b, va, vb, c = _aligned(mu_f, mu_g, var_f, var_g, cov)
+    one = _plain(f)
+    two = one if g is f else _plain(g)
+    if one is None or two is None:
+        return _cross_batch(f, g, slack, a, b, va, vb, c)
+    a, b, va, vb = (_constant(array) for array in (a, b, va, vb))
+    stationary = pairs == 1 and c.ndim == 2 and all(array.size == 1 for array in (a, b, va, vb))
+    diagonals = toeplitz_values(c) if stationary else None
+    if diagonals is not None:
+        numbers = [array.ravel() for array in (a, b, va, vb)]
+        found = _cross_plain(one, two, slack, 0, numbers[0], numbers[1], numbers[2], numbers[3], diagonals)
+        return Estimate(toeplitz_view(found.value, c.shape), toeplitz_view(found.error, c.shape))
+    return _cross_plain(one, two, slack, pairs, a, b, va, vb, c)
+
+
+def _cross_plain(
+    f: Function, g: Function, slack: float, pairs: int, a: Array, b: Array, va: Array, vb: Array, c: Array
+) -> Estimate:
+    """`cross` for functions without parameter arrays: in tiles, by a kernel where there is one."""
+    symmetric = f is g and pairs > 0
+    first, second = elementary(f), elementary(g)
+    if first is not None and second is not None and not (np.any(a) or np.any(b)) and _ordinary(va, vb):
+        if np.isfinite(slack):
+            _refuse_covariance_of_constants(va, vb, c)
+        compute = partial(kernel, first, second, slack=slack)
+        (value,) = tiled(compute, (va, vb, c), KERNEL_TILE, pairs=pairs, swap=(1, 0, 2) if symmetric else None)
+        return Estimate(value, np.broadcast_to(kernel_error(first, second, va, vb), value.shape))
+
+    def ladder(*arrays: Array) -> tuple[Array, Array]:
+        found = _cross_batch(f, g, slack, *arrays)
+        return found.value, found.error
+
+    swap = (1, 0, 3, 2, 4) if symmetric else None
+    return Estimate(*tiled(ladder, (a, b, va, vb, c), BLOCK, outputs=2, pairs=pairs, swap=swap, threads=True))
+
+
+def _cross_batch(
+    f: Function, g: Function, slack: float, a: Array, b: Array, va: Array, vb: Array, c: Array
+) -> Estimate:
+    """The ladder of `cross` for one batch, all of it at once."""
+    named = (("mu_f", a), ("mu_g", b), ("var_f", va), ("var_g", vb), ("cov", c))
     a, b, va, vb, c = _arguments(*named)
     _nonnegative("var_f", va)
     _nonnegative("var_g", vb)
-    if np.any(c[(va == 0) | (vb == 0)] != 0):
-        raise ValueError("cov must be 0 where var_f or var_g is 0")
+    if np.isfinite(slack):
+        _refuse_covariance_of_constants(va, vb, c)
+    c = np.where((va == 0) | (vb == 0), 0.0, c)
     a, b, va, vb, c = _full_batch((a, b, va, vb, c), (f, a), (g, b))
     independent = np.asarray(c == 0)
     zero = np.asarray((a == 0) & (b == 0) & (f.parity * g.parity < 0))
@@ -87,12 +139,36 @@ def cross(
         # a common batch shape is kept, so that parameter arrays inside the functions still fit
         result = mean(f, a, va) * mean(g, b, vb)
     active = ~(zero | independent)
-    corr = correlation(va, vb, c)
+    corr = correlation(va, vb, c, slack)
     if np.any(active):
         sd = [np.sqrt(np.where(v == 0, 1.0, v)) for v in (va, vb)]
         arrays = (a, b, *sd, corr.rho, corr.s)
         result = _by_member(_cross_spread, (f, g), arrays, active).where(active, result)
     return result.where(~zero, _zeros(c.shape))
+
+
+def _refuse_covariance_of_constants(var_f: Array, var_g: Array, cov: Array) -> None:
+    if not (np.all(var_f) and np.all(var_g)):
+        still = np.broadcast_to((var_f == 0) | (var_g == 0), np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape))
+        if np.any(np.broadcast_to(cov, still.shape)[still] != 0):
+            raise ValueError("cov must be 0 where var_f or var_g is 0")
+
+
+def _ordinary(*variances: Array) -> bool:
+    """Whether all variances are zero or far from under- and overflow."""
+    return all(bool(np.all((v == 0) | ((v > SMALL) & (v < LARGE)))) for v in variances)
+
+
+def _constant(array: Array) -> Array:
+    """One entry per axis, if all entries are one number."""
+    return array.ravel()[:1].reshape((1,) * array.ndim) if array.size and array.min() == array.max() else array
+
+
+def _aligned(*given: ArrayLike) -> list[Array]:
+    """Float arrays of one number of axes."""
+    arrays = [np.asarray(array, dtype=np.float64) for array in given]
+    ndim = max(array.ndim for array in arrays)
+    return [array.reshape((1,) * (ndim - array.ndim) + array.shape) for array in arrays]
 
 
 def _plain(f: Function) -> Function | None:
@@ -234,6 +310,6 @@ def _full_batch(arrays: tuple[Array, ...], *uses: tuple[Function, Array]) -> tup
     shapes = [arrays[0].shape]
     for f, mu in uses:
         with np.errstate(all="ignore"):
-            shapes += [f.shape, np.shape(f.call(mu[..., None]))[:-1]]
+            shapes += [f.shape, np.shape(f.call(np.ones((1,) * (mu.ndim + 1))))[:-1]]
     batch = np.broadcast_shapes(*shapes)
     return tuple(np.broadcast_to(array, batch) for array in arrays)

@@ -54,13 +54,15 @@ class Correlation:
     s: Array
 
 
-def correlation(var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike) -> Correlation:
+def correlation(
+    var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike, slack: float = CORRELATION_SLACK
+) -> Correlation:
     """Correlation of two variables; 0 where a variance is 0.
 
     Shapes    batches that broadcast
     Accuracy  s has relative accuracy of a few eps even where it is 1e-8, taking the arguments as exact; a
               covariance above sqrt(var_f var_g) by rounding counts as correlation +-1
-    Raises    ValueError if |cov| exceeds sqrt(var_f var_g) by more than CORRELATION_SLACK, relatively
+    Raises    ValueError if |cov| exceeds sqrt(var_f var_g) by more than `slack`, relatively
     """
     a, b, c = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (var_f, var_g, cov)))
     degenerate = (a == 0) | (b == 0)
@@ -72,11 +74,11 @@ def correlation(var_f: ArrayLike, var_g: ArrayLike, cov: ArrayLike) -> Correlati
     p, pe = two_product(a, b)
     q, qe = two_product(c, c)
     det = (p - q) + (pe - qe)
-    worst = np.max(np.where(det < -2 * CORRELATION_SLACK * p, np.abs(c) / np.sqrt(p), 0.0), initial=0.0)
+    worst = np.max(np.where(np.abs(c) > (1 + slack) * np.sqrt(p), np.abs(c) / np.sqrt(p), 0.0), initial=0.0)
     if worst > 0:
         raise ValueError(
             f"covariance is not positive semidefinite: correlation {worst:.17g} in absolute value\n"
-            f"  needed  |cov| <= sqrt(var_f var_g), up to {CORRELATION_SLACK:g} relatively"
+            f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
         )
     singular = np.asarray(det <= 0)
     rho = np.where(singular, np.sign(c), c / np.sqrt(p))

@@ -149,11 +149,12 @@ class Compiler:
         if self.parts.is_base(f) and self.parts.is_base(g):
             return self.base(f, g)
         second, ranges = self.second(f, g), self.pair_ranges(f, g)
+        means = self.mean(f), self.mean(g)
+        if any(mean.zero() for mean in means):
+            return second
         names = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
         starts = {name: span[0] for name, span in position_names(self.netsor, g).items()}
-        product = self.mean(f) * self.mean(g).gather(names, ranges, starts)
-        if not np.any(product.estimate.value):
-            return second
+        product = means[0] * means[1].gather(names, ranges, starts)
         return second + Moment((Term(frozenset(), product.scaled(-1.0)),), ranges)
 
     def base(self, f: str, g: str) -> Moment:
@@ -224,7 +225,9 @@ class Compiler:
         )
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        return Moment((Term(equations, Value.of(data, axes)),), dict(ranges)).merged()
+        # only laws without independent members have errors
+        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
+        return Moment((Term(equations, Value.of(data, axes, error)),), dict(ranges)).merged()
 
     def base_mean(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
         """Mean of a Gaussian variable: zero for MatMul outputs."""

@@ -39,9 +39,9 @@ class Value:
     def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
         """From plain numbers."""
         array = np.asarray(data, dtype=np.float64)
-        return cls(
-            tuple(axes), Estimate(array, np.zeros_like(array) if error is None else np.broadcast_to(error, array.shape))
-        )
+        if error is None and array.ndim == 0:
+            return cls((), Estimate(array, np.zeros(())))
+        return cls(tuple(axes), Estimate(array, np.broadcast_to(0.0 if error is None else error, array.shape)))
 
     @property
     def value(self) -> Open:
@@ -55,6 +55,8 @@ class Value:
 
     def aligned(self, axes: Sequence[str]) -> Estimate:
         """The estimate with exactly the axes named, missing ones of length 1."""
+        if self.axes == tuple(axes):
+            return self.estimate
         return Estimate(align(self.value, axes), align(self.error, axes))
 
     def __add__(self, other: Value) -> Value:
@@ -76,13 +78,17 @@ class Value:
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
+        if not any(name in slots for name in self.axes):
+            return self
         value = gather(self.value, slots, ranges, starts)
         return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
 
     def zero(self) -> bool:
-        """Whether the value is zero within its error, at rounding level."""
-        v, e = np.abs(self.estimate.value), self.estimate.error
-        return bool(np.all(v == 0) and np.all(e == 0)) or bool(v.size == 0)
+        """Whether the value is exactly zero."""
+        # the first few numbers mostly decide
+        first = (slice(0, 1),) * len(self.axes)
+        both = (self.estimate.value, self.estimate.error)
+        return not (any(part[first].any() for part in both) or any(part.any() for part in both))
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -255,6 +261,8 @@ class Moment:
 
     def simplified(self) -> Moment:
         """Drop terms that cannot hold; read values where the equations put them, so that they have fewer axes."""
+        if not any(term.equations for term in self.terms):
+            return self
         result = []
         starts = {name: span[0] for name, span in self.ranges.items()}
         for term in self.terms:
@@ -279,6 +287,8 @@ class Moment:
         """All values over the full grid of the axes named."""
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
         shape = tuple(sizes[name] for name in axes)
+        if len(self.terms) == 1 and not self.terms[0].equations:
+            return self.terms[0].value.aligned(axes).reshape(shape)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
             mask, found = self._mask(term.equations, axes), term.value.estimate

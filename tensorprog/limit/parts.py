@@ -15,7 +15,7 @@ from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Re
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
-__all__ = ["FORMAL", "Part", "Parts", "indices_of", "position_names"]
+__all__ = ["FORMAL", "ONE", "Part", "Parts", "indices_of", "position_names"]
 
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]

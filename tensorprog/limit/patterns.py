@@ -14,11 +14,10 @@ from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Number, Reduction, Variable, walk
 from tensorprog.gaussian import qmc
-from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.expectation import cross, mean
+from tensorprog.gaussian.propagation import cross_of_estimates, mean_of_estimates
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Term, Value, canonical, possible, solve
-from tensorprog.limit.parts import Part, indices_of
+from tensorprog.limit.parts import ONE, Part, indices_of
 from tensorprog.limit.univariate import function
 from tensorprog.rename import compose, substitute
 
@@ -85,22 +84,21 @@ class Patterns:
             if self._contradicts(equations, solution, ranges):
                 continue
             value = self._expectation(p, q, one, two, between, equations, solution, ranges)
-            scale = float(np.max(np.abs(value.estimate.value), initial=0.0))
+            found = value
             for smaller, part in result:
                 if smaller < equations:
                     value = value + part.gather(
                         {k: v for k, v in solution.items() if k in part.axes}, ranges, starts
                     ).scaled(-1.0)
-            error = value.estimate.error
-            if (
-                equations
-                and np.all(np.abs(value.estimate.value) <= error)
-                and np.max(error, initial=0.0) <= 1e-12 * scale
-            ):
-                continue
-            if not value.zero():
+            if not (equations and self._vanishes(value, found)) and not value.zero():
                 result.append((equations, value))
         return result
+
+    @staticmethod
+    def _vanishes(difference: Value, found: Value) -> bool:
+        """Whether a difference is zero within its error, at rounding level."""
+        error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
+        return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
 
     def _refuse_reductions(self, *parts: Part) -> None:
         """A softmax or maximum over an index of vectors has no members to split by."""
@@ -122,9 +120,9 @@ class Patterns:
         """Mean and variance of the affine form inside a part."""
         total = self.compiler.number(p.offset, ranges)
         for weight, variable, bound in p.inner:
-            total = total + self._summed(
-                self.compiler.number(weight, ranges) * self.compiler.base_mean(variable, ranges), bound, ranges
-            )
+            centre = self.compiler.base_mean(variable, ranges)
+            if not centre.zero():
+                total = total + self._summed(self.compiler.number(weight, ranges) * centre, bound, ranges)
         return total, self._covariance(p, p, ranges)
 
     @staticmethod
@@ -191,21 +189,18 @@ class Patterns:
         used = union(
             mean_p.axes, mean_q.axes, var_p.axes, var_q.axes, cov.axes, *(indices_of(e, ranges) for e in needed)
         )
-        axes = tuple(used)
+        axes, pairs = _paired_axes(used)
         scope = self.compiler.scope(ranges)
-        args = [value.aligned(axes) for value in (mean_p, mean_q, var_p, var_q, cov)]
+        means = mean_p.aligned(axes), mean_q.aligned(axes)
+        variances = var_p.aligned(axes), var_q.aligned(axes)
+        f = function(needed[0], scope, axes)
         if p.function is None or q.function is None:
             which = 1 if p.function is None else 0
-            f = function(needed[0], scope, axes)
-            return Value(axes, _propagate(lambda m, v: mean(f, m, v), [args[which], args[2 + which]], axes))
-        f, g = (function(expr, scope, axes) for expr in needed)
-
-        def evaluate_cross(mp: Array, mq: Array, vp: Array, vq: Array, c: Array) -> Estimate:
-            vp, vq = np.maximum(vp, 0), np.maximum(vq, 0)
-            edge = np.sqrt(vp) * np.sqrt(vq)
-            return cross(f, g, mp, mq, vp, vq, np.clip(c, -edge, edge))
-
-        return Value(axes, _propagate(evaluate_cross, args, axes))
+            found = mean_of_estimates(f, means[which], variances[which])
+        else:
+            g = f if needed[0] == needed[1] else function(needed[1], scope, axes)
+            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs)
+        return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
 
     def _joint_moments(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Moment]:
         references = [v for part in (p, q) for _, v, _ in part.inner]
@@ -290,7 +285,8 @@ class Patterns:
         starts = {name: span[0] for name, span in local.items()}
         value = value.gather({k: v for k, v in solution.items() if k in value.axes}, local, starts)
         for part in (p, q):
-            value = value * self.compiler.number(substitute(part.coefficient, dict(solution)), local)
+            if part.coefficient != ONE:
+                value = value * self.compiler.number(substitute(part.coefficient, dict(solution)), local)
         if mask is not None:
             value = value * Value.of(mask.data, mask.axes)
         value = self._summed(value, [n for n in (*p.bound, *q.bound) if n not in bound_solution], local)
@@ -338,18 +334,8 @@ class Patterns:
         return frozenset(remaining), bound_solution, solution, mask
 
 
-def _propagate(call: Any, args: Sequence[Estimate], axes: Sequence[str]) -> Estimate:
-    """Evaluate with the values of the arguments and add the effect of their errors, to first order."""
-    values = [arg.value for arg in args]
-    result: Estimate = call(*values)
-    scale = max(float(np.max(np.abs(v), initial=0.0)) for v in values)
-    worst = max(float(np.max(arg.error, initial=0.0)) for arg in args)
-    error = result.error
-    if worst > 64 * EPS * scale:
-        for k, arg in enumerate(args):
-            if np.any(arg.error > 0):
-                step = [*values[:k], values[k] + arg.error, *values[k + 1 :]]
-                moved: Estimate = call(*step)
-                error = error + np.abs(moved.value - result.value)
-    shape = np.broadcast_shapes(result.value.shape, (1,) * len(axes))
-    return Estimate(np.broadcast_to(result.value, shape), np.broadcast_to(error, shape))
+def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The axes as (*others, *first copies, *second copies), and how many first copies have a second one."""
+    first = tuple(name for name in used if f"{name}_" in used)
+    second = tuple(f"{name}_" for name in first)
+    return (*(name for name in used if name not in (*first, *second)), *first, *second), len(first)

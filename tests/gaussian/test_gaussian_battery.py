@@ -110,7 +110,7 @@ def test_a_faddeeva_function_wrong_by_a_billionth_is_seen(f, g, monkeypatch):
 
 
 def test_a_correlation_that_cancels_is_seen(monkeypatch):
-    def naive(var_f, var_g, cov):
+    def naive(var_f, var_g, cov, slack):
         rho = np.clip(cov / np.sqrt(var_f * var_g), -1, 1)
         return Correlation(rho, np.sqrt(1 - rho**2))
 

@@ -1,0 +1,254 @@
+"""E f(X) g(Y) at zero means for f, g built of 1, x, |x|, sign(x) and erf(a x): arc-cosine and arcsine kernels.
+
+    E |X| |Y|                        = (2 / pi) sd sd' (s + rho asin rho)                    Cho & Saul 2009, n = 1
+    E sign(X + dX) sign(Y + dY)      = (2 / pi) asin(c / sqrt((v + h) (v' + h')))            Sheppard 1899
+    E Y sign(X + dX)                 = c sqrt(2 / pi) / sqrt(v + h)
+    E |X|                            = sqrt(2 / pi) sd
+
+with dX ~ N(0, h) independent; erf(a x) is the mean of sign(x + dX) for h = 1 / (2 a^2), which turns Sheppard's formula
+into Williams' (1998). Products of opposite parity vanish. One pass over the covariances, in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..linalg import alike
+from .estimate import EPS, Estimate, compact
+from .function import Function, Term
+from .law import correlation
+
+Array = NDArray[np.floating]
+
+__all__ = ["Elementary", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
+
+MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
+# asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
+STEEP = 0.999
+# spreads and variances outside count as extreme: their squares would over- or underflow
+SMALL, LARGE = 1e-150, 1e150
+# units of rounding in one kernel, relative to the product of the sizes: of |x| |y| and all else, and of the argument
+# of the arc sine, which its slope multiplies
+ULPS, ULPS_ARGUMENT = 16.0, 4.0
+# errors of the argument of an arc sine, times its slope, from which first order may not be enough
+LINEAR = 1e-6
+
+
+@dataclass(frozen=True)
+class Elementary:
+    """constant + linear x + modulus |x| + sum of amplitude * erf(x / sqrt(2 spread)); spread 0 means the sign.
+
+    at_zero   f(0), which differs from the constant where a step counts as 0 at its own place
+    """
+
+    constant: float
+    at_zero: float
+    linear: float
+    modulus: float
+    sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
+
+
+def elementary(f: Function) -> Elementary | None:
+    """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
+    if f.terms is None:
+        return None
+    constant = at_zero = linear = modulus = 0.0
+    sigmoids: dict[float, float] = {}
+    for term in f.terms:
+        numbers = _numbers(term)
+        if numbers is None or term.power > 1:
+            return None
+        amplitude, scale = numbers
+        if term.kind == "one" and term.power == 0:
+            constant, at_zero = constant + amplitude, at_zero + amplitude
+        elif term.kind == "one":
+            linear += amplitude
+        elif scale == 0:
+            continue  # step(0) = erf(0) = 0
+        elif term.kind == "step" and term.power == 1:
+            linear, modulus = linear + amplitude / 2, modulus + np.sign(scale) * amplitude / 2
+        elif term.kind == "step":
+            constant += amplitude / 2
+            sigmoids[0.0] = sigmoids.get(0.0, 0.0) + np.sign(scale) * amplitude / 2
+        elif term.kind == "erf" and term.power == 0 and SMALL < scale * scale < LARGE:
+            spread = 0.5 / (scale * scale)
+            sigmoids[spread] = sigmoids.get(spread, 0.0) + np.sign(scale) * amplitude
+        else:
+            return None
+    return Elementary(constant, at_zero, linear, float(modulus), tuple((float(a), h) for h, a in sigmoids.items()))
+
+
+def _numbers(term: Term) -> tuple[float, float] | None:
+    """Coefficient and scale of a term without shift and without parameters that vary over the batch."""
+    values = [np.asarray(value, dtype=np.float64) for value in (term.coefficient, term.scale, term.shift)]
+    if any(value.size != 1 for value in values) or (term.kind != "one" and values[2].item() != 0):
+        return None
+    return values[0].item(), values[1].item()
+
+
+def kernel_size(f: Elementary, var: Array) -> Array:
+    """A bound on sqrt(E f(X)^2) that is at most a small multiple of it, unless summands of f cancel.
+
+    Shapes    var -> the same
+    """
+    sd = np.sqrt(var)
+    size = np.where(var > 0, abs(f.constant), abs(f.at_zero)) + (abs(f.linear) + abs(f.modulus)) * sd
+    for amplitude, spread in f.sigmoids:
+        size = size + abs(amplitude) * sd * _inverse_root(var + spread)
+    return np.asarray(size)
+
+
+def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array, slack: float) -> Array:
+    """E f(X) g(Y) for (X, Y) Gaussian of mean zero.
+
+    Shapes    arguments broadcast to the batch; var_f and var_g may have axes of length 1 -> batch
+    Accuracy  see `kernel_error`, taking the arguments as exact
+    Raises    ValueError for an infinite covariance or a correlation beyond 1 + slack
+    """
+    shape = np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape)
+    cov = np.broadcast_to(cov, shape)
+    _refuse_covariance(cov, var_f, var_g, slack)
+    sd_f, sd_g = np.sqrt(var_f), np.sqrt(var_g)
+    summands: list[Array] = []
+    if f.modulus and g.modulus:
+        summands.append(_arc_cosine(cov, var_f, var_g))
+        summands[-1] *= sd_f * sd_g * (f.modulus * g.modulus * 2 / np.pi)
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            summands.append(_arc_sine(cov, (var_f, h), (var_g, k)))
+            summands[-1] *= a * b * 2 / np.pi
+    if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
+        summands.append(cov * _odd(f, g, var_f, var_g))
+    if f.constant or g.constant or f.at_zero or g.at_zero:
+        one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
+        even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
+        summands.append(np.broadcast_to(even, shape))
+    total = summands[0] if len(summands) and summands[0].flags.owndata else np.zeros(shape)
+    for summand in summands:
+        if summand is not total:
+            total += summand
+    return total
+
+
+def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
+    """A bound on the rounding of `kernel`.
+
+    Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
+    """
+    slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
+    return np.asarray(_sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
+
+
+def kernel_sensitivity(
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate
+) -> Array | None:
+    """A bound, to first order, on what the errors of the law do to `kernel`.
+
+    With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
+    its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
+    by D / sqrt((v + h) (w + k)) at most, and so do the other products. None where first order is not enough: the arc
+    sine has infinite slope at 1.
+
+    Shapes    as `kernel_error`
+    """
+    v, w, error = var_f.value, var_g.value, compact(cov.error)
+    if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
+        return None
+    move_f, move_g = (alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
+    moved = error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g
+    if not moved.any():
+        return moved
+    tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
+    slope = _slope(f, g, v, w)
+    if tilt_f.any() and tilt_g.any() and slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
+        return None
+    rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
+    if f.sigmoids and g.sigmoids:
+        rate = rate + slope * tilt_f * tilt_g
+    even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
+    return np.asarray(rate * moved + even)
+
+
+def _tilt(h: Elementary, var: Array) -> Array:
+    """Sum over sigmoids of |amplitude| / sqrt(var + spread)."""
+    tilts = (abs(a) * _inverse_root(var + spread) for a, spread in h.sigmoids)
+    return np.asarray(sum(tilts, np.zeros((1,) * var.ndim)))
+
+
+def _sizes(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
+    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
+    return np.asarray(first * second)
+
+
+def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
+    """The largest 1 / sqrt(1 - r^2) of an arc sine: r^2 <= v w / ((v + h) (w + k)) whatever the covariance."""
+    v, w = var_f.max(initial=0.0), var_g.max(initial=0.0)
+    ratio = max((v * w / ((v + h) * (w + k)) for _, h in f.sigmoids for _, k in g.sigmoids if v and w), default=0.0)
+    return float(1 / np.sqrt(1 - ratio)) if ratio < 1 else np.inf
+
+
+def _inverse_root(values: Array) -> Array:
+    """1 / sqrt, 0 for 0."""
+    return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
+
+
+def _odd(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
+    """The factor of the covariance: products of x with x, and with sigmoids."""
+
+    def slope(h: Elementary, var: Array) -> Array:
+        slopes = (a * MEAN_ABS * _inverse_root(var + spread) for a, spread in h.sigmoids)
+        return np.asarray(sum(slopes, np.zeros((1,) * var.ndim)))
+
+    return np.asarray(f.linear * g.linear + (f.linear * slope(g, var_g) + g.linear * slope(f, var_f)))
+
+
+def _refuse_covariance(cov: Array, var_f: Array, var_g: Array, slack: float) -> None:
+    if not np.isfinite(cov).all():
+        raise ValueError("cov must be finite")
+    if np.isfinite(slack):
+        top = np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0)
+        if top > 1 + slack:
+            raise ValueError(
+                f"covariance is not positive semidefinite: correlation {top:.17g} in absolute value\n"
+                f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
+            )
+
+
+def _correlation(cov: Array, var_f: Array, var_g: Array) -> Array:
+    """Rounded a few times, and kept in [-1, 1]."""
+    rho = cov * (_inverse_root(var_f) * _inverse_root(var_g))
+    return np.clip(rho, -1, 1, out=rho)
+
+
+def _arc_cosine(cov: Array, var_f: Array, var_g: Array) -> Array:
+    """J = sqrt(1 - rho^2) + rho asin rho, in [1, pi / 2].
+
+    dJ / d rho = asin rho is at most pi / 2: the rounding of rho costs no more than that anywhere, provided that the
+    root belongs to the same rounded rho. (1 - rho) (1 + rho) does: where rho is near 1, 1 - rho is exact.
+    """
+    rho = _correlation(cov, var_f, var_g)
+    root = 1 - rho
+    root *= 1 + rho
+    np.sqrt(root, out=root)
+    root += np.multiply(rho, np.arcsin(rho), out=rho)
+    return root
+
+
+def _arc_sine(cov: Array, first: tuple[Array, float], second: tuple[Array, float]) -> Array:
+    """asin of the correlation of X + dX and Y + dY, dX ~ N(0, h): d asin = d rho / s, so that small s are refined.
+
+    With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v and q = k / w.
+    """
+    (var_f, h), (var_g, k) = first, second
+    rho = _correlation(cov, var_f + h, var_g + k)
+    angle = np.arcsin(rho)
+    if max(rho.max(initial=0.0), -rho.min(initial=0.0)) > STEEP:
+        steep = np.abs(rho) > STEEP
+        v, w, c = (np.broadcast_to(array, rho.shape)[steep] for array in (var_f, var_g, cov))
+        plain = correlation(v, w, c, np.inf)  # beyond 1 counts as 1
+        p, q = h / v, k / w
+        angle[steep] = np.arctan2(plain.rho, np.sqrt(plain.s**2 + (p + q + p * q)))
+    return angle

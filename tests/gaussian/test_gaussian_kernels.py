@@ -1,0 +1,173 @@
+"""Kernels at zero means against formulas in mpmath and the rest of the ladder; tiles, halves and diagonals."""
+
+import mpmath
+import numpy as np
+import pytest
+from gaussian_functions import FUNCTIONS
+
+from tensorprog.gaussian import Estimate, Function, Term, cross, expectation, tiles
+from tensorprog.gaussian.kernels import elementary
+from tensorprog.gaussian.propagation import cross_of_estimates
+
+MIXED = (Term(0.5, 0, "step", -2.0), Term(-1.5, 1, "step", 3.0), Term(0.25, 1), Term(2.0, 0, "erf", -0.7), Term(0.1, 0))
+ELEMENTARY = {
+    "relu": FUNCTIONS["relu"],
+    "abs": FUNCTIONS["abs"],
+    "erf": FUNCTIONS["erf"],
+    "sign": Function.from_terms((Term(2.0, 0, "step"), Term(-1.0, 0)), parity=-1),
+    "step": Function.from_terms((Term(1.0, 0, "step"),)),
+    "sharp": Function.from_terms((Term(1.0, 0, "erf", 30.0),), parity=-1),
+    "mixed": Function.from_terms(MIXED),
+}
+RHO = np.array([0.0, 0.3, -0.8, 0.9999, 1 - 1e-9, 1e-9 - 1, 1.0, -1.0])
+
+
+def exact(f, g, v, w, c):
+    """The formulas with 50 digits: every function as k + l x + m |x| + sum of a sign(x + noise of variance h)."""
+    mpf, pi = mpmath.mpf, mpmath.pi
+    f, g = elementary(f), elementary(g)
+    v, w, c = (mpf(float(x)) for x in (v, w, c))
+    c = max(-mpmath.sqrt(v * w), min(mpmath.sqrt(v * w), c))
+    rho = c / mpmath.sqrt(v * w)
+    part = mpmath.sqrt(2 / pi)
+    total = mpf(f.constant) * g.constant + part * (f.constant * g.modulus * mpmath.sqrt(w))
+    total += part * g.constant * f.modulus * mpmath.sqrt(v) + mpf(f.linear) * g.linear * c
+    root = mpmath.sqrt(1 - rho**2)
+    total += mpf(f.modulus) * g.modulus * 2 / pi * mpmath.sqrt(v * w) * (root + rho * mpmath.asin(rho))
+    total += sum(mpf(g.linear) * a * c * part / mpmath.sqrt(v + h) for a, h in f.sigmoids)
+    total += sum(mpf(f.linear) * b * c * part / mpmath.sqrt(w + k) for b, k in g.sigmoids)
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            total += mpf(a) * b * 2 / pi * mpmath.asin(c / mpmath.sqrt((v + h) * (w + k)))
+    return total
+
+
+@pytest.mark.parametrize("g", ELEMENTARY)
+@pytest.mark.parametrize("f", ELEMENTARY)
+def test_kernels_are_exact_to_rounding(f, g):
+    v = np.array([1.0, 1.7, 1e-6, 1e6])[:, None, None]
+    w = np.array([1.0, 0.6, 1e4])[:, None]
+    c = RHO * np.sqrt(v * w)
+    found = cross(ELEMENTARY[f], ELEMENTARY[g], 0, 0, v, w, c)
+    norm = [np.sqrt(cross(ELEMENTARY[h], ELEMENTARY[h], 0, 0, u, u, u).value) for h, u in ((f, v), (g, w))]
+    with mpmath.workdps(50):
+        for index in np.ndindex(c.shape):
+            truth = exact(ELEMENTARY[f], ELEMENTARY[g], v[index[0], 0, 0], w[index[1], 0], c[index])
+            distance = float(abs(found.value[index] - truth))
+            assert distance <= found.error[index], (index, distance)
+            assert distance <= 1e-13 * norm[0][index[0], 0, 0] * norm[1][index[1], 0], index
+
+
+@pytest.mark.parametrize("f", ELEMENTARY)
+def test_kernels_meet_quadrature(f):
+    """The other rungs, at variances that no kernel takes for zero means: a mean of 1e-300 changes nothing."""
+    v, w, c = 1.3, 0.4, np.array([0.0, 0.3, -0.5, 0.7])
+    for g in ELEMENTARY.values():
+        first = cross(ELEMENTARY[f], g, 0.0, 0.0, v, w, c)
+        second = cross(ELEMENTARY[f], g, 1e-300, 0.0, v, w, c)
+        assert np.all(np.abs(first.value - second.value) <= first.error + second.error)
+
+
+def test_zero_variance_means_the_value_at_zero():
+    for f in ELEMENTARY.values():
+        found = cross(f, ELEMENTARY["step"], 0, 0, [0.0, 0.0], [1.0, 0.0], 0.0)
+        at_zero = f.call(np.zeros((1, 1)))[0, 0]
+        np.testing.assert_allclose(found.value, [at_zero / 2, 0.0], atol=1e-15)
+
+
+@pytest.mark.parametrize("slack", [1e-6, np.inf])
+def test_impossible_covariances(slack):
+    call = lambda c: cross(ELEMENTARY["relu"], ELEMENTARY["relu"], 0, 0, 1.0, 1.0, c, slack=slack)  # noqa: E731
+    with pytest.raises(ValueError, match="finite"):
+        call(np.nan)
+    if np.isfinite(slack):
+        with pytest.raises(ValueError, match="semidefinite"):
+            call(1.1)
+    else:
+        assert call(1.1).value == pytest.approx(0.5 / 2 + 1.1 / 4)
+
+
+def gram(count, seed=0):
+    x = np.random.default_rng(seed).standard_normal((count, 5))
+    return x @ x.T / 5 + 0.1
+
+
+@pytest.mark.parametrize("f", ["relu", "clip", "mixed", "tanh"])
+def test_tiles_halves_and_threads_change_nothing(f, monkeypatch):
+    function = ELEMENTARY.get(f) or FUNCTIONS[f]
+    c = gram(23)
+    v = np.diag(c)
+    args = (function, function, 0, 0, v[:, None], v, c)
+    whole = cross(*args)
+    monkeypatch.setattr(expectation, "BLOCK", 50)
+    monkeypatch.setattr(expectation, "KERNEL_TILE", 50)
+    for processors in (1, 4):
+        monkeypatch.setattr(tiles, "_processors", lambda count=processors: count)
+        tiled, half = cross(*args), cross(*args, pairs=1)
+        assert np.array_equal(half.value, half.value.T)
+        for found in (tiled, half):
+            assert np.all(np.abs(found.value - whole.value) <= 4e-16 * np.sqrt(np.outer(v, v)) + whole.error / 4)
+
+
+def test_halves_are_taken_only_of_symmetric_arguments():
+    c = gram(9)
+    v = np.diag(c)
+    relu = ELEMENTARY["relu"]
+    skew = c + 0.01 * np.triu(np.ones((9, 9)), 1)
+    for cov, var in ((skew, v), (c, 2 * v)):
+        found = cross(relu, relu, 0, 0, v[:, None], var, cov, pairs=1)
+        assert np.array_equal(found.value, cross(relu, relu, 0, 0, v[:, None], var, cov).value)
+
+
+def test_pairs_of_several_indices():
+    c = gram(12).reshape(3, 4, 3, 4) * np.ones((2, 1, 1, 1, 1))
+    v = np.diag(gram(12)).reshape(3, 4)
+    clip = FUNCTIONS["clip"]
+    whole = cross(clip, clip, 0, 0, v[:, :, None, None], v, c)
+    half = cross(clip, clip, 0, 0, v[:, :, None, None], v, c, pairs=2)
+    np.testing.assert_allclose(half.value, whole.value, rtol=0, atol=1e-15)
+    assert np.array_equal(half.value, half.value.transpose(0, 3, 4, 1, 2))
+
+
+@pytest.mark.parametrize("f", ["clip", "relu", "tanh"])
+def test_stationary_covariances_are_computed_on_their_diagonals(f):
+    distance = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
+    order = np.random.default_rng(1).permutation(12)
+    c = 1.5 * 0.8**distance
+    found = cross(FUNCTIONS[f], FUNCTIONS[f], 0.1, 0.1, 1.5, 1.5, c, pairs=1)
+    mixed = cross(FUNCTIONS[f], FUNCTIONS[f], 0.1, 0.1, 1.5, 1.5, c[np.ix_(order, order)], pairs=1)
+    assert found.value.strides == (-8, 8)
+    np.testing.assert_allclose(mixed.value, found.value[np.ix_(order, order)], rtol=0, atol=1e-15)
+
+
+def test_toeplitz_matrices():
+    values = np.arange(6.0)
+    view = tiles.toeplitz_view(values, (4, 3))
+    assert np.array_equal(view, [[3, 4, 5], [2, 3, 4], [1, 2, 3], [0, 1, 2]])
+    assert np.array_equal(tiles.toeplitz_values(view), values)
+    changed = view.copy()
+    changed[3, 2] = 7
+    assert tiles.toeplitz_values(changed) is None
+
+
+@pytest.mark.parametrize("f", ["relu", "abs", "erf", "sharp"])
+def test_errors_of_the_law_are_bounded(f):
+    """Every law within the errors stays within the error of the result."""
+    rng = np.random.default_rng(0)
+    c = gram(8)
+    v = np.diag(c).copy()
+    function, size = ELEMENTARY[f], 1e-9
+    zero = Estimate.exact(np.zeros((1, 1)))
+
+    def call(cov, row, column):
+        variances = Estimate(row[:, None], size * row[:, None]), Estimate(column[None], size * column[None])
+        error = size * np.sqrt(np.outer(v, v))
+        return cross_of_estimates(function, function, (zero, zero), variances, Estimate(cov, error), 1)
+
+    result = call(c, v, v)
+    for _ in range(20):
+        signs = [rng.choice([-1, 1], shape) for shape in ((8, 8), (8,), (8,))]
+        off = c + size * signs[0] * np.sqrt(np.outer(v, v)) * (1 - np.eye(8))
+        moved = call(off, v * (1 + size * signs[1]), v * (1 + size * signs[2]))
+        assert np.all(np.abs(moved.value - result.value) <= result.error + 1e-15)
+    assert np.all(result.error <= 1e-6)

@@ -1,0 +1,165 @@
+"""Kernels on data: the covariance of the output of a network on N inputs, against published recursions in mpmath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tensorprog as tp
+from tensorprog.limit.law import Law
+from tensorprog.limit.structured import Covariance
+
+Array = NDArray[np.float64]
+WEIGHT, BIAS, DEPTH = 1.5625, 0.25, 3
+# the stored table: neural-tangents 0.6.5, stax.Dense(.., W_std=1.25, b_std=0.5), upper triangles by rows
+INPUTS = np.array([[1.0, 0.0, 0.5], [0.25, -1.5, 2.0], [-1.0, 0.5, 0.0], [3.0, 1.0, -0.5]])
+PEER = {
+    "relu(z)": "1.027550538380941 1.2341676600817961 0.8086390365227308 1.5217211178698897 2.2848360141118365 "
+    "1.0822739022827021 1.7933439678870693 1.027550538380941 1.1739835497868407 3.262724717458089",
+    "erf(z)": "0.9634509274410971 0.695325235604995 0.4482749276556456 0.7969309141607109 0.9918457505931653 "
+    "0.47238853779678697 0.44998820065841083 0.9634509274410971 0.3684375746371368 0.997359049525797",
+    "leaky_relu(z, 0.1)": "1.0455895091096559 1.225774790160676 0.7745669295481105 1.5336756204917399 "
+    "2.340971992040674 1.0196253427406368 1.6382724921515532 1.0455895091096559 1.0618210416614855 3.348491700987021",
+    "abs(z)": "4.688177744547526 7.181289742570951 4.108508214232051 9.101289773667729 14.746461550394693 "
+    "7.032205039288565 15.442717877373205 4.688177744547526 8.754866798555156 22.56957117716471",
+    "sign(z)": "1.8125 0.6386099290089959 0.3713309251100272 0.7630608860961478 1.8125 0.4176847713016811 "
+    "0.41858750601296685 1.8125 0.3161483731701421 1.8125",
+}
+
+
+def network(folder: Path, inputs: Array, function: str, bias: float = BIAS) -> Law:
+    np.save(folder / "inputs.npy", inputs)
+    lines = [
+        "program: network",
+        f"constants: {{N: {len(inputs)}, w: {WEIGHT}, b: {bias}}}",
+        "indices: {i: N}",
+        "initial:",
+        "  'u0[i]': {data: inputs.npy, variance: w}",
+        *(f"  b{k}: {{cov: b}}" for k in range(DEPTH + 1)),
+        "weights:",
+        *(f"  W{k + 1}: w" for k in range(DEPTH)),
+        "body:",
+    ]
+    for k in range(DEPTH):
+        lines.append(f"  - x{k}[i] = Nonlin({function.replace('z', f'(u{k}[i] + b{k})')})")
+        lines.append(f"  - u{k + 1}[i] = MatMul(W{k + 1}, x{k}[i])")
+    lines += [f"  - f[i] = Nonlin(u{DEPTH}[i] + b{DEPTH})", "outputs: [f]"]
+    (folder / "network.yaml").write_text("\n".join(lines), encoding="utf-8")
+    return tp.load(folder / "network.yaml").limit()
+
+
+def arc_cosine(v: mpmath.mpf, w: mpmath.mpf, c: mpmath.mpf) -> mpmath.mpf:
+    """E relu relu: Cho & Saul 2009, equation (6)."""
+    if not v or not w:
+        return mpmath.mpf(0)
+    angle = mpmath.acos(min(1, max(-1, c / mpmath.sqrt(v * w))))
+    return mpmath.sqrt(v * w) / (2 * mpmath.pi) * (mpmath.sin(angle) + (mpmath.pi - angle) * mpmath.cos(angle))
+
+
+def arcsine(v: mpmath.mpf, w: mpmath.mpf, c: mpmath.mpf) -> mpmath.mpf:
+    """E erf erf: Williams 1998."""
+    return 2 / mpmath.pi * mpmath.asin(2 * c / mpmath.sqrt((1 + 2 * v) * (1 + 2 * w)))
+
+
+RECURSIONS = {"relu(z)": arc_cosine, "erf(z)": arcsine}
+
+
+def recursion(inputs: Array, step: Callable[..., mpmath.mpf], bias: float) -> Array:
+    """The textbook recursion with 40 digits."""
+    count, dim = inputs.shape
+    pairs = [(i, j) for i in range(count) for j in range(count)]
+    with mpmath.workdps(40):
+        rows = [[mpmath.mpf(float(x)) for x in row] for row in inputs]
+        w, b = mpmath.mpf(WEIGHT), mpmath.mpf(bias)
+        k = {(i, j): w * mpmath.fdot(rows[i], rows[j]) / dim + b for i, j in pairs}
+        for _ in range(DEPTH):
+            k = {(i, j): w * step(k[i, i], k[j, j], k[i, j]) + b for i, j in pairs}
+        return np.array([float(k[pair]) for pair in pairs]).reshape(count, count)
+
+
+def hard_inputs(scale: float = 1.0) -> Array:
+    """Duplicates, inputs 1e-9 apart, opposite ones, multiples, a zero."""
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 5))
+    near = x + 1e-9 * rng.standard_normal(5)
+    return scale * np.array([x, y, x, near, -x, 1e3 * y, 1e-3 * y, np.zeros(5)])
+
+
+@pytest.mark.parametrize("bias", [0.0, BIAS])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("function", RECURSIONS)
+def test_kernels_meet_the_recursion(function: str, scale: float, bias: float, tmp_path: Path) -> None:
+    inputs = hard_inputs(scale)
+    covariance = network(tmp_path, inputs, function, bias).cov("f")
+    value, truth = np.asarray(covariance), recursion(inputs, RECURSIONS[function], bias)
+    sizes = np.sqrt(np.outer(np.diag(truth), np.diag(truth)))
+    assert np.all(np.abs(value - truth) <= covariance.error)
+    if function == "erf(z)" and scale > 1:
+        return  # saturated: 1 - correlation is of the order of the rounding of the inputs' inner products
+    assert np.all(np.abs(value - truth) <= 1e-13 * sizes)
+    assert covariance.error <= {"relu(z)": 1e-12, "erf(z)": 1e-9}[function] * sizes.max()
+
+
+@pytest.mark.parametrize("function", PEER)
+def test_kernels_meet_neural_tangents(function: str, tmp_path: Path) -> None:
+    value = np.asarray(network(tmp_path, INPUTS, function).cov("f"))
+    expected = np.array(PEER[function].split(), dtype=float)
+    np.testing.assert_allclose(value[np.triu_indices(4)], expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("function", ["relu(z)", "erf(z)", "sign(z)", "clip(z, -1, 1)", "relu(z - 0.5)", "relu(z)**2"])
+def test_kernels_are_symmetric_positive_and_alike_for_equal_inputs(function: str, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).standard_normal((60, 4))
+    inputs[30:] = inputs[:30]
+    inputs[-1] = 0
+    law = network(tmp_path, inputs, function)
+    value = np.asarray(law.cov("f"))
+    assert np.array_equal(value, value.T)
+    assert np.linalg.eigvalsh(value).min() >= -1e-13 * np.trace(value)
+    k = np.arange(29)
+    np.testing.assert_allclose(value[k, k + 30], value[k, k], rtol=1e-13)
+    np.testing.assert_allclose(value[k + 30, k + 30], value[k, k], rtol=1e-13)
+
+
+def test_powers_of_relu_are_right_on_the_diagonal(tmp_path: Path) -> None:
+    """E relu(g)^4 = 3 v^2 / 2 and E relu(g)^6 = 15 v^3 / 2; between inputs, Cho & Saul's J_2 and J_3."""
+    x = np.array([[1.0, 2.0], [0.5, -1.0], [1.0, 2.0]])
+    np.save(tmp_path / "inputs.npy", x)
+    k = x @ x.T / 2
+    v = np.diag(k)
+    angle = np.arccos(np.clip(k / np.sqrt(np.outer(v, v)), -1, 1))
+    s, c = np.sin(angle), np.cos(angle)
+    j2 = 3 * s * c + (np.pi - angle) * (1 + 2 * c * c)
+    j3 = 4 * s**3 + 15 * s * c * c + (np.pi - angle) * (9 * c + 6 * c**3)
+    for power, j in ((2, j2), (3, j3)):
+        (tmp_path / "net.yaml").write_text(
+            "program: net\nindices: {i: 3}\ninitial:\n  'u[i]': {data: inputs.npy, variance: 1}\nweights: {W: 1}\n"
+            f"body:\n  - h[i] = Nonlin(relu(u[i])**{power})\n  - f[i] = MatMul(W, h[i])\noutputs: [f]\n",
+            encoding="utf-8",
+        )
+        value = np.asarray(tp.load(tmp_path / "net.yaml").limit().cov("f"))
+        np.testing.assert_allclose(value, np.outer(v, v) ** (power / 2) * j / (2 * np.pi), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(np.diag(value), {2: 1.5, 3: 7.5}[power] * v**power, rtol=1e-13)
+
+
+def test_a_vector_added_to_itself_counts_four_times(tmp_path: Path) -> None:
+    np.save(tmp_path / "inputs.npy", INPUTS)
+    (tmp_path / "net.yaml").write_text(
+        "program: net\nindices: {i: 4}\ninitial:\n  'u[i]': {data: inputs.npy, variance: 1}\nweights: {W: 1}\n"
+        "body:\n  - h[i] = MatMul(W, u[i])\n  - f[i] = Nonlin(h[i] + h[i])\noutputs: [f]\n",
+        encoding="utf-8",
+    )
+    value = np.asarray(tp.load(tmp_path / "net.yaml").limit().cov("f"))
+    np.testing.assert_allclose(value, 4 * INPUTS @ INPUTS.T / 3, rtol=1e-14, atol=1e-15)
+
+
+def test_entries_agree_with_the_array(tmp_path: Path) -> None:
+    covariance = network(tmp_path, INPUTS, "relu(z)").cov("f")
+    assert isinstance(covariance, Covariance)
+    value = np.asarray(covariance)
+    np.testing.assert_array_equal(covariance.at([np.arange(4)], [2]), value[:, 2])
