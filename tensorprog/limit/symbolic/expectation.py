@@ -1,0 +1,233 @@
+"""`Expectation`, an unevaluated Gaussian expectation: closed where a form is known, else numbers on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+
+from tensorprog.expr import Expr, Number, Variable, rebuild, walk
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.limit.parts import FORMAL
+from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
+from tensorprog.limit.symbolic.convert import scalar_function
+from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
+
+__all__ = ["Body", "Expectation", "IndexSum", "factor_of", "indexed"]
+
+ZERO = sp.S.Zero
+LETTERS = "z"
+
+
+class Body(sp.Atom):  # type: ignore[misc]
+    """A function as an expression of the language: '.' or '.0', '.1', ... are its arguments, '.p0', ... numbers."""
+
+    __slots__ = ("expr",)
+
+    def __new__(cls, expr: Expr) -> Body:
+        self = super().__new__(cls)
+        self.expr = expr
+        return self  # type: ignore[no-any-return]
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (self.expr,)
+
+    def sort_key(self, order: Any = None) -> Any:
+        """By its text."""
+        return self.class_key(), (1, (str(self.expr),)), sp.S.One.sort_key(), sp.S.One
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (self.expr,)
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(self.expr)
+
+
+def factor_of(
+    expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]
+) -> sp.Tuple:
+    """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads."""
+    used = [v for v in places if any(node == v for node in walk(expr))]
+    names = {v: FORMAL if len(used) == 1 else Variable(f".{k}") for k, v in enumerate(used)}
+    numbers: list[Any] = []
+
+    def change(node: Expr) -> Expr | None:
+        if node in names:
+            return names[node]  # type: ignore[index]
+        if isinstance(node, Number) or any(inner in names for inner in walk(node)):
+            return node if isinstance(node, Number) else None
+        numbers.append(number(node))
+        return Variable(f".p{len(numbers) - 1}")
+
+    return sp.Tuple(Body(rebuild(expr, change)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
+
+
+def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:
+    """The numbers of a factor by their names in its body."""
+    return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
+
+
+def indexed(expr: Any) -> bool:
+    """Whether index symbols occur: members may be equal for some of their values."""
+    return any(symbol.is_integer for symbol in expr.free_symbols)
+
+
+class Expectation(sp.Expr):  # type: ignore[misc]
+    """E[f_1 ... f_k] over jointly Gaussian variables, args (factors, means, rows of the covariance).
+
+    Prints as an expectation with the law of its variables; `doit` gives the closed form if there is one; `evalf`
+    gives a number when no free symbol is left, `estimate` the number with its error.
+    """
+
+    is_commutative = True
+    is_extended_real = is_real = is_finite = True
+
+    def __new__(cls, factors: Any, means: Any, cov: Any) -> Expectation:
+        return super().__new__(cls, sp.sympify(factors), sp.sympify(means), sp.sympify(cov))  # type: ignore[no-any-return]
+
+    @classmethod
+    def of(cls, factors: Sequence[sp.Tuple], means: Sequence[Any], cov: Sequence[Sequence[Any]]) -> Expectation:
+        """From sequences."""
+        return cls(sp.Tuple(*factors), sp.Tuple(*means), sp.Tuple(*(sp.Tuple(*row) for row in cov)))
+
+    def doit(self, **hints: Any) -> Any:
+        """The closed form, as far as there is one."""
+        args = [arg.doit(**hints) if hints.get("deep", True) else arg for arg in self.args]
+        return Expectation(*args).closed()
+
+    def closed(self) -> Any:
+        """As `doit`, for arguments that are closed already."""
+        factors, means, cov = self.args
+        if any(len(places) != 1 for _, _, places in factors):
+            return self
+        if len(factors) == 1:
+            return self._single(factors[0], means[0], cov[0][0])
+        i, j = int(factors[0][2][0]), int(factors[1][2][0])
+        return self._pair((means[i], means[j], cov[i][i], cov[j][j], cov[i][j]))
+
+    def _single(self, factor: sp.Tuple, mean: Any, variance: Any) -> Any:
+        if variance == 0:
+            return value_at(factor, mean)
+        if mean == 0 and parity(factor[0].expr) < 0:
+            return ZERO
+        terms = terms_of(factor)
+        return self if terms is None else mean_moment(terms, mean, variance)
+
+    def _pair(self, law: tuple[Any, ...]) -> Any:
+        f, g = self.args[0]
+        mx, my, vx, vy, c = law
+        if vx == 0 or vy == 0 or c == 0:
+            return _alone(f, mx, vx).closed() * _alone(g, my, vy).closed()
+        if mx == 0 and my == 0 and parity(f[0].expr) * parity(g[0].expr) < 0:
+            return ZERO
+        first, second = terms_of(f), terms_of(g)
+        singular = _zero(vx * vy - c**2, vx * vy)
+        found = None
+        if first is not None and second is not None:
+            if singular:
+                found = line_moment(first, second, law)
+            elif not indexed(sp.Tuple(*law)) or regular(first, second, mx, my):
+                found = cross_moment(first, second, law)
+        if found is None and singular and c == vx and mx == my:  # one variable
+            one = [sp.Tuple(body, numbers, sp.Tuple(0)) for body, numbers, _ in (f, g)]
+            return Expectation.of(one, (mx,), ((vx,),))
+        return self if found is None else found
+
+    def settled(self) -> Any:
+        """What holds for all members alike: independent factors part, and what is zero by symmetry is zero."""
+        factors, means, cov = self.args
+        if any(len(places) != 1 for _, _, places in factors):
+            return self
+        if len(factors) == 1:
+            return ZERO if self.closed() == 0 else self
+        f, g = factors
+        i, j = int(f[2][0]), int(g[2][0])
+        if cov[i][j] == 0:
+            return sp.Mul(*(_alone(h, means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
+        odd = means[i] == 0 and means[j] == 0 and parity(f[0].expr) * parity(g[0].expr) < 0
+        return ZERO if odd else self
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def estimate(self) -> Estimate:
+        """Value and error, when no free symbol is left."""
+        from tensorprog.limit.symbolic.numbers import estimate
+
+        return estimate(self)
+
+    def _eval_evalf(self, prec: int) -> Any:
+        return None if self.free_symbols else sp.Float(float(self.estimate().value), 15)
+
+    def _eval_derivative(self, symbol: Any) -> Any:
+        return sp.Derivative(self, symbol, evaluate=False) if self.has(symbol) else ZERO
+
+    # -- text ---------------------------------------------------------------------------------------------------
+
+    def integrand(self) -> Any:
+        """The function under the expectation, in symbols z_1, z_2, ..., and these."""
+        z = [sp.Symbol(LETTERS) if len(self.args[1]) == 1 else sp.Symbol(f"{LETTERS}_{k + 1}")
+             for k in range(len(self.args[1]))]
+        return sp.Mul(*(value_at(factor, *(z[int(place)] for place in factor[2])) for factor in self.args[0])), z
+
+    def _sympystr(self, printer: Any) -> str:
+        product, z = self.integrand()
+        _, means, cov = self.args
+        if len(z) == 1:
+            return f"E[{printer._print(product)}; {z[0]} ~ N({printer._print(means[0])}, {printer._print(cov[0][0])})]"
+        names = ", ".join(map(str, z))
+        inside = [printer._print(sp.Matrix(means).T.tolist()[0])] if any(mean != 0 for mean in means) else ["0"]
+        inside.append(printer._print([list(row) for row in cov]))
+        return f"E[{printer._print(product)}; ({names}) ~ N({', '.join(inside)})]"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        product, z = self.integrand()
+        _, means, cov = self.args
+        if len(z) == 1:
+            law = rf"{z[0]} \sim N({printer._print(means[0])}, {printer._print(cov[0][0])})"
+        else:
+            mean = "0" if all(m == 0 for m in means) else printer._print(sp.Matrix(means))
+            law = rf"({', '.join(map(printer._print, z))}) \sim N\left({mean}, {printer._print(sp.Matrix(cov))}\right)"
+        text = rf"\mathbb{{E}}\left[{printer._print(product)} \,\middle|\, {law}\right]"
+        return rf"{text}^{{{exp}}}" if exp else text
+
+
+def value_at(factor: sp.Tuple, *places: Any) -> Any:
+    """A factor as a sympy expression at given arguments."""
+    names = [FORMAL] if len(places) == 1 else [Variable(f".{k}") for k in range(len(places))]
+    return scalar_function(factor[0].expr, letters_of(factor) | dict(zip(names, places, strict=True)))
+
+
+def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:
+    """The expansion of a factor of one argument."""
+    return expand_terms(factor[0].expr, letters_of(factor))
+
+
+def _alone(factor: sp.Tuple, mean: Any, variance: Any) -> Expectation:
+    return Expectation.of([sp.Tuple(*factor[:2], sp.Tuple(0))], (mean,), ((variance,),))
+
+
+def _zero(value: Any, scale: Any) -> bool:
+    """Whether an expression is zero: exactly, or within rounding where it is made of floats."""
+    if value == 0:
+        return True
+    if value.has(sp.Float) and not value.free_symbols:
+        return bool(abs(value.evalf()) <= 1e-13 * abs(scale.evalf()))
+    if value.free_symbols or not value.is_number:
+        return bool(sp.expand(value) == 0)
+    return bool(abs(value.evalf(20)) < 1e-15 * abs(scale.evalf(20)) and sp.simplify(value) == 0)
+
+
+class IndexSum(sp.Sum):  # type: ignore[misc]
+    """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
+
+    def _eval_evalf(self, prec: int) -> Any:
+        if self.free_symbols:
+            return None
+        from tensorprog.limit.symbolic.numbers import estimate
+
+        return sp.Float(float(estimate(self).value), 15)
+
+    def _sympystr(self, printer: Any) -> str:
+        limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
+        return f"sum[{limits}]({printer._print(self.function)})"
