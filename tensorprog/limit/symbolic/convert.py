@@ -99,9 +99,9 @@ class Softmax(sp.Expr):  # type: ignore[misc]
 
     def _texts(self, printer: Any) -> tuple[str, str, str]:
         argument, over, at = self.args
-        names = ",".join(printer._print(sp.Symbol(str(i).rstrip("*"), integer=True)) for i in over)
-        shown = argument.xreplace({i: sp.Symbol(str(i).rstrip("*"), integer=True) for i in over})
-        return names, printer._print(shown), ",".join(map(printer._print, at))
+        bare = at if all(place.is_Symbol for place in at) else [index_symbol(str(i).rstrip("*")) for i in over]
+        shown = argument.xreplace(dict(zip(over, bare, strict=True)))
+        return ",".join(map(printer._print, bare)), printer._print(shown), ",".join(map(printer._print, at))
 
     def _sympystr(self, printer: Any) -> str:
         names, shown, at = self._texts(printer)

@@ -18,6 +18,7 @@ from tensorprog.limit.parts import position_names
 from tensorprog.limit.symbolic.cases import Cases
 from tensorprog.limit.symbolic.convert import index_symbol, kept_constants
 from tensorprog.limit.symbolic.functions import Phi, phi
+from tensorprog.limit.symbolic.names import readable
 from tensorprog.limit.symbolic.outputs import Conditional, Program, ScoreAverage
 from tensorprog.limit.symbolic.recursion import Formulas
 
@@ -127,6 +128,11 @@ class SymbolicLaw:
         return tuple(
             dict.fromkeys(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "n**-0.5")
         )
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of vectors and scalars, in the order of the program."""
+        return tuple(dict.fromkeys(s.target.name for s in self.netsor.body))
 
     def __repr__(self) -> str:
         symbols = ", ".join(self.symbols) or "none"
@@ -244,7 +250,7 @@ class SymbolicLaw:
         """A formula in symbols without assumptions, Phi and phi written by erf and exp."""
         formula = formula.replace(Phi, lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2)
         formula = formula.replace(phi, lambda x: sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi))
-        return formula.xreplace(self._plain)
+        return readable(formula.xreplace(self._plain), {})
 
 
 def _affine(name: str) -> Any:

@@ -42,6 +42,20 @@ class Entry(sp.Expr):  # type: ignore[misc]
         """Families and case."""
         return str(self.args[0]), str(self.args[1]), int(self.args[2])
 
+    def _sympystr(self, printer: Any) -> str:
+        first, second, number = self.key
+        name = f"K_{first}" if first == second else f"K_{first}_{second}"
+        name += "'" * number
+        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
+        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
+        text = rf"\kappa{number}_{{{','.join(families)}}}"
+        if self.args[3:]:
+            text += rf"\left({','.join(map(printer._print, self.args[3:]))}\right)"
+        return rf"{{{text}}}^{{{exp}}}" if exp else text
+
 
 class Formulas:
     """Formulas of one program, made when asked for and remembered.
@@ -59,6 +73,7 @@ class Formulas:
         self._base: dict[tuple[str, str], Cases] = {}
         self._averages: dict[str, Any] = {}
         self._expanded: dict[Any, Any] = {}
+        self._shallow: dict[Any, Any] = {}
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -192,8 +207,9 @@ class Formulas:
     def _named(self, cases: Cases, f: str, g: str) -> Cases:
         """Formulas with expectations stand by name in later lines."""
         values = {}
-        for number, (key, value) in enumerate(cases.values.items()):
+        for key, value in cases.values.items():
             if value.has(Expectation):
+                number = sum(known[:2] == (f, g) for known in self.definitions)
                 symbols = tuple(sorted((s for s in value.free_symbols if s.is_integer), key=str))
                 self.definitions[f, g, number] = symbols, value
                 value = Entry(sp.Symbol(f), sp.Symbol(g), sp.Integer(number), *symbols)
@@ -383,17 +399,26 @@ class Formulas:
 
     def expand(self, expr: Any) -> Any:
         """Names replaced by their formulas, expectations by closed forms where there are any."""
+        return self._walk(expr, self._expanded, True)
+
+    def shallow(self, expr: Any) -> Any:
+        """The same, names of earlier lines kept."""
+        return self._walk(expr, self._shallow, False)
+
+    def _walk(self, expr: Any, known: dict[Any, Any], names: bool) -> Any:
         if not expr.args or not expr.has(Entry, Expectation):
             return expr
-        if expr not in self._expanded:
+        if expr not in known:
+            if isinstance(expr, Entry) and not names:
+                return expr
             if isinstance(expr, Entry):
                 symbols, value = self.definitions[expr.key]
                 found = self.expand(value.xreplace(dict(zip(symbols, expr.args[3:], strict=True))))
             else:
-                args = [self.expand(arg) for arg in expr.args]
+                args = [self._walk(arg, known, names) for arg in expr.args]
                 found = Expectation(*args).closed() if isinstance(expr, Expectation) else expr.func(*args)
-            self._expanded[expr] = found
-        return self._expanded[expr]
+            known[expr] = found
+        return known[expr]
 
 
 def _written(part: Part) -> Expr:
