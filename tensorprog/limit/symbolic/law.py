@@ -190,9 +190,14 @@ class SymbolicLaw:
         """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them."""
         second = first if second is None else second
         self._known(first, second)
-        if not all(self._linear(name) for name in (first, second)):
+        if not all(self.is_linear(name) for name in (first, second)):
             raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores")
         return FormulaArray(self, (first, second), self.formulas.conditional(first, second))
+
+    def conditional_mean(self, name: str) -> FormulaArray:
+        """E[f | p-ring], likewise."""
+        self._known(name)
+        return FormulaArray(self, (name,), self.formulas.conditional_mean(name))
 
     @staticmethod
     def _or_averaged(random: Any, formula: Callable[[], Cases], averaged: Callable[[], Cases]) -> Cases:
@@ -204,7 +209,8 @@ class SymbolicLaw:
         except NotCompiledError:
             return averaged()
 
-    def _linear(self, name: str) -> bool:
+    def is_linear(self, name: str) -> bool:
+        """Whether a vector is linear in Gaussian variables given the scores."""
         vector = self.netsor.families[name].kind == "vector"
         return vector and ConditionalGaussian.linear(self.formulas.numeric, name)
 
@@ -219,7 +225,7 @@ class SymbolicLaw:
         constants = self.formulas.converter.symbols
         program = Program(self.netsor, tuple(constants))
         head = (program, sp.Tuple(*constants.values()), sp.Tuple(*variables))
-        if not all(map(self._linear, names)):
+        if not all(map(self.is_linear, names)):
             whole = Conditional(*variables)
             means = [Conditional(variable) for variable in variables]
             return Cases.constant(ScoreAverage(*head, whole, sp.Tuple(*means)), ranges)

@@ -14,8 +14,7 @@ from tensorprog.limit.symbolic.convert import index_symbol
 
 __all__ = ["index_names", "pair_names", "readable", "tex_name"]
 
-GREEK = frozenset("""alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon
-phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega""".split())
+GREEK = frozenset(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"])
 
 
 def index_names(netsor: Netsor, family: str) -> list[str]:
@@ -72,7 +71,7 @@ def _piece(text: str) -> str:
     plain = "".join(map(_ascii, text))
     if plain in GREEK:
         return {"epsilon": r"\varepsilon", "phi": r"\varphi"}.get(plain, f"\\{plain}")
-    if len(plain) == 1 or plain.isdigit() or plain.startswith("\\"):
+    if re.fullmatch(r"[A-Za-z]?\d*|\\_", plain):
         return plain
     return rf"\mathit{{{plain}}}"
 

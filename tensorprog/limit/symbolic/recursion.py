@@ -13,10 +13,10 @@ import numpy as np
 import sympy as sp
 
 from tensorprog.errors import NotCompiledError, ProgramError
-from tensorprog.expr import Affine, Call, Expr, Number, Variable, walk
+from tensorprog.expr import Affine, Call, Expr, Number, Variable
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Table
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.moments import Equations, canonical, difference, solve
+from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
 from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, summed

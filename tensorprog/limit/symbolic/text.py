@@ -61,8 +61,9 @@ def _condition(equation: Affine, names: Mapping[str, str]) -> str:
     return f"{sides[0]} = {sides[1] or 0}"
 
 
-def cases_text(array: FormulaArray) -> str:
-    """Every case on a line of its own, then the formulas that have names."""
+def cases_text(array: FormulaArray, written: set[str] | None = None) -> str:
+    """Every case on a line of its own, then the formulas that have names, but for those `written` already."""
+    written = set() if written is None else written
     positions = pair_names(array.law.netsor, array.names)
     shown = shown_cases(array)
     lines = []
@@ -71,7 +72,10 @@ def cases_text(array: FormulaArray) -> str:
         where = f"   where {conditions}" if key else "   otherwise" if len(shown) > 1 else ""
         lines.append(f"{formula_text(value)}{where}")
     for entry, value in definitions(array.law, [value for _, value in shown]):
-        lines.append(f"with {formula_text(entry)} = {formula_text(value)}")
+        line = f"with {formula_text(entry)} = {formula_text(value)}"
+        if line not in written:
+            written.add(line)
+            lines.append(line)
     return "\n".join(lines)
 
 
@@ -93,12 +97,15 @@ def definitions(law: SymbolicLaw, values: list[Any]) -> list[tuple[Entry, Any]]:
 def law_text(law: SymbolicLaw) -> str:
     """Means and covariances of every family that the program defines, line by line."""
     blocks = []
+    written: set[str] = set()
     for name in law.families:
+        scalar = law.netsor.families[name].kind == "scalar" and name not in law.scores
         for what, array in (("mean", law.mean(name)), ("cov", law.cov(name))):
-            if what == "mean" and all(value == 0 for value in array.cases.values.values()):
+            zero = all(value == 0 for value in array.cases.values.values())
+            if (what == "mean" and zero and not scalar) or (what == "cov" and scalar):
                 continue
             label = label_text(array.names, pair_names(law.netsor, array.names))
-            text = str(array).replace("\n", "\n    ")
+            text = cases_text(array, written).replace("\n", "\n    ")
             blocks.append(f"{what}({label}) =\n    {text}")
     return "\n".join(blocks)
 

@@ -1,0 +1,370 @@
+"""The derivation as LaTeX: statement, clause of Definition 1, formula with its conditions.
+
+The body uses mathematics and plain sentences only, so that LaTeX and MathJax show the same; names of the program are
+typeset as mathematics, and free text (title, reference) is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+from sympy.printing.latex import LatexPrinter
+
+from tensorprog.expr import Affine
+from tensorprog.ir import Dot, MatMul, Statement
+from tensorprog.limit.moments import Equations
+from tensorprog.limit.symbolic.expectation import Expectation
+from tensorprog.limit.symbolic.names import pair_names, readable, tex_name
+from tensorprog.limit.symbolic.recursion import Entry
+from tensorprog.limit.symbolic.statements import form_tex, initial_tex, reference_tex, statement_tex
+from tensorprog.limit.symbolic.text import definitions
+
+if TYPE_CHECKING:
+    from tensorprog.limit.symbolic.law import FormulaArray, SymbolicLaw
+
+__all__ = ["cases_latex", "derivation", "document", "escaped", "tex"]
+
+WIDE = 78  # characters of a displayed line
+SHORT = 14  # of a moment that needs no letter of its own
+EXPANDED = 60  # of a formula that is shown with all earlier lines written in
+
+
+class _Printer(LatexPrinter):  # type: ignore[misc]
+    """LaTeX with the names of the program."""
+
+    def __init__(self) -> None:
+        super().__init__({"inv_trig_style": "full", "ln_notation": False})
+
+    def _print_Symbol(self, expr: Any, style: str = "plain") -> str:
+        name = str(expr)
+        return name if name.startswith("\\") else tex_name(name)
+
+    def _print_Float(self, expr: Any) -> str:
+        mantissa, _, exponent = f"{float(expr):.12g}".partition("e")
+        return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+    def _print_IndexSum(self, expr: Any) -> str:
+        limits = r" \sum".join(f"_{{{self._print(i)}={a}}}^{{{b}}}" for i, a, b in expr.limits)
+        inner = self._print(expr.function)
+        return rf"\sum{limits} " + (rf"\left({inner}\right)" if expr.function.is_Add else inner)
+
+
+def tex(formula: Any) -> str:
+    """One formula."""
+    return str(_Printer().doprint(formula))
+
+
+def width(text: str) -> int:
+    """About how many characters wide a formula is when typeset."""
+    text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", lambda m: max(m[1], m[2], key=len), text)
+    text = re.sub(r"\\(left|right|middle|operatorname|mathring|mathit|mathbb|quad|limits|begin|end)", "", text)
+    return len(re.sub(r"[{}^_\s]", "", re.sub(r"\\[a-zA-Z]+", "x", text)))
+
+
+def display(left: str, value: Any) -> str:
+    """left = value as a displayed formula, sums broken over lines."""
+    whole = tex(value)
+    if width(left) + width(whole) <= WIDE or not value.is_Add:
+        return rf"\[ {left} = {whole} \]"
+    lines = [f"{left} ="]
+    for number, term in enumerate(sp.Add.make_args(value)):
+        text = tex(term)
+        text = text if text.startswith("-") or not number else f"+ {text}"
+        if width(lines[-1]) + width(text) > WIDE and number:
+            lines.append(rf"\quad {text}")
+        else:
+            lines[-1] += f" {text}"
+    return r"\begin{multline*} " + " \\\\\n".join(lines) + r" \end{multline*}"
+
+
+# ---- cases ---------------------------------------------------------------------------------------------------------
+
+
+def condition(equation: Affine, names: Mapping[str, str]) -> str:
+    """An equation between indices."""
+    sides = []
+    for sign in (1, -1):
+        terms = tuple((names.get(n, n), sign * c) for n, c in equation.terms if sign * c > 0)
+        sides.append(form_tex(Affine(terms, 0 if sign == 1 else -equation.offset)))
+    return " = ".join(sides)
+
+
+def _delta(equations: Equations, names: Mapping[str, str]) -> str:
+    """Kronecker deltas, or indicators of other equations."""
+    found = []
+    for equation in sorted(equations, key=str):
+        plain = not equation.offset and sorted(c for _, c in equation.terms) == [-1, 1]
+        if plain:
+            found.append(rf"\delta_{{{condition(equation, names).replace(' = ', chr(32))}}}")
+        else:
+            found.append(rf"\mathbf{{1}}[{condition(equation, names)}]")
+    return r"\,".join(found)
+
+
+def displayed_cases(left: str, cases: Mapping[Equations, Any], names: Mapping[str, str]) -> str:
+    """All cases: with Kronecker deltas where only one is not zero, else line by line."""
+    order = sorted(cases, key=len, reverse=True)
+    nonzero = [key for key in order if cases[key] != 0]
+    if len(order) == 1 or not nonzero:
+        return display(left, cases[order[0]])
+    if len(nonzero) == 1:
+        value = cases[nonzero[0]]
+        mark = _delta(nonzero[0], names)
+        if value == 1:
+            return rf"\[ {left} = {mark} \]"
+        text = tex(value)
+        if value.is_Add:
+            text = rf"\left({text}\right)"
+        if width(left) + width(mark) + width(text) <= WIDE:
+            return rf"\[ {left} = {mark}\, {text} \]"
+    lines = []
+    for key in order:
+        where = ", ".join(condition(e, names) for e in sorted(key, key=str))
+        lines.append(f"{tex(cases[key])} & " + (where or r"\text{otherwise}"))
+    if max(map(width, lines)) + width(left) <= WIDE:
+        return rf"\[ {left} = \begin{{cases}} " + r" \\ ".join(lines) + r" \end{cases} \]"
+    found = []
+    for key in order:
+        where = ", ".join(condition(e, names) for e in sorted(key, key=str))
+        intro = f"Where ${where}$:" if where else "Otherwise:"
+        found += [intro, display(left, cases[key])]
+    return "\n".join(found)
+
+
+# ---- one formula with the names it uses ----------------------------------------------------------------------------
+
+
+def shown(law: SymbolicLaw, array: FormulaArray) -> dict[Equations, Any]:
+    """Formulas in the program's indices: written out where that is short, else with the names of earlier lines."""
+    names = pair_names(law.netsor, array.names)
+    found = {}
+    for key, value in array.cases.values.items():
+        whole = law.formulas.expand(value)
+        found[key] = readable(whole if width(tex(whole)) <= EXPANDED else value, names)
+    return found
+
+
+def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
+    """What the name of a formula stands for: its expectations, their moments by letters, and closed forms."""
+    symbols, value = law.formulas.definitions[entry.key]
+    names = pair_names(law.netsor, entry.key[:2])
+    named = readable(Entry(*entry.args[:3], *symbols), names)
+    value = readable(value, names)
+    nodes = sorted(value.atoms(Expectation), key=str)
+    nodes = [node for node in nodes if not any(node in other.args[1].atoms(Expectation) for other in nodes)]
+    closed = law.formulas.shallow(value)
+    if not closed.has(Expectation) and width(tex(closed)) <= EXPANDED:
+        yield display(tex(named), closed)
+        return
+    letters = Letters()
+    replaced = value.xreplace({node: letters.short(node) for node in nodes})
+    yield display(tex(named), replaced)
+    yield from letters.lines()
+    with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
+    if with_closed != replaced:
+        yield display(tex(named), with_closed)
+
+
+class Letters:
+    """Letters for long moments of the variables under an expectation."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Any] = {}  # symbol -> what it stands for
+
+    def short(self, node: Expectation) -> Expectation:
+        """The expectation with long means, variances and covariances named."""
+        factors, means, cov = node.args
+        size = len(means)
+        new_means = [self._letter(m, "m", k + 1, size, real=True) for k, m in enumerate(means)]
+        named = {
+            (a, b): self._letter(cov[a][b], "v" if a == b else "c", a + 1, size, positive=a == b)
+            for a in range(size) for b in range(a, size)
+        }
+        rows = [[named[min(a, b), max(a, b)] for b in range(size)] for a in range(size)]
+        return Expectation.of(factors, new_means, rows)
+
+    def _letter(self, value: Any, letter: str, number: int, size: int, **kind: bool) -> Any:
+        if width(tex(value)) <= SHORT and not value.has(Expectation):
+            return value
+        for symbol, known in self.values.items():
+            if known == value:
+                return symbol
+        name = letter if size == 1 or (letter == "c" and size == 2) else f"{letter}_{number}"
+        taken = {str(symbol) for symbol in self.values}
+        while name in taken:
+            name = f"{name}0"
+        symbol = sp.Symbol(name, real=True, positive=True) if kind.get("positive") else sp.Symbol(name, real=True)
+        self.values[symbol] = value
+        return symbol
+
+    def lines(self) -> Iterator[str]:
+        """What the letters stand for."""
+        if self.values:
+            yield "where"
+            for symbol, value in self.values.items():
+                yield display(tex(symbol), value)
+
+
+def cases_latex(array: FormulaArray) -> str:
+    """A covariance or mean with the formulas it uses."""
+    law, names = array.law, pair_names(array.law.netsor, array.names)
+    values = shown(law, array)
+    found = [displayed_cases(_left(array), values, names)]
+    for entry, _ in definitions(law, list(values.values())):
+        found += ["with", *defined(law, entry)]
+    return "\n".join(found)
+
+
+def _left(array: FormulaArray, second_moment: bool = False) -> str:
+    law, families = array.law, array.names
+    score = families[0] in law.scores
+    variables = []
+    for copy, name in enumerate(families):
+        indices = pair_names(law.netsor, families)
+        slots = [Affine(((new, 1),)) for old, new in indices.items() if old.endswith("_") == bool(copy)]
+        base = reference_tex(name, slots)
+        if score:
+            place = ",".join(map(form_tex, slots))
+            variables.append(rf"\mathring{{{tex_name(name)}}}" + (f"_{{{place}}}" if place else ""))
+        else:
+            variables.append(f"Z^{{{base}}}")
+    if second_moment:
+        return rf"\mathbb{{E}}\left[{'{}'.join(variables)}\right]"
+    if len(variables) == 1:
+        return rf"\mathbb{{E}}\left[{variables[0]}\right]"
+    return rf"\operatorname{{Cov}}\left({', '.join(variables)}\right)"
+
+
+# ---- the derivation ------------------------------------------------------------------------------------------------
+
+
+CLAUSES = {
+    "initial": "Definition 1 (i): initial vectors are Gaussian, coordinate by coordinate, with the law declared.",
+    "matmul": "Definition 1 (ii), MatMul: Gaussian with mean zero; the covariance is the variance of the weight times "
+    "the second moment of the vectors where the weight is the same, and zero elsewhere.",
+    "nonlin": "Definition 1 (iii), Nonlin: the same function of the limits.",
+    "random": "Definition 1 (iii), Nonlin: the same function of the limits, given the scores.",
+    "scalar": "A function of numbers.",
+    "score": "Definition 1 (iv), score: Gaussian with mean zero and independent of every vector; by Isserlis the "
+    "covariance is C(q,q') C(k,k') + C(q,k') C(k,q').",
+    "average": "An average: it converges to a number, the second moment of the limits (Netsor+).",
+}
+
+
+def derivation(law: SymbolicLaw) -> str:
+    """The body: every line of the program, then the law of the outputs given p-ring."""
+    written: set[tuple[str, str, int]] = set()
+    blocks = []
+    for initial in law.netsor.initial:
+        array = law.cov(initial.name)
+        lines = [rf"\[ {initial_tex(initial)} \]", CLAUSES["initial"]]
+        blocks.append("\n".join([*lines, *_formula(law, array, shown(law, array), written)]))
+    for statement in law.netsor.body:
+        blocks.append("\n".join(_statement(law, statement, written)))
+    blocks += ["\n".join(block) for block in _outputs(law, written)]
+    return "\n\n".join(blocks)
+
+
+def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
+    name = statement.target.name
+    yield rf"\[ {statement_tex(statement)} \]"
+    kind = _kind(law, statement)
+    yield CLAUSES[kind]
+    if kind in ("average", "scalar"):
+        mean = law.mean(name)
+        yield from _formula(law, mean, shown(law, mean), written)
+    elif kind == "nonlin":
+        second = law.second_moment(name)
+        yield from _formula(law, second, shown(law, second), written, second_moment=True)
+    elif kind in ("matmul", "score"):
+        array = law.cov(name)
+        yield from _formula(law, array, shown(law, array), written)
+
+
+def _kind(law: SymbolicLaw, statement: Statement) -> str:
+    if isinstance(statement, MatMul):
+        return "matmul"
+    if isinstance(statement, Dot):
+        return "score" if statement.scale == "n**-0.5" else "average"
+    if statement.target.name in law.formulas.random:
+        return "random"
+    return "scalar" if law.netsor.families[statement.target.name].kind == "scalar" else "nonlin"
+
+
+def _formula(
+    law: SymbolicLaw, array: FormulaArray, values: Mapping[Equations, Any], written: set[tuple[str, str, int]],
+    second_moment: bool = False,
+) -> Iterator[str]:
+    names = pair_names(law.netsor, array.names)
+    yield displayed_cases(_left(array, second_moment), values, names)
+    for entry, _ in definitions(law, list(values.values())):
+        if entry.key not in written:
+            written.add(entry.key)
+            yield "with"
+            yield from defined(law, entry)
+
+
+def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[list[str]]:
+    """Given p-ring, outputs that are linear in Gaussian vectors are Gaussian."""
+    for name in law.outputs:
+        if name not in law.formulas.random or law.netsor.families[name].kind == "scalar":
+            continue
+        if not law.is_linear(name):
+            yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
+            continue
+        array = law.given_scores(name)
+        left = _left(array).replace(r"\right)", r" \,\middle|\, \mathring{p}\right)")
+        lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
+        mean = law.conditional_mean(name)
+        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.values.items()}
+        mean_left = _left(mean).replace(r"\right]", r" \,\middle|\, \mathring{p}\right]")
+        lines.append(displayed_cases(mean_left, values, {}))
+        shown_values = shown(law, array)
+        lines.append(displayed_cases(left, shown_values, pair_names(law.netsor, array.names)))
+        for entry, _ in definitions(law, list(shown_values.values())):
+            if entry.key not in written:
+                written.add(entry.key)
+                lines += ["with", *defined(law, entry)]
+        yield lines
+
+
+# ---- a document ----------------------------------------------------------------------------------------------------
+
+SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
+           "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
+           '"': "''"}
+
+
+def escaped(text: str) -> str:
+    """Free text as LaTeX: nothing in it is a command."""
+    return "".join(SPECIAL.get(letter) or _printable(letter) for letter in text)
+
+
+def _printable(letter: str) -> str:
+    if letter.isascii():
+        return letter if letter.isprintable() else " "
+    if "\u00c0" <= letter <= "\u00ff" and letter not in "ÐÞðþ×÷":
+        return letter
+    if unicodedata.category(letter) == "Pd":
+        return "--"
+    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return "".join(SPECIAL.get(c, c) for c in plain) or "?"
+
+
+def document(law: SymbolicLaw) -> str:
+    """A self-contained document for pdflatex."""
+    netsor = law.netsor
+    title = escaped(netsor.title or netsor.name)
+    head = [r"\documentclass{article}", r"\usepackage{amsmath,amssymb}", r"\allowdisplaybreaks", r"\emergencystretch=3em",
+            r"\setlength{\parindent}{0pt}", r"\begin{document}", rf"\section*{{{title}}}"]
+    intro = [f"The infinite-width limit of the program {escaped(netsor.name)}, line by line."]
+    if netsor.reference:
+        intro.append(f"Reference: {escaped(netsor.reference)}.")
+    intro.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
+    if law.grade:
+        intro.append(f"Grade of the program: {escaped(law.grade)}.")
+    return "\n".join([*head, "\n".join(intro), "", derivation(law), r"\end{document}", ""])
