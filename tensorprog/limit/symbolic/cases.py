@@ -52,7 +52,8 @@ class Cases:
     def combined(self, other: Cases, operation: Callable[[Any, Any], Any]) -> Cases:
         """Case by case."""
         keys = {a | b for a in self.values for b in other.values}
-        return Cases({key: operation(self.at(key), other.at(key)) for key in keys}, self.ranges).tidied()
+        possible = [key for key in keys if self.solutions(key) is not None]
+        return Cases({key: operation(self.at(key), other.at(key)) for key in possible}, self.ranges).tidied()
 
     def __add__(self, other: Cases) -> Cases:
         return self.combined(other, lambda a, b: a + b)

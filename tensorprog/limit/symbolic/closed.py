@@ -9,7 +9,7 @@ variable behind both, is an integral over a line:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import comb
 from typing import Any, NamedTuple
 
@@ -197,10 +197,21 @@ def _letters(values: Sequence[Any]) -> tuple[Any, ...]:
     return (ZERO if mx == 0 else MX, ZERO if my == 0 else MY, VX, VX if vy == vx else VY, C)
 
 
-def mean_moment(f: Terms, mean: Any, variance: Any) -> Any:
-    """E f(X) for X of positive variance."""
-    formula = _mean(f, ZERO if mean == 0 else MX)
-    return formula.xreplace({MX: mean, VX: variance})
+def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
+    """E f(X) for X of positive variance; None for a formula of more than `most` parts."""
+    return _read(_mean(f, ZERO if mean == 0 else MX), {MX: mean, VX: variance}, most)
+
+
+def _read(formula: Any, values: dict[Any, Any], most: float) -> Any:
+    """A formula at what its letters stand for, if it does not become too long."""
+    length = size(formula) + sum(formula.count(letter) * size(value) for letter, value in values.items())
+    return formula.xreplace(values) if length <= most else None
+
+
+@lru_cache(maxsize=1 << 16)
+def size(formula: Any) -> int:
+    """How many parts a formula has, written out."""
+    return 1 + sum(map(size, formula.args))
 
 
 @cache
@@ -212,12 +223,14 @@ def _mean(f: Terms, mean: Any) -> Any:
     return _tidy(total)
 
 
-def cross_moment(f: Terms, g: Terms, law: Sequence[Any]) -> Any:
-    """E f(X) g(Y) under (mx, my, vx, vy, c) with vx vy > c^2; None where a pair of terms has no closed form."""
+def cross_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
+    """E f(X) g(Y) under (mx, my, vx, vy, c) with vx vy > c^2; None where a pair of terms has no closed form, or a
+    long one.
+    """
     if not all(closes(a.kind, b.kind) for a in f for b in g):
         return None
     letters = _letters(law)
-    return _cross(f, g, letters).xreplace({k: v for k, v in zip(letters, law, strict=True) if k.is_Symbol})
+    return _read(_cross(f, g, letters), {k: v for k, v in zip(letters, law, strict=True) if k.is_Symbol}, most)
 
 
 @cache
@@ -237,9 +250,11 @@ def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
     return bool(mx == 0 and my == 0 and all(t.shift == 0 for t in (*f, *g) if t.kind == "step"))
 
 
-def line_moment(f: Terms, g: Terms, law: Sequence[Any]) -> Any:
+def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
     """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + (c / vx) (x - mx); None where it has no closed form."""
     if not all(closes(a.kind, b.kind) for a in f for b in g):
+        return None
+    if sum(map(size, law)) > most / 4:
         return None
     mx, my, vx, vy, c = law
     slope = ONE if c == vx else -ONE if c == -vx else c / vx

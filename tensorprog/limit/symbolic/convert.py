@@ -44,17 +44,17 @@ class Data(sp.Atom):  # type: ignore[misc]
         return self  # type: ignore[no-any-return]
 
     def _hashable_content(self) -> tuple[Any, ...]:
-        return self.name, self.table, self.starts, self.rules
+        return self.name, self.table.shape, self.table.data, self.starts, self.rules  # sympy compares and sorts by it
 
     def sort_key(self, order: Any = None) -> Any:
         """By its name."""
         return self.class_key(), (1, (self.name,)), sp.S.One.sort_key(), sp.S.One
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self._hashable_content()
+        return self.name, self.table, self.starts, self.rules
 
     def _sympystr(self, printer: Any) -> str:
-        return self.name
+        return str(self.name)
 
     def _latex(self, printer: Any) -> str:
         return str(printer._print(sp.Symbol(self.name)))
