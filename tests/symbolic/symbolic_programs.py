@@ -24,7 +24,7 @@ FUNCTIONS = {
     "relu": "relu(z)", "erf": "erf(c*z)", "gelu": "gelu(z)", "sin": "sin(z + c)", "cos": "cos(z)",
     "abs": "abs(z)", "leaky_relu": "leaky_relu(z, 0.2)", "clip": "clip(z, -c, c)", "sign": "sign(z)",
     "cubic": "z**3/6 - c*z + 0.5", "gaussian": "gaussian(z)", "shifted_relu": "relu(z - c)", "tanh": "tanh(c*z)",
-    "lopsided_clip": "clip(z, -0.5, 2*c)", "exp": "exp(c*z/4)", "hinge": "max(z, c*z - 0.1)", "mix": "z*step(z) + sin(z)",
+    "lopsided_clip": "clip(z, -0.5, 2*c)", "exp": "exp(c*z/4)", "hinge": "max(z, 0.3)", "mix": "z*step(z) + sin(z)",
     "elu": "elu(z)",
 }
 
@@ -126,3 +126,45 @@ body:
 outputs: [v]
 """,
 }
+
+ATTENTION = """
+program: attention_named
+constants: {s: 4, H: 2, C: 1.3, sQ: 0.9, sK: 1.1, sV: 0.8, sO: 1.2}
+indices: {i: s, j: s, a: H}
+initial:
+  h: {mean: 0, cov: 1}
+weights:
+  W[i]: 1
+  WQ[a]: sQ**2
+  WK[a]: sK**2
+  WV[a]: sV**2
+  WO[a]: sO**2
+body:
+  - u[i]     = MatMul(W[i], h)
+  - x[i]     = Nonlin(clip(u[i], -C, C))
+  - q[a,i]   = MatMul(WQ[a], x[i])
+  - k[a,j]   = MatMul(WK[a], x[j])
+  - p[a,i,j] = Dot(q[a,i], k[a,j])
+  - v[a,j]   = MatMul(WV[a], x[j])
+  - o[a,j]   = MatMul(WO[a], v[a,j])
+  - y[i]     = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * o[a,j]) / sqrt(H))
+outputs: [y]
+"""
+
+SHARED_KEYS = """
+program: shared_keys
+constants: {s: 2, H: 2, w: 1.5}
+indices: {i: s, j: s, a: H}
+initial:
+  h[i]: {mean: 0, cov: 0.5**abs(i - i_)}
+weights: {W: w, "WQ[a]": w, WK: 1, "WO[a]": 1}
+body:
+  - u[i] = MatMul(W, h[i])
+  - x[i] = Nonlin(erf(u[i]))
+  - q[a,i] = MatMul(WQ[a], x[i])
+  - k[j] = MatMul(WK, x[j])
+  - p[a,i,j] = Dot(q[a,i], k[j])
+  - o[a,j] = MatMul(WO[a], x[j])
+  - y[i] = Nonlin(sum[a,j](softmax[j](where(j <= i, p[a,i,j], -inf)) * o[a,j]) + 0.5*x[i])
+outputs: [y]
+"""

@@ -119,11 +119,11 @@ class Phi2(sp.Function):
         """Phi(h) Phi(k) + int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos(t)^2)) dt / (2 pi)."""
         import mpmath
 
-        numbers = [arg._eval_evalf(prec + 10) for arg in self.args]
-        if not all(number is not None and number.is_Float for number in numbers):
+        numbers = [arg.evalf(prec // 3 + 5) for arg in self.args]
+        if not all(number.is_Number for number in numbers):
             return None
         with mpmath.workprec(prec + 20):
-            h, k, r = (mpmath.mpf(number._mpf_) for number in numbers)
+            h, k, r = (number._to_mpmath(prec + 20) for number in numbers)
 
             def density(t: Any) -> Any:
                 return mpmath.exp(-(h * h + k * k - 2 * h * k * mpmath.sin(t)) / (2 * mpmath.cos(t) ** 2))
