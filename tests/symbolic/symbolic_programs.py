@@ -165,6 +165,6 @@ body:
   - k[j] = MatMul(WK, x[j])
   - p[a,i,j] = Dot(q[a,i], k[j])
   - o[a,j] = MatMul(WO[a], x[j])
-  - y[i] = Nonlin(sum[a,j](softmax[j](where(j <= i, p[a,i,j], -inf)) * o[a,j]) + 0.5*x[i])
+  - y[i] = Nonlin(sum[a,j](softmax[j](where(j <= i, p[a,i,j], -inf)) * o[a,j]) + 0.5*u[i])
 outputs: [y]
 """

@@ -188,7 +188,7 @@ def _groups(terms: Terms) -> dict[Factor, dict[int, Any]]:
 
 # formulas are made once, for letters, and then read at what the letters stand for
 MX, MY, C = sp.symbols("mx my c", real=True)
-VX, VY = sp.symbols("vx vy", positive=True)
+VX, VY, K = sp.symbols("vx vy k", positive=True)
 
 
 def _letters(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -251,34 +251,44 @@ def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
 
 
 def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
-    """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + (c / vx) (x - mx); None where it has no closed form."""
-    if not all(closes(a.kind, b.kind) for a in f for b in g):
+    """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; None as in `cross_moment`."""
+    mx, my, vx, _, c = law
+    k = ONE if c == vx else -ONE if c == -vx else c / vx
+    if not all(closes(a.kind, b.kind) for a in f for b in g) or sp.sign(k) not in (1, -1):
         return None
-    if sum(map(size, law)) > most / 4:
+    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
+    x = ZERO if mx == 0 else MX
+    y = slope * x if my == k * mx else ZERO if my == 0 else MY
+    formula = _line(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
+    return None if formula is None else _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
+
+
+@cache
+def _line(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any) -> Any:
+    if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
         return None
-    mx, my, vx, vy, c = law
-    slope = ONE if c == vx else -ONE if c == -vx else c / vx
-    signs = [sp.sign(slope * t.scale) for t in g if t.kind == "step"] + [sp.sign(t.scale) for t in f if t.kind == "step"]
-    if any(sign not in (1, -1) for sign in signs):
-        return None
-    total = ZERO
+    law, total = Law(*letters), ZERO
+    offset = law.my - slope * law.mx
     for first, left in _groups(f).items():
         for second, right in _groups(g).items():
             if first.kind == second.kind == "step":
-                offset = my - slope * mx
                 other = Factor("step", second.a * slope, second.b + second.a * offset)
-                moments = _between(Law(*law), first, other)
-                for p, a in left.items():
-                    for q, b in right.items():
-                        total += a * b * sum(
-                            comb(q, k) * slope**k * offset ** (q - k) * moments(p + k)
-                            for k in range(q + 1)
-                            if k == q or offset != 0
-                        )
+                along = _between(law, first, other)
+                moments = _substituted(along, slope, offset)
             else:
-                pair = PairMoments(Law(mx, my, vx, vy, c), first, second)
-                total += sum(a * b * pair(p, q) for p, a in left.items() for q, b in right.items())
+                moments = PairMoments(law, first, second)
+            total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
+
+
+def _substituted(along: Any, slope: Any, offset: Any) -> Any:
+    """(p, q) -> E[x^p (slope x + offset)^q ...] from moments of x alone."""
+
+    def moment(p: int, q: int) -> Any:
+        powers = [k for k in range(q + 1) if k == q or offset != 0]
+        return sum(comb(q, k) * slope**k * offset ** (q - k) * along(p + k) for k in powers)
+
+    return moment
 
 
 def _between(law: Law, first: Factor, second: Factor) -> Any:
