@@ -12,7 +12,9 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.limit.parts import FORMAL
 from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.symbolic.convert import scalar_function
+from tensorprog.limit.symbolic.statements import expression_tex
 from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
+from tensorprog.rename import replace_variables
 
 __all__ = ["Body", "Expectation", "IndexSum", "factor_of", "indexed"]
 
@@ -166,38 +168,72 @@ class Expectation(sp.Expr):  # type: ignore[misc]
 
     # -- text ---------------------------------------------------------------------------------------------------
 
-    def integrand(self) -> Any:
-        """The function under the expectation, in symbols z_1, z_2, ..., and these."""
-        z = [sp.Symbol(LETTERS) if len(self.args[1]) == 1 else sp.Symbol(f"{LETTERS}_{k + 1}")
-             for k in range(len(self.args[1]))]
-        return sp.Mul(*(value_at(factor, *(z[int(place)] for place in factor[2])) for factor in self.args[0])), z
+    def letters(self) -> list[Any]:
+        """The variables as symbols: z, or z_1, z_2, ..."""
+        size = len(self.args[1])
+        return [sp.Symbol(LETTERS if size == 1 else f"{LETTERS}_{k + 1}") for k in range(size)]
 
     def _sympystr(self, printer: Any) -> str:
-        product, z = self.integrand()
         _, means, cov = self.args
+        z = self.letters()
+        product = "*".join(_body_text(factor, z, printer) for factor in self.args[0])
         if len(z) == 1:
-            return f"E[{printer._print(product)}; {z[0]} ~ N({printer._print(means[0])}, {printer._print(cov[0][0])})]"
-        names = ", ".join(map(str, z))
-        inside = [printer._print(sp.Matrix(means).T.tolist()[0])] if any(mean != 0 for mean in means) else ["0"]
-        inside.append(printer._print([list(row) for row in cov]))
-        return f"E[{printer._print(product)}; ({names}) ~ N({', '.join(inside)})]"
+            return f"E[{product}; {z[0]} ~ N({printer._print(means[0])}, {printer._print(cov[0][0])})]"
+        mean = printer._print(list(means)) if any(m != 0 for m in means) else "0"
+        rows = printer._print([list(row) for row in cov])
+        return f"E[{product}; ({', '.join(map(str, z))}) ~ N({mean}, {rows})]"
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        product, z = self.integrand()
-        _, means, cov = self.args
-        if len(z) == 1:
-            law = rf"{z[0]} \sim N({printer._print(means[0])}, {printer._print(cov[0][0])})"
-        else:
-            mean = "0" if all(m == 0 for m in means) else printer._print(sp.Matrix(means))
-            law = rf"({', '.join(map(printer._print, z))}) \sim N\left({mean}, {printer._print(sp.Matrix(cov))}\right)"
-        text = rf"\mathbb{{E}}\left[{printer._print(product)} \,\middle|\, {law}\right]"
+        text = rf"\mathbb{{E}}\left[{self.product_tex(printer)} \,\middle|\, {self.law_tex(printer)}\right]"
         return rf"{text}^{{{exp}}}" if exp else text
+
+    def product_tex(self, printer: Any) -> str:
+        """The function under the expectation."""
+        z = self.letters()
+        texts = [_body_tex(factor, z, printer) for factor in self.args[0]]
+        return f"{{{texts[0]}}}^{{2}}" if len(texts) == 2 and texts[0] == texts[1] else r"\, ".join(texts)
+
+    def law_tex(self, printer: Any) -> str:
+        """The law of its variables."""
+        _, means, cov = self.args
+        z = [printer._print(letter) for letter in self.letters()]
+        if len(z) == 1:
+            return rf"{z[0]} \sim N\left({printer._print(means[0])}, {printer._print(cov[0][0])}\right)"
+        mean = "0" if all(m == 0 for m in means) else printer._print(sp.Matrix(means))
+        return rf"({', '.join(z)}) \sim N\left({mean}, {printer._print(sp.Matrix(cov))}\right)"
+
+
+def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
+    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+
+    def leaf(node: Any) -> tuple[str, int]:
+        value = values[node]
+        level = 9 if value.is_Atom and not value.could_extract_minus_sign() else 4 if value.is_Mul else 1
+        return printer._print(value), level
+
+    return expression_tex(factor[0].expr, 3, leaf)
+
+
+def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
+    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+
+    def change(node: Variable) -> Variable:
+        text = printer._print(values[node])
+        return Variable(text if values[node].is_Atom else f"({text})")
+
+    text = str(replace_variables(factor[0].expr, change))
+    return text if text.isidentifier() or text.endswith(")") and " " not in text else f"({text})"
 
 
 def value_at(factor: sp.Tuple, *places: Any) -> Any:
     """A factor as a sympy expression at given arguments."""
-    names = [FORMAL] if len(places) == 1 else [Variable(f".{k}") for k in range(len(places))]
-    return scalar_function(factor[0].expr, letters_of(factor) | dict(zip(names, places, strict=True)))
+    return scalar_function(factor[0].expr, letters_of(factor) | _arguments(factor, places))
+
+
+def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
+    """The arguments of a factor's body by their names."""
+    names = [FORMAL] if len(values) == 1 else [Variable(f".{k}") for k in range(len(values))]
+    return dict(zip(names, values, strict=True))
 
 
 def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:

@@ -66,19 +66,30 @@ def width(text: str) -> int:
 
 
 def display(left: str, value: Any) -> str:
-    """left = value as a displayed formula, sums broken over lines."""
+    """left = value as a displayed formula, broken over lines at sums, and at products where terms are long."""
     whole = tex(value)
-    if width(left) + width(whole) <= WIDE or not value.is_Add:
+    if width(left) + width(whole) <= WIDE:
         return rf"\[ {left} = {whole} \]"
     lines = [f"{left} ="]
     for number, term in enumerate(sp.Add.make_args(value)):
-        text = tex(term)
-        text = text if text.startswith("-") or not number else f"+ {text}"
-        if width(lines[-1]) + width(text) > WIDE and number:
-            lines.append(rf"\quad {text}")
-        else:
-            lines[-1] += f" {text}"
+        for text in _pieces(term, bool(number)):
+            if width(lines[-1]) + width(text) > WIDE:
+                lines.append(rf"\quad {text}")
+            else:
+                lines[-1] += f" {text}"
     return r"\begin{multline*} " + " \\\\\n".join(lines) + r" \end{multline*}"
+
+
+def _pieces(term: Any, later: bool) -> Iterator[str]:
+    """A term of a sum, with its sign; one that is too long factor by factor."""
+    text = tex(term)
+    sign = "+ " if later and not text.startswith("-") else ""
+    if width(text) <= WIDE or not term.is_Mul:
+        yield sign + text
+        return
+    factors = [rf"\left({tex(f)}\right)" if f.is_Add else tex(f) for f in term.args]
+    yield sign + factors[0]
+    yield from (rf"\cdot {factor}" for factor in factors[1:])
 
 
 # ---- cases ---------------------------------------------------------------------------------------------------------
@@ -162,10 +173,10 @@ def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
         return
     letters = Letters()
     replaced = value.xreplace({node: letters.short(node) for node in nodes})
-    yield display(tex(named), replaced)
-    yield from letters.lines()
+    yield from letters.expectations(tex(named), replaced)
     with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
     if with_closed != replaced:
+        yield "In closed form"
         yield display(tex(named), with_closed)
 
 
@@ -201,8 +212,17 @@ class Letters:
         self.values[symbol] = value
         return symbol
 
-    def lines(self) -> Iterator[str]:
-        """What the letters stand for."""
+    def expectations(self, left: str, formula: Any) -> Iterator[str]:
+        """left = formula, each expectation with the law of its variables, then what the letters stand for."""
+        nodes = sorted(formula.atoms(Expectation), key=str)
+        names = {node: sp.Symbol(f"e_{k + 1}") for k, node in enumerate(nodes)}
+        if formula not in names:
+            yield display(left, formula.xreplace(names))
+            yield "where"
+        for node, name in names.items():
+            own = left if formula in names else tex(name)
+            yield rf"\[ {own} = \mathbb{{E}}\left[{node.product_tex(_Printer())}\right] \]"
+            yield rf"\[ {node.law_tex(_Printer())} \]"
         if self.values:
             yield "where"
             for symbol, value in self.values.items():
@@ -360,7 +380,8 @@ def document(law: SymbolicLaw) -> str:
     netsor = law.netsor
     title = escaped(netsor.title or netsor.name)
     head = [r"\documentclass{article}", r"\usepackage{amsmath,amssymb}", r"\allowdisplaybreaks", r"\emergencystretch=3em",
-            r"\setlength{\parindent}{0pt}", r"\begin{document}", rf"\section*{{{title}}}"]
+            r"\setlength{\parindent}{0pt}", r"\setlength{\textwidth}{165mm}", r"\setlength{\oddsidemargin}{0pt}",
+            r"\begin{document}", rf"\section*{{{title}}}"]
     intro = [f"The infinite-width limit of the program {escaped(netsor.name)}, line by line."]
     if netsor.reference:
         intro.append(f"Reference: {escaped(netsor.reference)}.")

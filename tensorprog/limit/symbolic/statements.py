@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tensorprog.atoms import ATOMS
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
@@ -56,41 +57,51 @@ def initial_tex(initial: Initial) -> str:
     return rf"{name} \sim N\left({mean},\, {cov}\right)"
 
 
-def expression_tex(expr: Expr, level: int = 0) -> str:
-    """An expression, in brackets if it binds less than `level`."""
-    text, own = _text(expr)
+Leaf = Callable[[Any], tuple[str, int]]
+
+
+def _reference(node: Constant | Variable) -> tuple[str, int]:
+    return reference_tex(node.name, node.slots), 9
+
+
+def expression_tex(expr: Expr, level: int = 0, leaf: Leaf = _reference) -> str:
+    """An expression, in brackets if it binds less than `level`; `leaf` writes its references and how they bind."""
+    text, own = _text(expr, leaf)
     return rf"\left({text}\right)" if own < level else text
 
 
-def _text(expr: Expr) -> tuple[str, int]:
+def _text(expr: Expr, leaf: Leaf) -> tuple[str, int]:
+    def inner(part: Expr, level: int = 0) -> str:
+        return expression_tex(part, level, leaf)
+
     if isinstance(expr, Number):
         return _number(expr.value), 9 if expr.value >= 0 else 2
     if isinstance(expr, Constant | Variable):
-        return reference_tex(expr.name, expr.slots), 9
+        return leaf(expr)
     if isinstance(expr, IndexValue):
         return tex_name(expr.name), 9
     if isinstance(expr, Reduction):
         over = ",".join(tex_name(name) for name in expr.indices)
         if expr.reducer == "sum":
-            return rf"\sum_{{{over}}} {expression_tex(expr.arg, 2)}", 2
-        return rf"\operatorname{{{expr.reducer}}}_{{{over}}}\left({expression_tex(expr.arg)}\right)", 9
+            return rf"\sum_{{{over}}} {inner(expr.arg, 2)}", 2
+        return rf"\operatorname{{{expr.reducer}}}_{{{over}}}\left({inner(expr.arg)}\right)", 9
     assert isinstance(expr, Call)
     if expr.atom == "divide":
-        return rf"\frac{{{expression_tex(expr.args[0])}}}{{{expression_tex(expr.args[1])}}}", 4
+        return rf"\frac{{{inner(expr.args[0])}}}{{{inner(expr.args[1])}}}", 4
     if expr.atom == "sqrt":
-        return rf"\sqrt{{{expression_tex(expr.args[0])}}}", 9
+        return rf"\sqrt{{{inner(expr.args[0])}}}", 9
     if expr.atom == "abs":
-        return rf"\left|{expression_tex(expr.args[0])}\right|", 9
+        return rf"\left|{inner(expr.args[0])}\right|", 9
     if expr.atom == "power":
-        return rf"{{{expression_tex(expr.args[0], 6)}}}^{{{expression_tex(expr.args[1])}}}", 5
+        return rf"{{{inner(expr.args[0], 6)}}}^{{{inner(expr.args[1])}}}", 5
     if expr.atom in LEVEL:
-        return _operator(expr), LEVEL[expr.atom]
+        return _operator(expr, inner), LEVEL[expr.atom]
     if expr.atom in OPERATOR:
-        left, right = (expression_tex(arg, 1) for arg in expr.args)
+        left, right = (inner(arg, 1) for arg in expr.args)
         return f"{left} {OPERATOR[expr.atom]} {right}", 0
     name = KNOWN.get(expr.atom, rf"\operatorname{{{expr.atom}}}".replace("_", r"\_"))
     shown = expr.args if expr.params and not _default(expr) else expr.arguments
-    return rf"{name}\left({', '.join(map(expression_tex, shown))}\right)", 9
+    return rf"{name}\left({', '.join(map(inner, shown))}\right)", 9
 
 
 def _default(expr: Call) -> bool:
@@ -98,11 +109,11 @@ def _default(expr: Call) -> bool:
     return given == list(ATOMS[expr.atom].params.values())
 
 
-def _operator(expr: Call) -> str:
+def _operator(expr: Call, inner: Callable[..., str]) -> str:
     own = LEVEL[expr.atom]
     if expr.atom == "negative":
-        return f"-{expression_tex(expr.args[0], own)}"
-    left, right = expression_tex(expr.args[0], own), expression_tex(expr.args[1], own + (expr.atom != "add"))
+        return f"-{inner(expr.args[0], own)}"
+    left, right = inner(expr.args[0], own), inner(expr.args[1], own + (expr.atom != "add"))
     return f"{left}\\, {right}" if expr.atom == "multiply" else f"{left} {'+' if expr.atom == 'add' else '-'} {right}"
 
 
