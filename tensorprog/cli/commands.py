@@ -196,7 +196,7 @@ def limit(
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     """Formulas as text, as a LaTeX document, or as strings in JSON."""
     law = program.limit(symbolic=True)
-    from tensorprog.limit.symbolic.latex import document
+    from tensorprog.limit.symbolic.derivation import document
     from tensorprog.limit.symbolic.text import law_json, law_text
 
     if form == "json":

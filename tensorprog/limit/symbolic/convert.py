@@ -13,11 +13,22 @@ from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 from tensorprog.atoms import ATOMS
 from tensorprog.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.ir import MatMul, Netsor, Nonlin, Table
+from tensorprog.ir import MatMul, Netsor, Nonlin, Range, Table
 from tensorprog.limit.symbolic.terms import exact
 from tensorprog.rename import substitute
 
-__all__ = ["Converter", "Data", "Lookup", "Softmax", "affine", "index_symbol", "kept_constants", "scalar_function", "summed"]
+__all__ = [
+    "Converter",
+    "Data",
+    "Lookup",
+    "Softmax",
+    "affine",
+    "index_symbol",
+    "inside",
+    "kept_constants",
+    "scalar_function",
+    "summed",
+]
 
 
 LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
@@ -39,6 +50,7 @@ class Data(sp.Atom):  # type: ignore[misc]
     __slots__ = ("name", "rules", "starts", "table")
 
     def __new__(cls, name: str, table: Table, starts: tuple[int, ...], rules: tuple[str, ...] = ()) -> Data:
+        """From a table."""
         self = super().__new__(cls)
         self.name, self.table, self.starts, self.rules = name, table, starts, rules or ("",) * len(starts)
         return self  # type: ignore[no-any-return]
@@ -77,6 +89,7 @@ class Lookup(sp.Expr):  # type: ignore[misc]
     is_extended_real = is_real = is_finite = True
 
     def __new__(cls, data: Data, *indices: Any) -> Any:
+        """A lookup, or the number."""
         given = list(map(sp.sympify, indices))
         if not all(index.is_Integer for index in given):
             return super().__new__(cls, data, *given)
@@ -148,7 +161,10 @@ class Converter:
         self.symbols = {name: _symbol(name, netsor.scalars[name]) for name in netsor.scalars if name in kept}
 
     def number(
-        self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, tuple[int, int]],
+        self,
+        expr: Expr,
+        scalar: Callable[[Variable], Any],
+        ranges: Mapping[str, Range],
     ) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives."""
         if isinstance(expr, Number):
@@ -177,7 +193,7 @@ class Converter:
             total = summed(total, symbol, (start, stop))
         return total / count if expr.reducer == "mean" else sp.log(total) if expr.reducer == "logsumexp" else total
 
-    def _constant(self, node: Constant, ranges: Mapping[str, tuple[int, int]]) -> Any:
+    def _constant(self, node: Constant, ranges: Mapping[str, Range]) -> Any:
         if node.name in self.symbols:
             return self.symbols[node.name]
         definition = self.netsor.constant[node.name]
@@ -191,12 +207,20 @@ class Converter:
         return exact(definition.value)
 
 
-def summed(value: Any, symbol: Any, span: tuple[int, int]) -> Any:
+def summed(value: Any, symbol: Any, span: Range) -> Any:
     """Sum over start <= symbol < stop; a value without the symbol counts that often."""
     from tensorprog.limit.symbolic.expectation import IndexSum
 
     start, stop = span
     return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))
+
+
+def inside(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
+    """1 where a form stays in a range, else 0."""
+    low, high = form.bounds(dict(ranges))
+    if span[0] <= low and high < span[1]:
+        return sp.S.One
+    return sp.Piecewise((1, sp.And(affine(form) >= span[0], affine(form) < span[1])), (0, True))
 
 
 def _no_scalar(reference: Variable) -> Any:
@@ -237,13 +261,21 @@ def _fixed(netsor: Netsor) -> dict[str, str]:
     for expr in _expressions(netsor):
         for node in walk(expr):
             if isinstance(node, Call) and node.atom == "power":
-                found |= {inner.name: "stands in an exponent" for inner in walk(node.args[1])
-                          if isinstance(inner, Constant)}
+                found |= {
+                    inner.name: "stands in an exponent" for inner in walk(node.args[1]) if isinstance(inner, Constant)
+                }
     texts = [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
     texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
-    texts += [slot.text for expr in _expressions(netsor) for node in walk(expr)
-              if isinstance(node, Variable | Constant) for slot in node.slots]
-    texts += [slot.text for statement in netsor.body for reference in _references(statement) for slot in reference.slots]
+    texts += [
+        slot.text
+        for expr in _expressions(netsor)
+        for node in walk(expr)
+        if isinstance(node, Variable | Constant)
+        for slot in node.slots
+    ]
+    texts += [
+        slot.text for statement in netsor.body for reference in _references(statement) for slot in reference.slots
+    ]
     for text in texts:
         found |= {name: "fixes the range of an index" for name in _words(text) if name in netsor.scalars}
     return found

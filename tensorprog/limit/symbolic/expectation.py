@@ -7,7 +7,8 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.expr import Expr, Number, Variable, rebuild, walk
+from tensorprog.atoms import ATOMS
+from tensorprog.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.limit.parts import FORMAL
 from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
@@ -16,10 +17,10 @@ from tensorprog.limit.symbolic.statements import expression_tex
 from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
 from tensorprog.rename import replace_variables
 
-__all__ = ["Body", "Expectation", "IndexSum", "factor_of", "indexed"]
+__all__ = ["Body", "Entry", "Expectation", "IndexSum", "factor_of", "indexed"]
 
 ZERO = sp.S.Zero
-LETTERS = "z"
+LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
 LENGTH = 3000  # parts of a closed form that is written out unasked
 
 
@@ -29,6 +30,7 @@ class Body(sp.Atom):  # type: ignore[misc]
     __slots__ = ("expr",)
 
     def __new__(cls, expr: Expr) -> Body:
+        """From an expression."""
         self = super().__new__(cls)
         self.expr = expr
         return self  # type: ignore[no-any-return]
@@ -47,9 +49,7 @@ class Body(sp.Atom):  # type: ignore[misc]
         return str(self.expr)
 
 
-def factor_of(
-    expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]
-) -> sp.Tuple:
+def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]) -> sp.Tuple:
     """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads."""
     used = [v for v in places if any(node == v for node in walk(expr))]
     names = {v: FORMAL if len(used) == 1 else Variable(f".{k}") for k, v in enumerate(used)}
@@ -87,6 +87,7 @@ class Expectation(sp.Expr):  # type: ignore[misc]
     is_extended_real = is_real = is_finite = True
 
     def __new__(cls, factors: Any, means: Any, cov: Any) -> Expectation:
+        """From sympy tuples."""
         return super().__new__(cls, sp.sympify(factors), sp.sympify(means), sp.sympify(cov))  # type: ignore[no-any-return]
 
     @classmethod
@@ -171,7 +172,9 @@ class Expectation(sp.Expr):  # type: ignore[misc]
     def letters(self) -> list[Any]:
         """The variables as symbols: z, or z_1, z_2, ..."""
         size = len(self.args[1])
-        return [sp.Symbol(LETTERS if size == 1 else f"{LETTERS}_{k + 1}") for k in range(size)]
+        taken = {str(symbol).split("_")[0] for symbol in self.free_symbols}
+        letter = next(name for name in LETTERS if name not in taken)
+        return [sp.Symbol(letter if size == 1 else f"{letter}_{k + 1}") for k in range(size)]
 
     def _sympystr(self, printer: Any) -> str:
         _, means, cov = self.args
@@ -221,8 +224,10 @@ def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
         text = printer._print(values[node])
         return Variable(text if values[node].is_Atom else f"({text})")
 
-    text = str(replace_variables(factor[0].expr, change))
-    return text if text.isidentifier() or text.endswith(")") and " " not in text else f"({text})"
+    expr = factor[0].expr
+    text = str(replace_variables(expr, change))
+    called = isinstance(expr, Call) and not ATOMS[expr.atom].operator
+    return text if called or isinstance(expr, Variable) else f"({text})"
 
 
 def value_at(factor: sp.Tuple, *places: Any) -> Any:
@@ -255,6 +260,32 @@ def _zero(value: Any, scale: Any) -> bool:
     if small is not sp.true and small is not True:
         return False
     return bool(value.has(sp.Float) or sp.simplify(value) == 0)
+
+
+class Entry(sp.Expr):  # type: ignore[misc]
+    """A formula of an earlier line by its name: args (f, g, number of the case, *indices)."""
+
+    is_commutative = True
+    is_extended_real = is_real = is_finite = True
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Families and case."""
+        return str(self.args[0]), str(self.args[1]), int(self.args[2])
+
+    def _sympystr(self, printer: Any) -> str:
+        first, second, number = self.key
+        name = f"K_{first}" if first == second else f"K_{first}_{second}"
+        name += "'" * number
+        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
+        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
+        text = rf"\kappa{number}_{{{','.join(families)}}}"
+        if self.args[3:]:
+            text += rf"\left({','.join(map(printer._print, self.args[3:]))}\right)"
+        return rf"{{{text}}}^{{{exp}}}" if exp else text
 
 
 class IndexSum(sp.Sum):  # type: ignore[misc]

@@ -13,7 +13,7 @@ def _negative(x: Any) -> bool:
     return bool(x.could_extract_minus_sign())
 
 
-class phi(sp.Function):
+class phi(sp.Function):  # type: ignore[misc]
     """Density of N(0, 1) at x."""
 
     nargs = 1
@@ -43,7 +43,7 @@ class phi(sp.Function):
         return _latex(r"\varphi", self.args, printer, exp)
 
 
-class Phi(sp.Function):
+class Phi(sp.Function):  # type: ignore[misc]
     """Distribution function of N(0, 1) at x."""
 
     nargs = 1
@@ -75,7 +75,7 @@ class Phi(sp.Function):
         return _latex(r"\Phi", self.args, printer, exp)
 
 
-class Phi2(sp.Function):
+class Phi2(sp.Function):  # type: ignore[misc]
     """P(xi <= h, eta <= k) for standard normal xi, eta of correlation r."""
 
     nargs = 3
@@ -117,7 +117,7 @@ class Phi2(sp.Function):
 
     def _eval_evalf(self, prec: int) -> Any:
         """Phi(h) Phi(k) + int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos(t)^2)) dt / (2 pi)."""
-        import mpmath
+        import mpmath  # type: ignore[import-untyped]
 
         numbers = [arg.evalf(prec // 3 + 5) for arg in self.args]
         if not all(number.is_Number for number in numbers):

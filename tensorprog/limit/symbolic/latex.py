@@ -1,32 +1,29 @@
-"""The derivation as LaTeX: statement, clause of Definition 1, formula with its conditions.
+"""Formulas as LaTeX, with their conditions and the formulas that they use.
 
-The body uses mathematics and plain sentences only, so that LaTeX and MathJax show the same; names of the program are
+The text uses mathematics and plain sentences only, so that LaTeX and MathJax show the same; names of the program are
 typeset as mathematics, and free text (title, reference) is escaped.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 from sympy.printing.latex import LatexPrinter
 
 from tensorprog.expr import Affine
-from tensorprog.ir import Dot, MatMul, Statement
 from tensorprog.limit.moments import Equations
-from tensorprog.limit.symbolic.expectation import Expectation
+from tensorprog.limit.symbolic.expectation import Entry, Expectation
 from tensorprog.limit.symbolic.names import pair_names, readable, tex_name
-from tensorprog.limit.symbolic.recursion import Entry
-from tensorprog.limit.symbolic.statements import form_tex, initial_tex, reference_tex, statement_tex
+from tensorprog.limit.symbolic.statements import form_tex, reference_tex
 from tensorprog.limit.symbolic.text import definitions
 
 if TYPE_CHECKING:
     from tensorprog.limit.symbolic.law import FormulaArray, SymbolicLaw
 
-__all__ = ["cases_latex", "derivation", "document", "escaped", "tex"]
+__all__ = ["cases_latex", "defined", "display", "displayed_cases", "left_side", "shown", "tex", "width"]
 
 WIDE = 78  # characters of a displayed line
 SHORT = 14  # of a moment that needs no letter of its own
@@ -171,7 +168,7 @@ def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
     if not closed.has(Expectation) and width(tex(closed)) <= EXPANDED:
         yield display(tex(named), closed)
         return
-    letters = Letters()
+    letters = Letters(law.netsor.constant)
     replaced = value.xreplace({node: letters.short(node) for node in nodes})
     yield from letters.expectations(tex(named), replaced)
     with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
@@ -183,8 +180,9 @@ def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
 class Letters:
     """Letters for long moments of the variables under an expectation."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str]) -> None:
         self.values: dict[Any, Any] = {}  # symbol -> what it stands for
+        self._taken = set(taken)
 
     def short(self, node: Expectation) -> Expectation:
         """The expectation with long means, variances and covariances named."""
@@ -193,7 +191,8 @@ class Letters:
         new_means = [self._letter(m, "m", k + 1, size, real=True) for k, m in enumerate(means)]
         named = {
             (a, b): self._letter(cov[a][b], "v" if a == b else "c", a + 1, size, positive=a == b)
-            for a in range(size) for b in range(a, size)
+            for a in range(size)
+            for b in range(a, size)
         }
         rows = [[named[min(a, b), max(a, b)] for b in range(size)] for a in range(size)]
         return Expectation.of(factors, new_means, rows)
@@ -205,9 +204,9 @@ class Letters:
             if known == value:
                 return symbol
         name = letter if size == 1 or (letter == "c" and size == 2) else f"{letter}_{number}"
-        taken = {str(symbol) for symbol in self.values}
-        while name in taken:
+        while name in self._taken:
             name = f"{name}0"
+        self._taken.add(name)
         symbol = sp.Symbol(name, real=True, positive=True) if kind.get("positive") else sp.Symbol(name, real=True)
         self.values[symbol] = value
         return symbol
@@ -233,13 +232,14 @@ def cases_latex(array: FormulaArray) -> str:
     """A covariance or mean with the formulas it uses."""
     law, names = array.law, pair_names(array.law.netsor, array.names)
     values = shown(law, array)
-    found = [displayed_cases(_left(array), values, names)]
+    found = [displayed_cases(left_side(array), values, names)]
     for entry, _ in definitions(law, list(values.values())):
         found += ["with", *defined(law, entry)]
     return "\n".join(found)
 
 
-def _left(array: FormulaArray, second_moment: bool = False) -> str:
+def left_side(array: FormulaArray, second_moment: bool = False) -> str:
+    """What a covariance, second moment or mean is of."""
     law, families = array.law, array.names
     score = families[0] in law.scores
     variables = []
@@ -257,135 +257,3 @@ def _left(array: FormulaArray, second_moment: bool = False) -> str:
     if len(variables) == 1:
         return rf"\mathbb{{E}}\left[{variables[0]}\right]"
     return rf"\operatorname{{Cov}}\left({', '.join(variables)}\right)"
-
-
-# ---- the derivation ------------------------------------------------------------------------------------------------
-
-
-CLAUSES = {
-    "initial": "Definition 1 (i): initial vectors are Gaussian, coordinate by coordinate, with the law declared.",
-    "matmul": "Definition 1 (ii), MatMul: Gaussian with mean zero; the covariance is the variance of the weight times "
-    "the second moment of the vectors where the weight is the same, and zero elsewhere.",
-    "nonlin": "Definition 1 (iii), Nonlin: the same function of the limits.",
-    "random": "Definition 1 (iii), Nonlin: the same function of the limits, given the scores.",
-    "scalar": "A function of numbers.",
-    "score": "Definition 1 (iv), score: Gaussian with mean zero and independent of every vector; by Isserlis the "
-    "covariance is C(q,q') C(k,k') + C(q,k') C(k,q').",
-    "average": "An average: it converges to a number, the second moment of the limits (Netsor+).",
-}
-
-
-def derivation(law: SymbolicLaw) -> str:
-    """The body: every line of the program, then the law of the outputs given p-ring."""
-    written: set[tuple[str, str, int]] = set()
-    blocks = []
-    for initial in law.netsor.initial:
-        array = law.cov(initial.name)
-        lines = [rf"\[ {initial_tex(initial)} \]", CLAUSES["initial"]]
-        blocks.append("\n".join([*lines, *_formula(law, array, shown(law, array), written)]))
-    for statement in law.netsor.body:
-        blocks.append("\n".join(_statement(law, statement, written)))
-    blocks += ["\n".join(block) for block in _outputs(law, written)]
-    return "\n\n".join(blocks)
-
-
-def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
-    name = statement.target.name
-    yield rf"\[ {statement_tex(statement)} \]"
-    kind = _kind(law, statement)
-    yield CLAUSES[kind]
-    if kind in ("average", "scalar"):
-        mean = law.mean(name)
-        yield from _formula(law, mean, shown(law, mean), written)
-    elif kind == "nonlin":
-        second = law.second_moment(name)
-        yield from _formula(law, second, shown(law, second), written, second_moment=True)
-    elif kind in ("matmul", "score"):
-        array = law.cov(name)
-        yield from _formula(law, array, shown(law, array), written)
-
-
-def _kind(law: SymbolicLaw, statement: Statement) -> str:
-    if isinstance(statement, MatMul):
-        return "matmul"
-    if isinstance(statement, Dot):
-        return "score" if statement.scale == "n**-0.5" else "average"
-    if statement.target.name in law.formulas.random:
-        return "random"
-    return "scalar" if law.netsor.families[statement.target.name].kind == "scalar" else "nonlin"
-
-
-def _formula(
-    law: SymbolicLaw, array: FormulaArray, values: Mapping[Equations, Any], written: set[tuple[str, str, int]],
-    second_moment: bool = False,
-) -> Iterator[str]:
-    names = pair_names(law.netsor, array.names)
-    yield displayed_cases(_left(array, second_moment), values, names)
-    for entry, _ in definitions(law, list(values.values())):
-        if entry.key not in written:
-            written.add(entry.key)
-            yield "with"
-            yield from defined(law, entry)
-
-
-def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[list[str]]:
-    """Given p-ring, outputs that are linear in Gaussian vectors are Gaussian."""
-    for name in law.outputs:
-        if name not in law.formulas.random or law.netsor.families[name].kind == "scalar":
-            continue
-        if not law.is_linear(name):
-            yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
-            continue
-        array = law.given_scores(name)
-        left = _left(array).replace(r"\right)", r" \,\middle|\, \mathring{p}\right)")
-        lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
-        mean = law.conditional_mean(name)
-        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.values.items()}
-        mean_left = _left(mean).replace(r"\right]", r" \,\middle|\, \mathring{p}\right]")
-        lines.append(displayed_cases(mean_left, values, {}))
-        shown_values = shown(law, array)
-        lines.append(displayed_cases(left, shown_values, pair_names(law.netsor, array.names)))
-        for entry, _ in definitions(law, list(shown_values.values())):
-            if entry.key not in written:
-                written.add(entry.key)
-                lines += ["with", *defined(law, entry)]
-        yield lines
-
-
-# ---- a document ----------------------------------------------------------------------------------------------------
-
-SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
-           "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
-           '"': "''"}
-
-
-def escaped(text: str) -> str:
-    """Free text as LaTeX: nothing in it is a command."""
-    return "".join(SPECIAL.get(letter) or _printable(letter) for letter in text)
-
-
-def _printable(letter: str) -> str:
-    if letter.isascii():
-        return letter if letter.isprintable() else " "
-    if "\u00c0" <= letter <= "\u00ff" and letter not in "ÐÞðþ×÷":
-        return letter
-    if unicodedata.category(letter) == "Pd":
-        return "--"
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return "".join(SPECIAL.get(c, c) for c in plain) or "?"
-
-
-def document(law: SymbolicLaw) -> str:
-    """A self-contained document for pdflatex."""
-    netsor = law.netsor
-    title = escaped(netsor.title or netsor.name)
-    head = [r"\documentclass{article}", r"\usepackage{amsmath,amssymb}", r"\allowdisplaybreaks", r"\emergencystretch=3em",
-            r"\setlength{\parindent}{0pt}", r"\setlength{\textwidth}{165mm}", r"\setlength{\oddsidemargin}{0pt}",
-            r"\begin{document}", rf"\section*{{{title}}}"]
-    intro = [f"The infinite-width limit of the program {escaped(netsor.name)}, line by line."]
-    if netsor.reference:
-        intro.append(f"Reference: {escaped(netsor.reference)}.")
-    intro.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
-    if law.grade:
-        intro.append(f"Grade of the program: {escaped(law.grade)}.")
-    return "\n".join([*head, "\n".join(intro), "", derivation(law), r"\end{document}", ""])

@@ -38,8 +38,9 @@ class FormulaArray:
     def __init__(self, law: SymbolicLaw, names: Sequence[str], cases: Cases) -> None:
         self.law, self.names, self.cases = law, tuple(names), cases
         self._ranges = [span for name in names for span in law.netsor.families[name].ranges]
-        self._axes = [f"{k}{'_' * copy}" for copy, name in enumerate(names)
-                      for k in range(len(law.netsor.families[name].ranges))]
+        self._axes = [
+            f"{k}{'_' * copy}" for copy, name in enumerate(names) for k in range(len(law.netsor.families[name].ranges))
+        ]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -143,7 +144,7 @@ class SymbolicLaw:
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""
-        from tensorprog.limit.symbolic.latex import derivation
+        from tensorprog.limit.symbolic.derivation import derivation
 
         return derivation(self)
 
@@ -157,8 +158,9 @@ class SymbolicLaw:
         second = first if second is None else second
         self._known(first, second)
         scores, random = set(self.scores), {first, second} & self.formulas.random
-        numbers = [n for n in (first, second) if self.netsor.families[n].kind == "scalar"
-                   and n not in self.formulas.random]
+        numbers = [
+            n for n in (first, second) if self.netsor.families[n].kind == "scalar" and n not in self.formulas.random
+        ]
         if first in scores and second in scores:
             cases = self.formulas.score(first, second)
         elif numbers or ({first, second} & scores and len(random) == 1 and first != second):

@@ -14,7 +14,10 @@ from tensorprog.limit.symbolic.convert import index_symbol
 
 __all__ = ["index_names", "pair_names", "readable", "tex_name"]
 
-GREEK = frozenset(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"])
+GREEK = (
+    " alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+    "omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega "
+)
 
 
 def index_names(netsor: Netsor, family: str) -> list[str]:
@@ -69,7 +72,7 @@ def tex_name(name: str) -> str:
 
 def _piece(text: str) -> str:
     plain = "".join(map(_ascii, text))
-    if plain in GREEK:
+    if f" {plain} " in GREEK:
         return {"epsilon": r"\varepsilon", "phi": r"\varphi"}.get(plain, f"\\{plain}")
     if re.fullmatch(r"[A-Za-z]?\d*|\\_", plain):
         return plain
@@ -81,4 +84,4 @@ def _ascii(letter: str) -> str:
         return letter if letter.isalnum() else ""
     kind, _, greek = unicodedata.name(letter, "").partition(" LETTER ")
     known = greek.capitalize() if "CAPITAL" in kind else greek.lower()
-    return known if kind.startswith("GREEK") and known in GREEK else "?"
+    return known if kind.startswith("GREEK") and f" {known} " in GREEK else "?"

@@ -22,6 +22,7 @@ class Program(sp.Atom):  # type: ignore[misc]
     __slots__ = ("names", "netsor")
 
     def __new__(cls, netsor: Netsor, names: tuple[str, ...]) -> Program:
+        """From a program and names."""
         self = super().__new__(cls)
         self.netsor, self.names = netsor, names
         return self  # type: ignore[no-any-return]
@@ -37,7 +38,7 @@ class Program(sp.Atom):  # type: ignore[misc]
         return self.netsor, self.names
 
     def _sympystr(self, printer: Any) -> str:
-        return self.netsor.name
+        return str(self.netsor.name)
 
 
 class Score(sp.Expr):  # type: ignore[misc]
@@ -123,18 +124,14 @@ class ScoreAverage(sp.Expr):  # type: ignore[misc]
 
 @lru_cache(maxsize=8)
 def _law(program: Program, constants: Any) -> Law:
-    values = dict(zip(program.names, constants, strict=True))
-    named = [
-        replace(c, value=type(c.value)(values[c.name]) if c.name in values else c.value)
-        if not isinstance(c.value, int) or c.name not in values
-        else replace(c, value=int(values[c.name]) if values[c.name].is_Integer else float(values[c.name]))
-        for c in program.netsor.constants
-    ]
+    values = {name: int(v) if v.is_Integer else float(v) for name, v in zip(program.names, constants, strict=True)}
+    named = [replace(c, value=values.get(c.name, c.value)) for c in program.netsor.constants]
     return Law(replace(program.netsor, constants=tuple(named)))
 
 
 @lru_cache(maxsize=64)
 def _numbers(program: Program, constants: Any, names: tuple[str, ...]) -> tuple[Any, Any]:
     law = _law(program, constants)
-    value, error = law.mean(*names, with_error=True) if len(names) == 1 else law.cov(*names, with_error=True)
+    first, *rest = names
+    value, error = law.cov(first, rest[0], with_error=True) if rest else law.mean(first, with_error=True)
     return np.asarray(value), np.asarray(error)

@@ -19,42 +19,16 @@ from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
-from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, summed
-from tensorprog.limit.symbolic.expectation import Expectation, factor_of
+from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, inside, summed
+from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of
 from tensorprog.limit.symbolic.outputs import Score
 from tensorprog.rename import compose, replace_variables, substitute
 
-__all__ = ["Entry", "Formulas"]
+__all__ = ["Formulas"]
 
 Ranges = Mapping[str, Range]
 ZERO, ONE = sp.S.Zero, sp.S.One
 Forms = tuple[Any, Cases]  # mean and variance of the affine form inside a part
-
-
-class Entry(sp.Expr):  # type: ignore[misc]
-    """A formula of an earlier line by its name: args (f, g, number of the case, *indices)."""
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Families and case."""
-        return str(self.args[0]), str(self.args[1]), int(self.args[2])
-
-    def _sympystr(self, printer: Any) -> str:
-        first, second, number = self.key
-        name = f"K_{first}" if first == second else f"K_{first}_{second}"
-        name += "'" * number
-        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
-        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
-        text = rf"\kappa{number}_{{{','.join(families)}}}"
-        if self.args[3:]:
-            text += rf"\left({','.join(map(printer._print, self.args[3:]))}\right)"
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
 
 
 class Formulas:
@@ -241,11 +215,13 @@ class Formulas:
         if p.joint or q.joint:
             return self._joint(p, q, ranges)
         one, two = self._form(p, ranges), self._form(q, ranges)
-        between = self._covariance(p, q, ranges)
-        return self._over((between, one[1], two[1]), ranges, lambda key, names: self._expectation(
-            p, q, (place(one[0], names), place(two[0], names)), [place(c.at(key), names) for c in (one[1], two[1], between)],
-            names, ranges,
-        ), (*q.bound, *p.bound))
+        moments = (one[1], two[1], self._covariance(p, q, ranges))
+
+        def value(key: Equations, names: Mapping[str, Affine]) -> Any:
+            means = [place(form[0], names) for form in (one, two)]
+            return self._expectation(p, q, means, [place(c.at(key), names) for c in moments], names, ranges)
+
+        return self._over(moments, ranges, value, (*q.bound, *p.bound))
 
     @staticmethod
     def _over(moments: Sequence[Cases], ranges: Ranges, value: Any, prefer: Sequence[str]) -> Cases:
@@ -283,7 +259,12 @@ class Formulas:
         return total
 
     def _expectation(
-        self, p: Part, q: Part, means: Sequence[Any], moments: Sequence[Any], names: Mapping[str, Affine],
+        self,
+        p: Part,
+        q: Part,
+        means: Sequence[Any],
+        moments: Sequence[Any],
+        names: Mapping[str, Affine],
         ranges: Ranges,
     ) -> Any:
         (mp, mq), (vp, vq, c) = means, moments
@@ -317,7 +298,8 @@ class Formulas:
             places = {placed[k]: number for number, k in enumerate(kept)}
             factors = [
                 factor_of(_written(part), places, lambda expr: self.number(expr, ranges))
-                for part in moved if part.function is not None
+                for part in moved
+                if part.function is not None
             ]
             means = [self.base_mean(v, ranges) for v in places]
             return Expectation.of(
@@ -337,7 +319,7 @@ class Formulas:
             remaining, solved, solution, _ = self.numeric.patterns.eliminate(p, q, equations, local)
             value = place(value, solution) * self._coefficients(p, q, solution, local)
             for name in solved:
-                value = value * self._inside(solution[name], local[name], local)
+                value = value * inside(solution[name], local[name], local)
             for name in bound:
                 if name not in solved:
                     value = summed(value, index_symbol(name), local[name])
@@ -346,15 +328,6 @@ class Formulas:
 
     def _coefficients(self, p: Part, q: Part, names: Mapping[str, Affine], ranges: Ranges) -> Any:
         return sp.Mul(*(self.number(substitute(part.coefficient, dict(names)), ranges) for part in (p, q)))
-
-    @staticmethod
-    def _inside(form: Affine, span: Range, ranges: Ranges) -> Any:
-        """1 where a form stays in its range, else 0."""
-        low, high = form.bounds(dict(ranges))
-        if span[0] <= low and high < span[1]:
-            return ONE
-        inside = sp.And(affine(form) >= span[0], affine(form) < span[1])
-        return sp.Piecewise((1, inside), (0, True))
 
     # -- clause (iv) --------------------------------------------------------------------------------------------
 

@@ -13,10 +13,25 @@ from tensorprog.limit.symbolic.names import tex_name
 __all__ = ["form_tex", "initial_tex", "reference_tex", "statement_tex"]
 
 LEVEL = {"add": 1, "subtract": 1, "negative": 2, "multiply": 3, "power": 5}
-OPERATOR = {"less": "<", "less_equal": r"\le", "greater": ">", "greater_equal": r"\ge", "equal": "=",
-            "not_equal": r"\ne", "logical_and": r"\wedge", "logical_or": r"\vee"}
-KNOWN = {"minimum": r"\min", "maximum": r"\max", "exp": r"\exp", "log": r"\log", "sin": r"\sin", "cos": r"\cos",
-         "tanh": r"\tanh"}
+OPERATOR = {
+    "less": "<",
+    "less_equal": r"\le",
+    "greater": ">",
+    "greater_equal": r"\ge",
+    "equal": "=",
+    "not_equal": r"\ne",
+    "logical_and": r"\wedge",
+    "logical_or": r"\vee",
+}
+KNOWN = {
+    "minimum": r"\min",
+    "maximum": r"\max",
+    "exp": r"\exp",
+    "log": r"\log",
+    "sin": r"\sin",
+    "cos": r"\cos",
+    "tanh": r"\tanh",
+}
 
 
 def form_tex(form: Affine) -> str:

@@ -79,7 +79,7 @@ def parity(expr: Expr) -> int:
 
 
 def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[Term, ...] | None:
-    """An expression in FORMAL as terms, other variables standing for the numbers given; None where it is no such sum."""
+    """An expression in FORMAL as terms, its other variables standing for the numbers given; None if it is none."""
     found = _build(expr, numbers)
     if found is None or any(value.has(sp.oo, -sp.oo, sp.nan, sp.zoo) for t in found for value in (t[0], t[3], t[4])):
         return None
@@ -156,8 +156,13 @@ def _applied(expr: Call, inner: Terms, params: Sequence[Any]) -> list[Term] | No
         return None
     terms = [Term(exact(c), power, kind, exact(a), exact(b)) for c, power, kind, a, b in raw]
     return [
-        Term(comb(t.power, k) * t.coefficient * slope**k * offset ** (t.power - k), k, t.kind, t.scale * slope,
-             t.scale * offset + t.shift)
+        Term(
+            comb(t.power, k) * t.coefficient * slope**k * offset ** (t.power - k),
+            k,
+            t.kind,
+            t.scale * slope,
+            t.scale * offset + t.shift,
+        )
         for t in terms
         for k in range(t.power + 1)
     ]

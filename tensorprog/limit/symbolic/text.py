@@ -9,8 +9,8 @@ from sympy.printing.str import StrPrinter
 
 from tensorprog.expr import Affine
 from tensorprog.limit.moments import Equations
+from tensorprog.limit.symbolic.expectation import Entry
 from tensorprog.limit.symbolic.names import pair_names, readable
-from tensorprog.limit.symbolic.recursion import Entry
 
 if TYPE_CHECKING:
     from tensorprog.limit.symbolic.law import FormulaArray, SymbolicLaw
@@ -116,8 +116,10 @@ def law_json(law: SymbolicLaw) -> dict[str, Any]:
     def cases(array: FormulaArray) -> list[dict[str, Any]]:
         positions = pair_names(law.netsor, array.names)
         return [
-            {"where": [_condition(e, positions) for e in sorted(key, key=str)],
-             "formula": formula_text(readable(law.formulas.expand(array.cases.values[key]), positions))}
+            {
+                "where": [_condition(e, positions) for e in sorted(key, key=str)],
+                "formula": formula_text(readable(law.formulas.expand(array.cases.values[key]), positions)),
+            }
             for key, _ in shown_cases(array)
         ]
 
