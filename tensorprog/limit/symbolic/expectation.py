@@ -10,14 +10,14 @@ import sympy as sp
 from tensorprog.atoms import ATOMS
 from tensorprog.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.limit.parts import FORMAL
+from tensorprog.limit.parts import FORMAL, Part
 from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.symbolic.convert import scalar_function
 from tensorprog.limit.symbolic.statements import expression_tex
 from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
 from tensorprog.rename import replace_variables
 
-__all__ = ["Body", "Entry", "Expectation", "IndexSum", "factor_of", "indexed"]
+__all__ = ["Body", "Entry", "Expectation", "IndexSum", "factor_of", "in_variables", "indexed"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
@@ -64,6 +64,17 @@ def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr
         return Variable(f".p{len(numbers) - 1}")
 
     return sp.Tuple(Body(rebuild(expr, change)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
+
+
+def in_variables(part: Part) -> Expr:
+    """A part's function in its variables."""
+    assert part.function is not None
+    if part.joint:
+        return part.function
+    form: Expr = part.offset
+    for weight, variable, _ in part.inner:
+        form = Call("add", (form, Call("multiply", (weight, variable))))
+    return replace_variables(part.function, lambda v: form if v == FORMAL else None)
 
 
 def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:

@@ -84,4 +84,6 @@ def _ascii(letter: str) -> str:
         return letter if letter.isalnum() else ""
     kind, _, greek = unicodedata.name(letter, "").partition(" LETTER ")
     known = greek.capitalize() if "CAPITAL" in kind else greek.lower()
-    return known if kind.startswith("GREEK") and f" {known} " in GREEK else "?"
+    if kind.startswith("GREEK") and f" {known} " in GREEK:
+        return known
+    return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"

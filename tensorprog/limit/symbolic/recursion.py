@@ -20,7 +20,7 @@ from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
 from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, inside, summed
-from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of
+from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
 from tensorprog.limit.symbolic.outputs import Score
 from tensorprog.rename import compose, replace_variables, substitute
 
@@ -297,7 +297,7 @@ class Formulas:
             kept = [k for k, v in enumerate(placed) if v not in placed[:k]]
             places = {placed[k]: number for number, k in enumerate(kept)}
             factors = [
-                factor_of(_written(part), places, lambda expr: self.number(expr, ranges))
+                factor_of(in_variables(part), places, lambda expr: self.number(expr, ranges))
                 for part in moved
                 if part.function is not None
             ]
@@ -392,14 +392,3 @@ class Formulas:
                 found = Expectation(*args).closed() if isinstance(expr, Expectation) else expr.func(*args)
             known[expr] = found
         return known[expr]
-
-
-def _written(part: Part) -> Expr:
-    """A part's function in its variables."""
-    assert part.function is not None
-    if part.joint:
-        return part.function
-    form: Expr = part.offset
-    for weight, variable, _ in part.inner:
-        form = Call("add", (form, Call("multiply", (weight, variable))))
-    return replace_variables(part.function, lambda v: form if v == FORMAL else None)
