@@ -145,9 +145,8 @@ class Expectation(sp.Expr):  # type: ignore[misc]
                 found = line_moment(first, second, law, most)
             elif not indexed(sp.Tuple(*law)) or regular(first, second, mx, my):
                 found = cross_moment(first, second, law, most)
-        if found is None and singular and c == vx and mx == my:  # one variable
-            one = [sp.Tuple(body, numbers, sp.Tuple(0)) for body, numbers, _ in (f, g)]
-            return Expectation.of(one, (mx,), ((vx,),))
+        if found is None and singular and c == vx and mx == my:
+            return _one_variable((f, g), mx, vx)
         return self if found is None else found
 
     def settled(self) -> Any:
@@ -159,6 +158,8 @@ class Expectation(sp.Expr):  # type: ignore[misc]
             return ZERO if self.closed() == 0 else self
         f, g = factors
         i, j = int(f[2][0]), int(g[2][0])
+        if means[i] == means[j] and cov[i][i] == cov[j][j] == cov[i][j]:
+            return _one_variable(factors, means[i], cov[i][i])
         if cov[i][j] == 0:
             return sp.Mul(*(_alone(h, means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
         odd = means[i] == 0 and means[j] == 0 and parity(f[0].expr) * parity(g[0].expr) < 0
@@ -190,7 +191,8 @@ class Expectation(sp.Expr):  # type: ignore[misc]
     def _sympystr(self, printer: Any) -> str:
         _, means, cov = self.args
         z = self.letters()
-        product = "*".join(_body_text(factor, z, printer) for factor in self.args[0])
+        texts = [_body_text(factor, z, printer) for factor in self.args[0]]
+        product = f"{texts[0]}**2" if len(texts) == 2 and texts[0] == texts[1] else "*".join(texts)
         if len(z) == 1:
             return f"E[{product}; {z[0]} ~ N({printer._print(means[0])}, {printer._print(cov[0][0])})]"
         mean = printer._print(list(means)) if any(m != 0 for m in means) else "0"
@@ -257,8 +259,13 @@ def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:
     return expand_terms(factor[0].expr, letters_of(factor))
 
 
+def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:
+    """Both factors read the same variable."""
+    return Expectation.of([sp.Tuple(*factor[:2], sp.Tuple(0)) for factor in factors], (mean,), ((variance,),))
+
+
 def _alone(factor: sp.Tuple, mean: Any, variance: Any) -> Expectation:
-    return Expectation.of([sp.Tuple(*factor[:2], sp.Tuple(0))], (mean,), ((variance,),))
+    return _one_variable((factor,), mean, variance)
 
 
 def _zero(value: Any, scale: Any) -> bool:

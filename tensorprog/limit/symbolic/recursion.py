@@ -13,7 +13,7 @@ import numpy as np
 import sympy as sp
 
 from tensorprog.errors import NotCompiledError, ProgramError
-from tensorprog.expr import Affine, Call, Expr, Number, Variable
+from tensorprog.expr import Affine, Expr, Number, Variable
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Table
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.moments import Equations, difference, solve
@@ -22,7 +22,7 @@ from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
 from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, inside, summed
 from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
 from tensorprog.limit.symbolic.outputs import Score
-from tensorprog.rename import compose, replace_variables, substitute
+from tensorprog.rename import compose, substitute
 
 __all__ = ["Formulas"]
 
