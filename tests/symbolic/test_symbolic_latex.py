@@ -25,7 +25,12 @@ TEXTS = {name: tp.load(name).to_yaml() for name in SHIPPED}
 TEXTS |= {f"mlp_{name}": mlp(name) for name in FUNCTIONS} | OTHERS | {"named": ATTENTION, "shared": SHARED_KEYS}
 TEXTS |= {f"deep_{name}": TEXTS["mlp"].replace("tanh", name) for name in ("relu", "erf")}
 
-MATHJAX = set([r"alpha", r"beta", r"gamma", r"delta", r"varepsilon", r"zeta", r"eta", r"theta", r"iota", r"kappa", r"lambda", r"mu", r"nu", r"xi", r"pi", r"rho", r"sigma", r"tau", r"upsilon", r"varphi", r"chi", r"psi", r"omega", r"Gamma", r"Delta", r"Theta", r"Lambda", r"Xi", r"Pi", r"Sigma", r"Upsilon", r"Phi", r"Psi", r"Omega", r"left", r"right", r"middle", r"frac", r"sqrt", r"sum", r"cdot", r"sim", r"quad", r"mathbb", r"mathbf", r"mathit", r"mathring", r"operatorname", r"begin", r"end", r"text", r"min", r"max", r"exp", r"log", r"sin", r"cos", r"tanh", r"arcsin", r"arccos", r"infty", r"le", r"ge", r"leq", r"geq", r"ne", r"neq", r"wedge", r"vee", r"in", r"land", r"max", r"ldots"])
+MATHJAX = set(re.findall(r"\w+", """
+    alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi psi
+    omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
+    left right middle frac sqrt sum cdot sim quad mathbb mathbf mathit mathring operatorname begin end text min max exp
+    log sin cos tanh arcsin arccos infty le ge leq geq ne neq wedge vee in land ldots
+    """))
 SYMBOLS = set(":[],\\{}| _")  # one-letter macros: display, thin space, line break
 ENVIRONMENTS = {"multline*", "cases", "matrix"}
 
