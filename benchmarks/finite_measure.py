@@ -102,7 +102,8 @@ class Runner:
         self._pool.shutdown()
 
 
-def _peak() -> int:
+def peak() -> int:
+    """The most bytes that this process ever held."""
     status = Path("/proc/self/status")
     if status.exists():  # on Linux getrusage starts from what the parent held
         line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
@@ -112,7 +113,7 @@ def _peak() -> int:
 
 def _first(setting: Setting, networks: int, method: str, threads: int) -> tuple[Took, int]:
     took = _run(setting, networks, method, threads, 0)
-    return took, _peak()
+    return took, peak()
 
 
 def in_fresh_process(setting: Setting, networks: int, method: str, threads: int = 1) -> tuple[Took, int]:

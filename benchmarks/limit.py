@@ -1,21 +1,52 @@
 """The limit of attention.yaml: kurtosis and variance, their stated errors, how far off they are, and the time.
 
-    python benchmarks/limit.py
+Then attention_correlated.yaml at growing numbers of tokens s and heads H, up to the shape of GPT-2 (s = 1024, H = 12):
+seconds of P.limit() and covariances of x, p and o; seconds of ten draws of all outputs; the most memory that the
+process ever held, numpy and scipy included.  Each row is a process of its own, on all processors.
+
+    python benchmarks/limit.py [--growth]
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+from finite_measure import peak, significant, table, timed
 
 import tensorprog as tp
 
-KNOWN = {1: 3.243318, 2: 3.121659, 4: 3.060830, 16: 3.015207}
+KNOWN = {1: 3.243318, 2: 3.121659, 4: 3.060830, 16: 3.015207, 256: 3.000950}
 VARIANCE = 0.391971
 
 
-def main() -> None:
+TOKENS, HEADS = (64, 256, 1024), (1, 4, 12)
+
+
+def covariances_and_draws(s: int, heads: int) -> tuple[float, float, int]:
+    """Seconds of covariances and of ten draws, and the most bytes held."""
+    program = tp.load("attention_correlated", s=s, H=heads)
+    law = program.limit()
+    covariances = timed(lambda: [law.cov(name) for name in ("x", "p", "o")])
+    draws = timed(lambda: law.sample(10)["y"])
+    return covariances.wall, draws.wall, peak()
+
+
+def growth() -> None:
+    rows = []
+    for s in TOKENS:
+        for heads in HEADS:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+                covariances, draws, held = pool.submit(covariances_and_draws, s, heads).result()
+            rows.append([str(s), str(heads), f"{heads * s * s:,}", significant(covariances), significant(draws),
+                         f"{held / 2**20:,.0f}"])
+    table("Attention on correlated tokens", ["s", "H", "scores", "covariances, s", "10 draws, s", "peak, MiB"], rows)
+
+
+def accuracy() -> None:
     print(f"{'H':>4} {'kurtosis':>10} {'error':>9} {'off':>10}   {'variance':>10} {'error':>9} {'off':>10} {'s':>6}")
     for heads, known in KNOWN.items():
         start = time.perf_counter()
@@ -36,4 +67,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if "--growth" not in sys.argv[1:]:
+        accuracy()
+    growth()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, align, broadcast, contract, gather, take, union
+from tensorprog.arrays import COORDINATE, Open, add, align, broadcast, contract, gather, take, union
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.errors import ProgramError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
@@ -26,6 +27,8 @@ class Scope:
     ranges: Mapping[str, Range]
     variable: Callable[[Variable, Mapping[str, Range]], Open]
     dtype: Any = np.float64
+    # in which pieces a sum of a product over indices is taken: ranges for each
+    pieces: Callable[[Expr, Sequence[str], Mapping[str, Range]], Iterable[Mapping[str, Range]]] | None = None
 
 
 def evaluate(expr: Expr, scope: Scope) -> Open:
@@ -52,7 +55,7 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
     local = scope
     if expr.at:  # over the full range, then read at the forms
         full = {name: scope.netsor.ranges[name.rstrip("*")] for name in expr.indices}
-        local = Scope(scope.netsor, {**scope.ranges, **full}, scope.variable, scope.dtype)
+        local = replace(scope, ranges={**scope.ranges, **full})
     inner = evaluate(expr.arg, local)
     axes = union(inner.axes, expr.indices)
     data = broadcast(inner, axes, _sizes(inner, local))
@@ -84,6 +87,13 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
         return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
+    if scope.pieces is None:
+        return _sum_of_product(expr, indices, scope)
+    pieces = scope.pieces(expr, indices, scope.ranges)
+    return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
+
+
+def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     values = [evaluate(factor, scope) for factor in factors(expr)]
     # the factors with coordinates are large, the others small: one product each, then one contraction
     small = _product([value for value in values if COORDINATE not in value.axes])

@@ -15,6 +15,8 @@ Array = NDArray[np.floating]
 
 __all__ = ["pivoted_cholesky", "psd_cholesky"]
 
+COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
+
 
 def psd_cholesky(gram: Array) -> Array:
     """A matrix L with L L^T = gram, for positive semidefinite matrices of any rank; see `pivoted_cholesky`.
@@ -48,7 +50,7 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     factor = np.zeros_like(matrices)
     order = np.zeros(rest.shape, dtype=np.intp)
     left = np.ones(rest.shape, dtype=bool)  # rows not taken yet
-    every = np.arange(len(matrices))
+    every, start = np.arange(len(matrices)), 0
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(matrices).all(axis=(1, 2))
         for j in range(m):
@@ -59,9 +61,12 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
             left[every, row] = False
             if not taken.any():
                 break
+            if j == start + COLUMNS:
+                done, start = factor[:, :, start:j], j
+                matrices = matrices - np.matmul(done, done.swapaxes(1, 2))
             column = matrices[every, :, row]
-            if j:
-                column = column - np.matmul(factor[:, :, :j], factor[every, row, :j, None])[..., 0]
+            if j > start:
+                column = column - np.matmul(factor[:, :, start:j], factor[every, row, start:j, None])[..., 0]
             pivot = np.sqrt(np.where(taken, rest[every, row], 1))
             column = np.where(left & taken[:, None], column / pivot[:, None], 0)
             column[every, row] = np.where(taken, pivot, 0)

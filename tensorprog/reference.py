@@ -213,7 +213,7 @@ class Reference:
         density = np.asarray(density, dtype=np.float64)
         if not np.isfinite(density).all():
             return None
-        exact_density = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "conditional"
+        exact_density = getattr(self.law, "density_method", lambda _: "conditional")(variable) != "kernel"
         wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
         curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=not exact_density)
         if abs(curve.mass - 1) < 1e-3:

@@ -100,6 +100,7 @@ register(
         parity=-1,
         regularity=Regularity(1, 0, 1.0),
         kinks=lambda: (),
+        terms=lambda: ((-1.0, 1, "one", 1.0, 0.0),),
         doc="-x",
     )
 )

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from .estimate import EPS, TINY, Estimate
 from .function import Term
 from .law import fused, two_product, two_sum
-from .moments import Factor, Law, PairMoments, closes, line_moments
+from .measure import Measure
+from .moments import Factor, line_moments, pair_moments
 
 Array = NDArray[np.floating]
 
@@ -158,27 +159,25 @@ def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:
 
 def closed_cross(
     f: Sequence[Term], g: Sequence[Term], mu: tuple[Array, Array], sd: tuple[Array, Array], rho: Array, s: Array
-) -> Estimate | None:
-    """E f(X) g(Y), or None if a pair of terms has no closed form here.
+) -> Estimate:
+    """E f(X) g(Y).
 
     Shapes    means, deviations (positive), rho and s = sqrt(1 - rho^2) of one shape, the batch -> batch
     Accuracy  error bounds the rounding to first order; infinite where the result is not finite, and where two
               steps meet at correlation +-1: that is an integral over a line, for the next method
     """
-    if not all(closes(a.kind, b.kind) for a in f for b in g):
-        return None
     steps = any(t.kind == "step" for t in f) and any(t.kind == "step" for t in g)
     line = (s == 0) & steps
     rho, s = np.where(line, 0.0, rho), np.where(line, 1.0, s)
     shape = rho.shape
     zero, one = np.zeros(shape), np.ones(shape)
-    law = Law(zero, zero, one, one, rho, s * s)
+    law = Measure(zero, zero, one, one, rho, s * s)
     total = Estimate(zero, zero)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         others = _gather(g, mu[1], sd[1])
         for first in _gather(f, mu[0], sd[0]):
             for second in others:
-                moments = PairMoments(law, first.factor, second.factor)
+                moments = pair_moments(law, first.factor, second.factor)
                 for p, c in enumerate(first.coefficients):
                     for q, d in enumerate(second.coefficients):
                         if c is not None and d is not None:
@@ -188,6 +187,5 @@ def closed_cross(
 
 
 def _finite(total: Estimate) -> Estimate:
-    """Overflow gets an infinite error; inf - inf counts as overflow."""
-    bad = ~(np.isfinite(total.value) & np.isfinite(total.error))
-    return Estimate(np.where(np.isnan(total.value), np.inf, total.value), np.where(bad, np.inf, total.error + TINY))
+    """With what underflow may have lost, and overflow stated."""
+    return Estimate(total.value, np.asarray(total.error + TINY)).settled()

@@ -16,9 +16,15 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-305
 
 
+def _inexact(value: ArrayLike) -> Array:
+    """As an array of float64, or complex128 where complex."""
+    array = np.asarray(value)
+    return array.astype(np.result_type(array, np.float64), copy=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value and a bound on |value - truth|, elementwise.
+    """A value and a bound on |value - truth|, elementwise; complex values occur on the way to real ones.
 
     Sums and products propagate the bound to first order (plus the product of both errors) and add the rounding
     of the operation itself. An exact zero stays exact: 0 with error 0 times anything finite is 0 with error 0.
@@ -37,14 +43,14 @@ class Estimate:
     @staticmethod
     def exact(value: ArrayLike) -> Estimate:
         """A value without error."""
-        v = np.asarray(value, dtype=np.float64)
-        return Estimate(v, np.zeros_like(v))
+        v = _inexact(value)
+        return Estimate(v, np.zeros(v.shape))
 
     @staticmethod
     def rounded(value: ArrayLike, ulps: float = 4.0) -> Estimate:
         """A value known to `ulps` units of relative rounding."""
-        v = np.asarray(value, dtype=np.float64)
-        return Estimate(v, ulps * EPS * np.abs(v))
+        v = _inexact(value)
+        return Estimate(v, np.asarray(ulps * EPS * np.abs(v)))
 
     def __add__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
@@ -64,9 +70,10 @@ class Estimate:
 
     def __mul__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
-        value = np.asarray(self.value * o.value)
-        error = np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
-        return Estimate(value, np.asarray(error + EPS * np.abs(value)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = np.asarray(self.value * o.value)
+            error = np.abs(self.value) * o.error + np.abs(o.value) * self.error + self.error * o.error
+            return Estimate(value, np.asarray(error + EPS * np.abs(value)))
 
     __rmul__ = __mul__
 
@@ -85,5 +92,10 @@ class Estimate:
         return Estimate(np.where(mask, self.value, other.value), np.where(mask, self.error, other.error))
 
     def better_of(self, other: Estimate) -> Estimate:
-        """Elementwise: whichever of the two has the smaller bound."""
-        return self.where(np.asarray(self.error <= other.error), other)
+        """Elementwise: whichever of the two has the smaller bound; self if that of the other is nan."""
+        return other.where(np.asarray(other.error < self.error), self)
+
+    def settled(self) -> Estimate:
+        """Overflow gets an infinite error; inf - inf and 0 * inf count as overflow."""
+        bad = ~(np.isfinite(self.value) & np.isfinite(self.error))
+        return Estimate(np.where(np.isnan(self.value), np.inf, self.value), np.where(bad, np.inf, self.error))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .estimate import EPS, TINY, Estimate
-from .function import Function
+from .function import Function, Term
 from .panels import panel_edges, rule
 
 Array = NDArray[np.floating]
@@ -32,6 +32,8 @@ NEGLIGIBLE = 50.0
 SQRT_2PI = float(np.sqrt(2 * np.pi))
 # safety factor on differences between rules that have not converged
 UNRESOLVED = 4.0
+# how often panels are halved: where the integrand is an array of numbers, and where it is integrals
+LINE_REFINEMENTS, PLANE_REFINEMENTS = 5, 2
 # numbers evaluated at once: bounds memory to some ten arrays of this size
 CHUNK = 400_000
 # no further refinement of a plane integral beyond this many evaluations
@@ -86,7 +88,7 @@ def crude_norm(f: Function, mu: Array, sd: Array) -> Array:
 
     Shapes    mu, sd batch -> batch
     """
-    z = np.linspace(-6, 6, 41)
+    z = np.linspace(-REACH, REACH, 37)
     values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
     scale = np.abs(values).max(axis=-1, keepdims=True)
     scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
@@ -110,17 +112,13 @@ def structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
 
 def _weighted_sum(values: Array, weights: Array) -> tuple[Array, Array]:
     """Sum of values * weights over the last axis, and of its absolute values; inf * 0 counts as overflow."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = values * weights
-        return np.asarray(product.sum(axis=-1)), np.asarray(np.abs(product).sum(axis=-1))
+    product = values * weights
+    return np.asarray(product.sum(axis=-1)), np.asarray(np.abs(product).sum(axis=-1))
 
 
 def _finish(fine: Array, coarse: Array, absolute: Array, extra: Array | float = 0.0) -> Estimate:
     """Value of the finer rule; twice the difference and the rounding as its error; overflow has infinite error."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = 2 * np.abs(fine - coarse) + 16 * EPS * absolute + extra + TINY
-    bad = ~(np.isfinite(fine) & np.isfinite(error))
-    return Estimate(np.where(np.isnan(fine), np.inf, fine), np.where(bad, np.inf, error))
+    return Estimate(fine, np.asarray(2 * np.abs(fine - coarse) + 16 * EPS * absolute + extra + TINY)).settled()
 
 
 def _improve(
@@ -134,8 +132,7 @@ def _improve(
     found = Estimate(found.value, np.where(rough, UNRESOLVED, 1.0) * found.error)
     if best is None:
         return found, rough
-    with np.errstate(invalid="ignore"):
-        jump = np.abs(found.value - best.value)
+    jump = np.abs(found.value - best.value)
     error = np.maximum(found.error, UNRESOLVED * np.where(np.isnan(jump), np.inf, jump))
     return Estimate(found.value, error).where(pending, best), pending & rough
 
@@ -149,8 +146,41 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
         return np.asarray(np.where(variation > 0, ratio * variation, 0.0))
 
 
+def _exponential(f: Function) -> Term | None:
+    """The one term c exp(a x + b) that f consists of, if it does."""
+    only = f.terms[0] if f.terms is not None and len(f.terms) == 1 else None
+    return only if only is not None and only.kind == "exp" and only.power == 0 else None
+
+
+def _absorbed(term: Term, mu: Array, sd: Array) -> tuple[Array, Estimate]:
+    """c exp(a x + b) times the density of z, x = mu + sd z, is a mass times the density of z moved by a sd."""
+    shift = np.asarray(term.scale * sd)
+    exponent = np.asarray(term.scale * mu + term.shift)
+    size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + shift * shift
+    mass = np.asarray(term.coefficient * np.exp(exponent + 0.5 * shift * shift))
+    return shift, Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass)))
+
+
+def _without_exponentials(
+    parts: list[tuple[Function, Array, Array]],
+) -> tuple[list[tuple[Function, Array, Array]], Estimate]:
+    """The other parts under the law that the exponentials make of the given one, and the mass of that law.
+
+    So exp(x) at a variance of 1000 does not overflow where exp(500) is the answer.
+    """
+    mass = Estimate.exact(1.0)
+    for k, (f, mu, sd) in enumerate(parts):
+        term = _exponential(f)
+        if term is not None and len(parts) > 1:
+            shift, factor = _absorbed(term, mu, sd)
+            rest, more = _without_exponentials([(g, m + d * shift, d) for g, m, d in parts[:k] + parts[k + 1 :]])
+            return rest, factor * more
+    return parts, mass
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
-    parts: list[tuple[Function, Array, Array]], refinements: int = 5, tolerance: float = 1e-13
+    parts: list[tuple[Function, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
@@ -161,6 +191,7 @@ def integrate_line(
               tolerance times E |product| everywhere, at most `refinements` times
     Raises    FloatingPointError if a function returns nan
     """
+    parts, mass = _without_exponentials(parts)
     batch = parts[0][1].shape
     kinks, centres, scales = (
         np.concatenate(arrays, axis=-1)
@@ -173,9 +204,8 @@ def integrate_line(
         lo, hi = lo + (left + REACH), hi + (right - REACH)
     lo, hi = np.maximum(lo, -HORIZON), np.minimum(hi, HORIZON)
     truncated = np.full(batch, TRUNCATION)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for f, mu, sd in parts:
-            truncated = truncated * crude_norm(f, mu, sd)
+    for f, mu, sd in parts:
+        truncated = truncated * crude_norm(f, mu, sd)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     for level in range(refinements + 1):
@@ -186,21 +216,19 @@ def integrate_line(
             weights = w * density(z)
             values = np.ones(z.shape)
             for f, mu, sd in parts:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
+                values = values * evaluate(f, mu[..., None] + sd[..., None] * z)
             sums.append(_weighted_sum(values, weights))
             if order == FINE:
                 extra = truncated
                 for _, mu, sd in parts:
                     extra = extra + _argument_rounding(values, z, np.abs(mu) + np.abs(sd), np.abs(sd))
         (fine, absolute), (coarse, _) = sums
-        with np.errstate(invalid="ignore", over="ignore"):
-            rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or edges.size * FINE > 4_000_000:
             break
     assert best is not None
-    return best
+    return (mass * best).settled()
 
 
 def _signed_structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
@@ -208,6 +236,7 @@ def _signed_structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, 
     return kinks, centres, np.abs(scales)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
     f: Function,
     g: Function,
@@ -216,7 +245,6 @@ def integrate_plane(
     rho: Array,
     s: Array,
     conditional: Conditional | None = None,
-    refinements: int = 2,
     tolerance: float = 1e-12,
 ) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
@@ -229,10 +257,16 @@ def integrate_plane(
     Accuracy  error: twice the difference of two orders (in both variables), plus rounding
     Raises    FloatingPointError if a function returns nan
     """
+    for one, other, first, second in ((f, g, 0, 1), (g, f, 1, 0)):
+        term = _exponential(one)
+        if term is not None:
+            shift, mass = _absorbed(term, mu[first], sd[first])
+            moved = mu[second] + sd[second] * rho * shift
+            return (mass * integrate_line([(other, moved, sd[second])])).settled()
     batch = rho.shape
     kinks, centres, scales = structure(f, mu[0], sd[0])
     g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore"):
         r = np.abs(rho)[..., None]
         width = s[..., None] / r
         # the outer variable sees g through a Gaussian of this width: kinks become features
@@ -248,10 +282,10 @@ def integrate_plane(
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
+    truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
+    refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS
     for level in range(refinements + 1):
         edges = panel_edges(lo, hi, kinks, all_centres, all_scales, refine=2.0**level)
         sums = []
@@ -279,8 +313,7 @@ def integrate_plane(
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[0]) + sd[0], sd[0])
                 extra = extra + _argument_rounding(outer * value, z, np.abs(mu[1]) + sd[1], sd[1])
         (fine, absolute), (coarse, _) = sums
-        with np.errstate(invalid="ignore", over="ignore"):
-            rough = 2 * np.abs(fine - coarse) > tolerance * absolute
+        rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))
         if not np.any(pending) or 5 * cost > BUDGET:
             break

@@ -1,9 +1,10 @@
-"""Averages over p-ring to a stated error: replicates of randomised quasi-Monte Carlo, doubled until they agree."""
+"""Averages over p-ring to a stated error: product rules in few dimensions, else randomised quasi-Monte Carlo."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,63 @@ from numpy.typing import NDArray
 from tensorprog.errors import AccuracyError
 from tensorprog.gaussian.qmc import normal_points
 
-__all__ = ["REPLICATES", "converge"]
+__all__ = ["ORDERS", "REPLICATES", "Rule", "converge", "product_points", "spread"]
 
 Array = NDArray[Any]
 REPLICATES = 16
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
+FEWEST = 2  # points per replicate
 SOBOL_DIMENSIONS = 21_000
 AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without and with an accuracy asked for
+
+
+# nodes per dimension of the finer and the coarser Gauss-Hermite rule, up to four dimensions
+ORDERS = {1: (64, 56), 2: (48, 42), 3: (32, 28), 4: (24, 20)}
+
+
+def spread(replicates: Sequence[Array] | Array) -> Array:
+    """Three standard errors of the mean over replicates, the first axis; 0 without replicates, for what is exact."""
+    count = len(replicates)
+    if count < 2:
+        return np.zeros(np.shape(replicates)[1:])
+    mean = sum(replicates[1:], start=replicates[0]) / count
+    squares = np.zeros(np.shape(mean))
+    for replicate in replicates:  # one at a time: they may be large
+        squares += np.square(replicate - mean)
+    return np.asarray(3 * np.sqrt(squares / (count * (count - 1))))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How averages over several sets of draws make one number with its error.
+
+    Sets are replicates of quasi-Monte Carlo (their mean, three standard errors), or two orders of a product rule (the
+    finer one, and how far the coarser one is from it).
+    """
+
+    orders: bool = False
+
+    def value(self, sets: Array) -> Array:
+        """The number, from averages over each set (sets, ...)."""
+        return np.asarray(sets[0] if self.orders else sets.mean(axis=0))
+
+    def error(self, sets: Array) -> Array:
+        """Its error."""
+        return np.asarray(np.abs(sets[1] - sets[0])) if self.orders else spread(sets)
+
+
+def product_points(dim: int, order: int) -> tuple[Array, Array]:
+    """Gauss-Hermite product rule for standard normals.
+
+    Shapes    (order**dim, dim), (order**dim,); weights sum to 1
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    grid = np.meshgrid(*[nodes] * dim, indexing="ij")
+    product = np.ones(())
+    for _ in range(dim):
+        product = np.multiply.outer(product, weights / weights.sum())
+    return np.stack([axis.reshape(-1) for axis in grid], axis=-1), product.reshape(-1)
 
 
 def converge(
@@ -30,17 +80,21 @@ def converge(
     *,
     accuracy: float | None,
     seed: int,
-    most: int = 1 << MAX_LOG2,
+    aim: float | None = None,
+    width: int = 1,
+    most: int | None = None,
 ) -> tuple[Array, Array]:
     """Double the number of points per replicate until the error asked for is met, up to `most` points.
 
-    Without an explicit accuracy the aim is AIM, and what is reached within 2**AIM_LOG2 points is returned as it is.
+    Without an explicit accuracy the aim is `aim` (AIM by default), and what is reached within 2**AIM_LOG2 points, or
+    AIM_NUMBERS numbers where a point takes `width` of them, is returned as it is.
     Raises    AccuracyError when an explicit accuracy is not met
     """
     if dim == 0:
         return finish([replicate(np.zeros((1, 0)))])
-    target = AIM if accuracy is None else accuracy
-    most = max(1 << 4, min(most, (AIM_NUMBERS if accuracy is None else MAX_NUMBERS) // dim))
+    target = (AIM if aim is None else aim) if accuracy is None else accuracy
+    numbers = AIM_NUMBERS if accuracy is None else MAX_NUMBERS
+    most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2 = min(MIN_LOG2, last)
     while True:

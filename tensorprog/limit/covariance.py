@@ -296,10 +296,15 @@ class Compiler:
             result = Value(result.axes, Estimate(result.estimate.value, result.estimate.error + error))
         return result
 
-    def operands(self, name: str) -> tuple[Variable, Variable]:
-        """The two references of a score over its position names."""
+    def dot(self, name: str) -> Dot:
+        """The statement of a score or an average."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
+        return statement
+
+    def operands(self, name: str) -> tuple[Variable, Variable]:
+        """The two references of a score over its position names."""
+        statement = self.dot(name)
         names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
         left, right = (
             Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.left, statement.right)

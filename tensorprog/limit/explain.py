@@ -57,11 +57,11 @@ def explain(law: Law, text: str) -> str:
     elif (family.kind == "vector" and name not in law.compiler.random) or name in law.scores:
         for factor in law.cov(name).factors:
             where = " and ".join(factor["equations"]) or "always"
-            values = np.asarray(factor["values"])
-            shown = (
+            shown = " times ".join(
                 f"{float(values.flat[0]):.10g}"
                 if values.size == 1 or np.all(values == values.flat[0])
-                else (f"values from {values.min():.6g} to {values.max():.6g}")
+                else f"values from {values.min():.6g} to {values.max():.6g}"
+                for _, values in factor["factors"]
             )
             lines.append(f"  covariance {shown} where {where}  (positions 0, 1, ... and second copies 0_, 1_, ...)")
     return "\n".join(lines)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, Open, broadcast
+from tensorprog.arrays import BATCH, Open
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.sampler import Sampler
+from tensorprog.limit.summands import Block, Function
 from tensorprog.linalg import psd_cholesky
 
 if TYPE_CHECKING:
@@ -71,41 +71,33 @@ class Conditional:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _evaluate(self, name: str) -> tuple[ConditionalGaussian, Sampler, dict[str, Open]]:
-        box = self._law.netsor.families[name].ranges
+    def _block(self, name: str) -> Block:
+        """The output as one Gaussian block that reads the scores given."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        sampler = Sampler(self._law.compiler, {name: box}, vectors=False)
+        compiler = self._law.compiler
+        function = Function(compiler, name, self._law.netsor.families[name].ranges)
+        block = Block(compiler, [function], [function.parts], "", (0, 1), False)
         for score in self._values:  # every member is given, whatever is asked for
-            sampler.demand[score] = self._law.netsor.families[score].ranges
-        return ConditionalGaussian(self._law.compiler, name, box), sampler, self._values
-
-    def _full(self, value: Open, axes: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Array:
-        count = math.prod(self._lead)
-        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes} | {BATCH: count}
-        data = broadcast(value, (BATCH, *axes), sizes)
-        return data.reshape(*self._lead, *data.shape[1:])
+            block.sampler.demand[score] = self._law.netsor.families[score].ranges
+        return block
 
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
 
         Shapes    (*draws, *members)
         """
-        name = self._one(name)
-        gaussian, sampler, values = self._evaluate(name)
-        positions = tuple(str(k) for k in range(len(gaussian.box)))
-        return self._full(gaussian.mean(sampler, values), positions, gaussian.ranges)
+        block = self._block(self._one(name))
+        value = block.mean(0, self._values, math.prod(self._lead))[:, 0]
+        return value.reshape(*self._lead, *value.shape[1:])
 
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
 
         Shapes    (*draws, *members, *members)
         """
-        name = self._one(name)
-        gaussian, sampler, values = self._evaluate(name)
-        positions = tuple(str(k) for k in range(len(gaussian.box)))
-        axes = (*positions, *(f"{k}_" for k in positions))
-        return self._full(gaussian.cov(sampler, values, diagonal=False), axes, gaussian.ranges)
+        value = self._block(self._one(name)).cov(0, 0, self._values, math.prod(self._lead))
+        return value.reshape(*self._lead, *value.shape[1:])
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.

@@ -12,20 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
+from tensorprog.arrays import broadcast
 from tensorprog.averages import Averages, with_averages
-from tensorprog.errors import MemoryLimitError, NotCompiledError, Problem, ProgramError, did_you_mean
+from tensorprog.errors import NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.averaging import REPLICATES, converge
-from tensorprog.limit.conditional import ConditionalGaussian
+from tensorprog.limit.averaging import converge
+from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.draws import Draws
 from tensorprog.limit.given import Conditional
+from tensorprog.limit.infinite import InfiniteHeads
+from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment, Value
+from tensorprog.limit.outputs import CHUNK_NUMBERS, Outputs, plain
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.sampler import Box, Sampler
 from tensorprog.limit.structured import Covariance
@@ -35,8 +39,6 @@ from tensorprog.samples import Samples
 __all__ = ["Law"]
 
 Array = NDArray[Any]
-CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
-BLOCK = 1024  # draws per random stream in `sample`, at most
 
 
 class Law:
@@ -62,7 +64,10 @@ class Law:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.compiler = Compiler(netsor)
         self._max_memory, self._seed = max_memory, seed
-        self._mixtures: dict[tuple[str, Box], Mixture] = {}
+        self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
+        self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
+        self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
+        self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
         self._larger: dict[Any, tuple[Averages, Law]] = {}
@@ -117,9 +122,7 @@ class Law:
 
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
-        if self.netsor.families[name].kind == "scalar":
-            return False
-        return ConditionalGaussian.linear(self.compiler, name)
+        return self._outputs.linear(name)
 
     def _note(self, error: Any) -> None:
         self.error = max(self.error, float(np.max(error, initial=0.0)))
@@ -148,8 +151,7 @@ class Law:
             return None
 
     def _averaged_mean(self, family: str, box: Box) -> tuple[Array, Array]:
-        mixture = self._mixture(family, box)
-        return mixture.estimate(mixture.mean)
+        return self._mixture(family, box).expected()
 
     def _mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
         """Mean and error of members of a family that no score reaches."""
@@ -215,140 +217,27 @@ class Law:
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
         if (first, second) not in self._cov:
-            self._cov[first, second] = self._random_cov(first, second)
+            self._cov[first, second] = self._outputs.cov(first, second)
         value, error = self._cov[first, second]
         self._note(error)
         return (value.copy(), error.copy()) if with_error else value.copy()
 
-    def _random_cov(self, first: str, second: str) -> tuple[Array, Array]:
-        """Covariance by averaging over p-ring: E Cov(. | p) + Cov of the conditional means."""
-        shape = (*self.netsor.families[first].shape, *self.netsor.families[second].shape)
-        if 64 * math.prod(shape) > self._max_memory:
-            raise MemoryLimitError(
-                f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
-            )
-        gaussian = first == second and self.is_linear(first)
-        boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
-        sampler = Sampler(self.compiler, boxes, vectors=not gaussian)
-        conditional = ConditionalGaussian(self.compiler, first, boxes[first]) if gaussian else None
-        relative = conditional.error if conditional is not None else 0.0
-        dim = sampler.score_dim if gaussian else sampler.dim
-        axes = (*(str(k) for k in range(len(boxes[first]))), *(f"{k}_" for k in range(len(boxes[second]))))
-        ranges = self.compiler.pair_ranges(first, second)
-        sizes = {name: ranges[name][1] - ranges[name][0] for name in axes}
-        width = max(math.prod(shape), sum(math.prod(b - a for a, b in box) for box in sampler.demand.values()))
-
-        def replicate(points: Array) -> tuple[Array, Array, Array]:
-            total: Any = 0.0
-            one: Any = 0.0
-            two: Any = 0.0
-            step = max(1, CHUNK_NUMBERS // max(1, width))
-            for start in range(0, len(points), step):
-                part = points[start : start + step]
-                values = sampler.draw(part)
-                count = len(part)
-                if conditional is not None:
-                    m = broadcast(
-                        conditional.mean(sampler, values), (BATCH, *axes[: len(axes) // 2]), sizes | {BATCH: count}
-                    )
-                    c = broadcast(conditional.cov(sampler, values, False), (BATCH, *axes), sizes | {BATCH: count})
-                    left = right = m.reshape(count, -1)
-                    total = total + c.sum(axis=0)
-                else:
-                    left = self._plain(sampler.wanted_value(first, values), count).reshape(count, -1)
-                    right = self._plain(sampler.wanted_value(second, values), count).reshape(count, -1)
-                total = total + (left.T @ right).reshape(shape)
-                one, two = one + left.sum(axis=0), two + right.sum(axis=0)
-            return total / len(points), one / len(points), two / len(points)
-
-        def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
-            seconds = np.stack([r[0] for r in results])
-            ones, twos = np.stack([r[1] for r in results]), np.stack([r[2] for r in results])
-            m1, m2 = ones.mean(axis=0), twos.mean(axis=0)
-            cov = seconds - np.multiply.outer(m1, m2).reshape(shape)
-            # linearised in the means, which are estimates as well
-            moves = (ones - m1)[:, :, None] * m2 + m1[:, None] * (twos - m2)[:, None, :]
-            spread = seconds - moves.reshape(len(results), *shape)
-            error = 3 * spread.std(axis=0, ddof=1) / math.sqrt(len(results)) if len(results) > 1 else np.zeros(shape)
-            return cov.mean(axis=0), error + relative * np.abs(cov.mean(axis=0))
-
-        return converge(
-            dim, replicate, finish, f"the covariance of {first} and {second}", accuracy=self.accuracy, seed=self._seed
-        )
-
-    @staticmethod
-    def _plain(value: Open, count: int) -> Array:
-        data = value.data[..., 0] if COORDINATE in value.axes else value.data
-        return np.broadcast_to(data, (count, *data.shape[1:]))
-
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box) -> Mixture:
-        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
-        if (name, box) in self._mixtures:
-            return self._mixtures[name, box]
-        if name in self.scores:
-            self._mixtures[name, box] = self._score_mixture(name, box)
-            return self._mixtures[name, box]
-        if self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
-            value, _ = self._mean_of(name, box)
-            self._mixtures[name, box] = Mixture(value[None, None], np.zeros_like(value)[None, None])
-            return self._mixtures[name, box]
-        linear = self.is_linear(name)
-        sampler = Sampler(self.compiler, {name: box}, vectors=not linear)
-        conditional = ConditionalGaussian(self.compiler, name, box) if linear else None
-        dim = sampler.score_dim if linear else sampler.dim
-        members = tuple(b - a for a, b in box)
-        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
-        relative = conditional.error if conditional is not None else 0.0
-        axes = tuple(str(k) for k in range(len(box)))
-        sizes = dict(zip(axes, members, strict=True))
-
-        def replicate(points: Array) -> tuple[Array, Array]:
-            means, variances = [], []
-            step = max(1, CHUNK_NUMBERS // max(1, width))
-            for start in range(0, len(points), step):
-                part = points[start : start + step]
-                values = sampler.draw(part)
-                count = len(part)
-                full = sizes | {BATCH: count}
-                if conditional is not None:
-                    means.append(broadcast(conditional.mean(sampler, values), (BATCH, *axes), full))
-                    variances.append(broadcast(conditional.cov(sampler, values, True), (BATCH, *axes), full))
-                else:
-                    data = self._plain(sampler.wanted_value(name, values), count)
-                    means.append(data)
-                    variances.append(np.zeros_like(data))
-            return np.concatenate(means), np.concatenate(variances)
-
-        def build(results: Sequence[tuple[Array, Array]]) -> Mixture:
-            return Mixture(np.stack([r[0] for r in results]), np.stack([r[1] for r in results]), relative, not linear)
-
-        kept: list[Mixture] = []
-
-        def finish(results: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-            mixture = build(results)
-            kept[:] = [mixture]
-            return mixture.standardised(4)
-
-        if not np.prod(members):
-            raise ProgramError(f"{name} has no members")
-        # mean and variance of every draw are kept, twice while they are put together
-        most = self._max_memory // (32 * REPLICATES * math.prod(members))
-        what = f"the law of {name}"
-        converge(dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed, most=most)
-        self._mixtures[name, box] = kept[0]
-        return kept[0]
-
-    def _score_mixture(self, name: str, box: Box) -> Mixture:
-        """Scores are Gaussian: one draw with their variances."""
-        moment = self.compiler.score(name, name)
-        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
-        positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
-        variance = moment.at(positions)
-        shape = (1, 1, *(b - a for a, b in box))
-        scale = float(np.max(variance.value, initial=1e-300))
-        return Mixture(np.zeros(shape), np.broadcast_to(variance.value, shape[2:]).reshape(shape), moment.error / scale)
+    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+        """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
+        key = name, box, split
+        if key not in self._mixtures:
+            if not math.prod(b - a for a, b in box):
+                raise ProgramError(f"{name} has no members")
+            if name in self.scores:
+                self._mixtures[key] = self._outputs.score_mixture(name, box)
+            elif self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+                value, _ = self._mean_of(name, box)
+                self._mixtures[key] = Mixture((), value, np.zeros_like(value))
+            else:
+                self._mixtures[key] = self._outputs.mixture(name, box, split)
+        return self._mixtures[key]
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
@@ -386,14 +275,28 @@ class Law:
             relative = top.error / np.abs(top.value) + (order / 2) * variance.error / variance.value
         return value, np.where(np.isnan(value), 0.0, np.abs(value) * relative)
 
-    def moment(self, name: str, order: int, with_error: bool = False) -> Any:
-        """Central moment of a member such as 'y[0]', or of all members of a family.
+    def moment(self, name: str | Sequence[str], order: Any, with_error: bool = False) -> Any:
+        """Central moment of a member such as 'y[0]', or of all members of a family; mixed moments of several members.
 
+        Shapes    one name and order, or d names and d orders: E of the product of (Y_k - E Y_k)**order_k
         Raises    AccuracyError when the accuracy of the law cannot be met
         """
+        if not isinstance(name, str):
+            return self._mixed_moment(name, order, with_error)
         if not hasattr(order, "__index__") or order < 1 or order > 64:
             raise ProgramError(f"the order of a moment is a whole number from 1 to 64, not {order!r}")
         return self._ask(name, "moment", int(order), with_error)
+
+    def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
+        joint = self._joint(names)
+        powers = list(orders) if np.ndim(orders) == 1 else []
+        if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
+            raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {orders!r}")
+        if sum(powers) > 16:
+            raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
+        value, error = joint.moment([int(k) for k in powers])
+        self._note(error)
+        return (value, error) if with_error else value
 
     def var(self, name: str, with_error: bool = False) -> Any:
         """Variance."""
@@ -403,52 +306,101 @@ class Law:
         """Fourth central moment over squared variance; a Gaussian has 3."""
         return self._ask(name, "standardised", 4, with_error)
 
-    def _one(self, name: str) -> Mixture:
+    def _one(self, name: str) -> tuple[str, Box]:
         family, box, single = self.member(name)
         if not single:
             raise ProgramError(
                 f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]"
             )
-        mixture = self._mixture(family, box)
-        shape = mixture.mean.shape[:2]
-        return Mixture(
-            mixture.mean.reshape(shape), mixture.var.reshape(shape), mixture.relative_error, mixture.smoothed
-        )
+        return family, box
+
+    def _curve(self, name: str) -> Mixture | Convolution:
+        """What answers for density and distribution function of one member."""
+        key = self._one(name)
+        if key not in self._curves:
+            mixture = self._mixture(*key).member((0,) * len(key[1]))
+            self._curves[key] = mixture
+            if mixture.factors > 1:
+                sum_of = None if mixture.smoothed else Convolution(mixture)
+                if sum_of is not None and sum_of.usable:
+                    self._curves[key] = sum_of
+                else:
+                    self._curves[key] = self._mixture(*key, split=False).member((0,) * len(key[1]))
+        return self._curves[key]
 
     def density_method(self, name: str) -> str:
-        """'conditional' where densities are averaged conditional Gaussians, 'kernel' where kernel estimates."""
-        return "kernel" if self._one(name).smoothed else "conditional"
+        """How the density of a member is found.
 
-    def density(self, name: str, grid: Any, with_error: bool = False) -> Any:
-        """Density of one member at the grid points, the conditional Gaussian averaged over p-ring.
+        'conditional': the conditional Gaussian averaged over p-ring; 'convolution': the same for each of several
+        independent summands, such as heads, put together by their moment generating functions; 'kernel': an estimate
+        from draws, for variables that are not linear in the vectors.
+        """
+        curve = self._curve(name)
+        if isinstance(curve, Convolution):
+            return "convolution"
+        return "kernel" if curve.smoothed else "conditional"
 
-        Shapes    grid (...) -> (...)
+    def density(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+        """Density of one member at the grid points, or joint density of several.
+
+        Shapes    one name, grid (...) -> (...); d names, grid (..., d) -> (...)
+        Raises    ProgramError for several variables that have no joint density
         """
         return self._grid(name, "density", grid, with_error)
 
-    def cdf(self, name: str, grid: Any, with_error: bool = False) -> Any:
-        """Distribution function of one member at the grid points."""
+    def cdf(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+        """Distribution function of one member at the grid points, or of several jointly.
+
+        Shapes    as for `density`
+        """
         return self._grid(name, "cdf", grid, with_error)
 
-    def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
+    def _grid(self, name: str | Sequence[str], method: str, grid: Any, with_error: bool) -> Any:
         points = np.asarray(grid, dtype=np.float64)
-        value, error = getattr(self._one(name), method)(points.reshape(-1))
-        value, error = value.reshape(points.shape), error.reshape(points.shape)
+        if isinstance(name, str):
+            value, error = getattr(self._curve(name), method)(points.reshape(-1))
+            value, error = value.reshape(points.shape), error.reshape(points.shape)
+        else:
+            joint = self._joint(name)
+            if points.shape[-1:] != (joint.size,):
+                raise ProgramError(f"{joint.size} variables need points (..., {joint.size}), not {points.shape}")
+            try:
+                value, error = getattr(joint, method)(points)
+            except np.linalg.LinAlgError:
+                raise ProgramError(f"{', '.join(name)} are linearly dependent: they have no joint density") from None
         return (value, error) if with_error else value
+
+    def _joint(self, names: Sequence[str]) -> Joint:
+        if not names:
+            raise ProgramError("name at least one variable")
+        members = tuple(self._one(name) for name in names)
+        if members not in self._joints:
+            for family, _ in members:
+                if family not in self.scores and not self.is_linear(family):
+                    raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
+            if len({family in self.scores for family, _ in members}) > 1 and any(
+                family in self.compiler.random and family not in self.scores for family, _ in members
+            ):
+                raise ProgramError(
+                    "scores and vectors that depend on them have no joint density here; draw them with law.sample"
+                )
+            self._joints[members] = self._outputs.joint(members)
+        return self._joints[members]
 
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member, by bisection of the distribution function to full precision."""
         levels = np.asarray(q, dtype=np.float64)
         if not np.all((levels > 0) & (levels < 1)):
             raise ProgramError("quantile levels must lie strictly between 0 and 1")
-        mixture = self._one(name)
-        spread = float(np.sqrt(mixture.var.max() + mixture.mean.var())) * 45
-        centre = float(mixture.mean.mean())
+        curve = self._curve(name)
+        family, box = self._one(name)
+        mixture = self._mixture(family, box).member((0,) * len(box))
+        centre, spread = float(mixture.expected()[0]), 1.001 * mixture.reach
         low = np.full(levels.size, centre - spread)
         high = np.full(levels.size, centre + spread)
         for _ in range(70):
             middle = (low + high) / 2
-            below = mixture.cdf(middle)[0] < levels.reshape(-1)
+            below = curve.cdf(middle)[0] < levels.reshape(-1)
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
                 break
@@ -460,6 +412,9 @@ class Law:
         self, size: int, seed: int = 0, keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None
     ) -> Samples:
         """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
+
+        Scores that `keep` does not name take no memory until they are read: then they are drawn again from the same
+        streams.  Variables do not depend on how many draws there are, nor on which are read.
 
         `averages` names functions psi as for `Program.run`; the draws of their limits, E[psi(Z) | p-ring], belong to
         the same p-ring as the outputs, which are the same with and without averages.
@@ -486,7 +441,8 @@ class Law:
         """
         added, law = self._extended(averages)
         with _expected(added):
-            draws = law._draw(size, seed, tuple(added.families.values()))
+            names = tuple(added.families.values())
+            draws = law._draw(size, seed, names, names)
         self._note(law.error)
         return _finite(added.separate(draws)).averages
 
@@ -537,7 +493,7 @@ class Law:
             step = max(1, CHUNK_NUMBERS // max(1, width))
             for start in range(0, len(points), step):
                 part = points[start : start + step]
-                total = total + self._plain(sampler.wanted_value(read, sampler.draw(part)), len(part)).sum(axis=0)
+                total = total + plain(sampler.wanted_value(read, sampler.draw(part)), len(part)).sum(axis=0)
             return np.asarray(total / len(points))
 
         def finish(results: Sequence[Array]) -> tuple[Array, Array]:
@@ -558,6 +514,15 @@ class Law:
                 self._numbers[name] = self._direct(name)
         return self._numbers[name]
 
+    def number(self, name: str) -> Array:
+        """Limits of a family of scalars that no score reaches.
+
+        Shapes    (1, *members)
+        """
+        axes = self._positions(name)
+        sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+        return broadcast(self._number(name).value, axes, sizes)[None]
+
     def _direct(self, name: str) -> Value:
         """The same by integration over all variables at once, of functions the recursion does not take apart."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
@@ -571,41 +536,32 @@ class Law:
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
         for name in keep:
             self._family(name)
-        return self._draw(size, seed, tuple(dict.fromkeys([*self.outputs, *keep, *self.scores, *added])))
+        held = dict.fromkeys([*self.outputs, *keep])
+        scores = dict.fromkeys(self.scores)
+        return self._draw(size, seed, (*(held | scores), *added), (*held, *added, *(scores if added else ())))
 
-    def _draw(self, size: int, seed: int, names: Sequence[str]) -> Samples:
+    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
             raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
         if not hasattr(seed, "__index__") or seed < 0:
             raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-        boxes = {name: self.netsor.families[name].ranges for name in names}
-        results = 8 * size * sum(math.prod(self.netsor.families[name].shape) for name in names)
-        if results > self._max_memory:
-            raise MemoryLimitError(
-                f"{size} draws would take {results / 2**30:.3g} GiB, more than max_memory: draw fewer at a time"
-            )
-        sampler = Sampler(self.compiler, boxes)
-        arrays = {name: np.empty((size, *self.netsor.families[name].shape)) for name in names}
-        block = max(1, min(BLOCK, 1 << int(math.log2(max(1, CHUNK_NUMBERS // max(1, sampler.dim))))))
-        for number in range(-(-size // block)):
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
-            values = sampler.draw(generator.standard_normal((block, sampler.dim)))
-            start, stop = number * block, min((number + 1) * block, size)
-            for name in names:
-                value = values.get(name)
-                if value is None:  # a number in the limit
-                    axes = self._positions(name)
-                    sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
-                    arrays[name][start:stop] = broadcast(self._number(name).value, axes, sizes)
-                else:
-                    arrays[name][start:stop] = self._plain(value, block)[: stop - start]
-        self._note([average.error for average in sampler.averages.values()])
-        return Samples(self.netsor, arrays, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+        draws = Draws(self, int(size), int(seed), names, held, self._max_memory)
+        self._note([average.error for average in draws.sampler.averages.values()])
+        return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         return Conditional(self, scores)
+
+    def infinite_heads(self, index: str) -> InfiniteHeads:
+        """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
+
+        Raises    ProgramError unless outputs are sums over the index of independent heads with one law and mean zero,
+                  divided by the square root of their number
+        Source    Hron et al. 2020 (arXiv 2006.10540)
+        """
+        return InfiniteHeads(self, index)
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,19 @@
-"""Averages of Gaussians over quasi-random draws of p-ring, with replicates for the error."""
+"""Sums of independent Gaussian mixtures, held as sets of weighted draws of conditional means and variances."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixture"]
+from tensorprog.limit.averaging import Rule
+
+__all__ = ["Mixture", "Nodes", "Summand"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 20  # numbers held at once over a grid
@@ -17,133 +21,292 @@ BINS = 1024
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Draws of conditional means and variances of real variables.
+class Summand:
+    """Independent summands of a sum, `count` copies for each member of the axis of heads.
 
-    `smoothed`: the variables are not Gaussian given the scores; the draws are values, densities kernel estimates.
-
-    Shapes    mean, var (replicates, draws, *members)
-    Accuracy  errors are 3 standard errors over the replicates plus the error of the covariances compiled
+    Shapes    mean, var (sets, draws, heads, *members), weights (sets, draws)
     """
 
     mean: Array
     var: Array
+    weights: Array
+    count: int = 1
+
+    def average(self, values: Array) -> Array:
+        """Averages of values (sets, draws, ...) over the draws of each set."""
+        return np.stack([np.tensordot(w, v, 1) for w, v in zip(self.weights, values, strict=True)])
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """One variable as a mixture of Gaussians N(mean, var) with weights in each set.
+
+    Shapes    mean, var (nodes,), weights (sets, nodes)
+    """
+
+    mean: Array
+    var: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Variables that are sums of independent Gaussian mixtures, and of a Gaussian N(mean, var) beside them.
+
+    `smoothed`: the variables are not Gaussian given the scores; the draws are values, densities kernel estimates.
+
+    Shapes    mean, var (*members)
+    Accuracy  errors are those of the rule over sets of draws plus the error of the covariances compiled
+    """
+
+    summands: tuple[Summand, ...]
+    mean: Array
+    var: Array
     relative_error: float = 0.0
     smoothed: bool = False
+    rule: Rule = field(default_factory=Rule)
 
     @property
-    def exact(self) -> bool:
-        """Whether there is nothing to average over."""
-        return int(self.mean.shape[1]) == 1
+    def factors(self) -> int:
+        """Number of independent summands that are not Gaussian."""
+        return sum(s.count * s.mean.shape[2] for s in self.summands)
 
-    def estimate(self, values: Array) -> tuple[Array, Array]:
-        """Mean and error of per-draw values (replicates, draws, ...)."""
-        means = values.mean(axis=1)
-        return means.mean(axis=0), self._spread(means)
+    @cached_property
+    def _means(self) -> Array:
+        """Means of the whole in each set.
 
-    def _spread(self, replicates: Array) -> Array:
-        if self.exact:
-            return np.zeros(replicates.shape[1:])
-        return 3 * replicates.std(axis=0, ddof=1) / math.sqrt(replicates.shape[0])  # type: ignore[no-any-return]
+        Shapes    (sets, *members)
+        """
+        return np.asarray(self.mean + sum(s.count * s.average(s.mean).sum(axis=1) for s in self.summands))
+
+    def expected(self) -> tuple[Array, Array]:
+        """Mean and error."""
+        means = np.reshape(self._means, (-1, *self.mean.shape))
+        return self.rule.value(means), self.rule.error(means)
+
+    @property
+    def reach(self) -> float:
+        """A distance from the mean beyond which there is no probability worth a number, of one variable."""
+        largest = self.var + sum(s.count * s.var.max(axis=(0, 1)).sum() for s in self.summands)
+        shift = sum(s.count * np.abs(s.mean - s.mean.mean(axis=(0, 1))).max(axis=(0, 1)).sum() for s in self.summands)
+        return float(38.0 * np.sqrt(largest) + shift)
+
+    def member(self, key: tuple[int, ...]) -> Mixture:
+        """One member."""
+        place: Any = (Ellipsis, *key)
+        own = tuple(Summand(s.mean[place], s.var[place], s.weights, s.count) for s in self.summands)
+        return replace(self, summands=own, mean=self.mean[key], var=self.var[key])
+
+    # -- moments ------------------------------------------------------------------------------------------------
+
+    def _series(self, order: int) -> Array:
+        """Coefficients of E exp(t (Y - E Y)) up to t**order: by the rule, then of each set of draws.
+
+        The series of independent summands multiply.
+        Shapes    (1 + sets, order + 1, *members)
+        """
+        gaussian = [np.zeros_like(self.var) if k % 2 else (self.var / 2) ** (k // 2) / math.factorial(k // 2)
+                    for k in range(order + 1)]  # fmt: skip
+        total = np.stack(gaussian)[None]
+        for summand in self.summands:
+            offset = summand.mean - self.rule.value(summand.average(summand.mean))
+            own = np.stack([summand.average(_raw(offset, summand.var, k)) for k in range(order + 1)], axis=1)
+            both = np.concatenate([self.rule.value(own)[None], own])
+            heads = [both[:, :, h] for h in range(both.shape[2])]
+            total = _product(total, reduce(_product, [_power(series, summand.count) for series in heads]))
+        # each set around its own mean
+        shift = total[:, 1] if order else total[:, 0] * 0
+        recentring = np.stack([(-shift) ** k / math.factorial(k) for k in range(order + 1)], axis=1)
+        return _product(total, recentring)
 
     def moment(self, order: int) -> tuple[Array, Array]:
-        """Central moment: E (m + sqrt(S) g - mu)**order, odd powers of g vanish."""
-        centre = self.mean.mean(axis=(0, 1))
-        if order == 1:
-            return np.zeros_like(centre), np.zeros_like(centre)
-        value, error = self.estimate(self._central(self.mean - centre, order))
-        # the centre is itself an estimate: its error moves the moment by order * E(...)**(order - 1)
-        _, shift = self.estimate(self.mean)
-        if order > 2 and np.any(shift > 0):
-            below, _ = self.estimate(self._central(self.mean - centre, order - 1))
-            error = error + order * np.abs(below) * shift
-        return value, error + 0.5 * order * self.relative_error * np.abs(value)
-
-    def _central(self, offset: Array, order: int) -> Array:
-        total = np.zeros_like(self.var)
-        for k in range(0, order + 1, 2):
-            double_factorial = math.prod(range(k - 1, 0, -2)) if k else 1
-            total = total + math.comb(order, k) * double_factorial * self.var ** (k // 2) * offset ** (order - k)
-        return total
+        """Central moment and its error."""
+        top = self._series(order)[:, order] * math.factorial(order)
+        value = top[0]
+        return value, self.rule.error(top[1:]) + 0.5 * order * self.relative_error * np.abs(value)
 
     def standardised(self, order: int) -> tuple[Array, Array]:
-        """E (y - mu)**order / var**(order / 2), its error from the ratio in each replicate."""
-        offset = self.mean - self.mean.mean(axis=(0, 1))
-        top = self._central(offset, order).mean(axis=1)
-        bottom = self._central(offset, 2).mean(axis=1)
+        """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
+        series = self._series(order)
         with np.errstate(invalid="ignore", divide="ignore"):
-            value = top.mean(axis=0) / bottom.mean(axis=0) ** (order / 2)  # nan for a constant
-            # linearised: replicate deviations of numerator and denominator are correlated and partly cancel
-            relative = top / top.mean(axis=0) - (order / 2) * bottom / bottom.mean(axis=0)
-            error = np.abs(value) * self._spread(relative)
-        return value, np.where(np.isnan(value), 0.0, error + order * self.relative_error * np.abs(value))
+            ratio = series[:, order] * math.factorial(order) / (2 * series[:, 2]) ** (order / 2)
+            error = self.rule.error(ratio[1:]) + order * self.relative_error * np.abs(ratio[0])
+        return ratio[0], np.where(np.isnan(ratio[0]), 0.0, error)
 
-    def _kernel_variance(self, factor: float) -> Array:
-        count = self.mean.shape[0] * self.mean.shape[1]
-        low, high = np.quantile(self.mean, [0.25, 0.75], axis=(0, 1))
-        spread = np.minimum(self.mean.std(axis=(0, 1)), np.where(high > low, (high - low) / 1.34, np.inf))
-        bandwidth = factor * 0.9 * spread * count**-0.2  # Silverman 1986, equation (3.31), for factor 1
-        return np.broadcast_to(bandwidth**2, self.mean.shape)
+    # -- one variable -------------------------------------------------------------------------------------------
 
-    def _over_grid(self, grid: Array, kernel: Any, var: Array) -> tuple[Array, Array]:
-        """Average kernel((x - m), sd) over the draws for each grid point, in pieces of bounded size."""
-        replicates, _draws = self.mean.shape
-        means = np.empty((replicates, grid.size))
-        step = max(1, CHUNK // max(1, grid.size))
-        for r in range(replicates):
-            centre, spread, weight = self._nodes(self.mean[r], var[r])
-            total = np.zeros(grid.size)
-            for start in range(0, len(centre), step):
-                part = slice(start, start + step)
-                total += weight[part] @ kernel(grid[None, :] - centre[part, None], np.sqrt(spread[part, None]))
-            means[r] = total
-        return means.mean(axis=0), self._spread(means)
+    def nodes(self) -> list[tuple[Nodes, int]] | None:
+        """The summands of one variable as few Gaussians each, with the number of copies; None if means vary.
 
-    @staticmethod
-    def _nodes(mean: Array, var: Array) -> tuple[Array, Array, Array]:
-        """Fewer Gaussians for the same average: draws with one mean are binned by variance.
-
-        Two nodes a bin, at its mean variance plus and minus its standard deviation, keep the first two moments of the
-        variance in each bin exactly.  What is left is of third order in the bin's width over the variance.
+        Draws with one mean are binned by variance.  Two nodes a bin, at its mean variance plus and minus its standard
+        deviation, keep the first two moments of the variance in each bin: what is left is of third order in the bin's
+        width over the variance.
         """
-        if len(var) <= 4 * BINS or np.any(mean != mean[0]) or var.min() == var.max():
-            return mean, var, np.full(len(mean), 1 / len(mean))
-        low, high = float(var.min()), float(var.max())
-        place = np.minimum(((var - low) * (BINS / (high - low))).astype(np.int64), BINS - 1)
-        count = np.bincount(place, minlength=BINS)
-        used = count > 0
-        first = np.bincount(place, var, BINS)[used] / count[used]
-        spread = np.zeros(BINS)
-        spread[used] = first
-        second = np.bincount(place, np.square(var - spread[place]), BINS)[used] / count[used]
-        nodes = np.concatenate([first - np.sqrt(second), first + np.sqrt(second)])
-        weight = np.tile(count[used] / (2 * len(var)), 2)
-        return np.full(nodes.size, mean[0]), nodes, weight
+        found = []
+        for s in self.summands:
+            for h in range(s.mean.shape[2]):
+                mean, var = s.mean[..., h], s.var[..., h]
+                if np.any(mean[s.weights > 0] != mean[0, 0]):
+                    return None
+                found.append((_grouped(float(mean[0, 0]), var, s.weights, self.rule), s.count))
+        return found
+
+    def _averaged(self, kernel: Callable[[Array, Array], Array], grid: Array, added: Array) -> Array:
+        """Averages of kernel(x - mean, sd) in each set of draws; `added` to all variances.
+
+        Shapes    grid (points,) -> (sets, points)
+        """
+        if not self.summands:
+            return kernel(grid - self.mean, np.sqrt(self.var + added) + 0 * grid)[None]
+        assert self.factors == 1
+        found = self.nodes()
+        if found is not None and np.ndim(added) == 0:
+            nodes = found[0][0]
+            result = np.zeros((len(nodes.weights), grid.size))
+            for part in _pieces(len(nodes.mean), grid.size):
+                centre, sd = nodes.mean[part, None] + self.mean, np.sqrt(nodes.var[part, None] + self.var + added)
+                result += nodes.weights[:, part] @ kernel(grid - centre, sd)
+            return result
+        own = self.summands[0]
+        mean, sd = own.mean[..., 0] + self.mean, np.sqrt(own.var[..., 0] + self.var + added)
+        result = np.zeros((len(mean), grid.size))
+        for r in range(len(mean)):
+            real = np.flatnonzero(own.weights[r])
+            for part in _pieces(real.size, grid.size):
+                chosen = real[part]
+                result[r] += own.weights[r, chosen] @ kernel(grid - mean[r, chosen, None], sd[r, chosen, None])
+        return result
 
     def density(self, grid: Array) -> tuple[Array, Array]:
-        """Density at the grid points (one variable)."""
-
-        def normal(x: Array, sd: Array) -> Array:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                value = np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))
-            return np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
-
+        """Density of one variable with at most one summand."""
         if not self.smoothed:
-            value, error = self._over_grid(grid, normal, self.var)
-            return value, error + self.relative_error * value
-        value, error = self._over_grid(grid, normal, self._kernel_variance(0.3))
+            values = self._averaged(_normal_density, grid, np.zeros(()))
+            value = self.rule.value(values)
+            return value, self.rule.error(values) + self._sensitivity(grid) * value
+        values = self._averaged(_normal_density, grid, self._kernel_variance(0.3))
         # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
-        coarse, _ = self._over_grid(grid, normal, self._kernel_variance(0.6))
-        return value, error + np.abs(coarse - value)
+        coarse = self.rule.value(self._averaged(_normal_density, grid, self._kernel_variance(0.6)))
+        value = self.rule.value(values)
+        return value, self.rule.error(values) + np.abs(coarse - value)
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
-        """Distribution function at the grid points (one variable); of draws where they are not Gaussian, no kernel."""
-        from scipy.special import ndtr
+        """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
+        values = self._averaged(_normal_cdf, grid, np.zeros(()))
+        value = self.rule.value(values)
+        return value, self.rule.error(values) + self._sensitivity(grid) * np.minimum(value, 1 - value)
 
-        def normal(x: Array, sd: Array) -> Array:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                value = ndtr(x / sd)
-            return np.where(sd > 0, value, x >= 0)
+    def _sensitivity(self, grid: Array) -> Array:
+        """Relative change of a Gaussian density or tail when its variance changes by `relative_error`."""
+        if not self.relative_error:
+            return np.zeros(grid.shape)
+        scale = np.maximum(self.moment(2)[0], 1e-300)
+        return np.asarray(self.relative_error * (1 + np.square(grid - self.expected()[0]) / scale))
 
-        value, error = self._over_grid(grid, normal, self.var)
-        return value, error + self.relative_error * np.minimum(value, 1 - value)
+    def _kernel_variance(self, factor: float) -> Array:
+        mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
+        low, high = np.quantile(mean, [0.25, 0.75])
+        width = min(mean.std(), (high - low) / 1.34 if high > low else np.inf)
+        bandwidth = factor * 0.9 * width * (mean.shape[0] * mean.shape[1]) ** -0.2  # Silverman 1986, equation (3.31)
+        return np.asarray(bandwidth**2)
+
+
+def _raw(mean: Array, var: Array, order: int) -> Array:
+    """E (m + sqrt(v) g)**order / order!, g standard normal."""
+    total = np.zeros_like(var)
+    for k in range(0, order + 1, 2):
+        factor = 1 / (2 ** (k // 2) * math.factorial(k // 2) * math.factorial(order - k))
+        total = total + factor * var ** (k // 2) * mean ** (order - k)
+    return total
+
+
+def _product(first: Array, second: Array) -> Array:
+    """Product of two power series, truncated.
+
+    Shapes    (..., order + 1, *members) along axis 1
+    """
+    count = first.shape[1]
+    terms = [sum(first[:, k] * second[:, m - k] for k in range(m + 1)) for m in range(count)]
+    return np.stack(np.broadcast_arrays(*terms), axis=1)
+
+
+def _power(series: Array, exponent: int) -> Array:
+    """A power of a series, by repeated squaring."""
+    result: Array | None = None
+    while exponent:
+        if exponent % 2:
+            result = series if result is None else _product(result, series)
+        exponent //= 2
+        if exponent:
+            series = _product(series, series)
+    assert result is not None
+    return result
+
+
+def _grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
+    """Nodes for variances at one mean: common ones for replicates, own ones for each order of a product rule.
+
+    Shapes    var, weights (sets, draws)
+    """
+    groups = [[k] for k in range(len(var))] if rule.orders else [list(range(len(var)))]
+    found = []
+    for group in groups:
+        real = weights[group[0]] > 0  # sets of different lengths were filled up
+        found.append(_binned(var[group][:, real], weights[group][:, real]))
+    full = np.zeros((len(var), sum(len(nodes) for nodes, _ in found)))
+    start = 0
+    for group, (nodes, own) in zip(groups, found, strict=True):
+        full[group, start : start + len(nodes)] = own
+        start += len(nodes)
+    return Nodes(np.full(start, mean), np.concatenate([nodes for nodes, _ in found]), full)
+
+
+def _binned(var: Array, weights: Array) -> tuple[Array, Array]:
+    """Nodes and their weights in each set: every set keeps mass and mean in each bin, all together the variance.
+
+    Shapes    var, weights (sets, draws) -> (nodes,), (sets, nodes)
+    """
+    sets, draws = var.shape
+    low, high = float(var.min()), float(var.max())
+    if low == high:
+        return np.array([low]), np.ones((sets, 1))
+    if var.size <= 4 * BINS:
+        own = np.zeros((sets, sets, draws))
+        own[np.arange(sets), np.arange(sets)] = weights
+        return var.reshape(-1), own.reshape(sets, -1)
+    place = np.minimum(((var - low) * (BINS / (high - low))).astype(np.int64), BINS - 1)
+    each = (place + BINS * np.arange(sets)[:, None]).reshape(-1)
+    middle = low + (high - low) / BINS * (0.5 + np.arange(BINS))
+
+    def binned(values: Array) -> Array:
+        return np.bincount(each, (weights * values).reshape(-1), minlength=sets * BINS).reshape(sets, BINS)
+
+    mass = binned(np.ones_like(var))
+    used = mass.sum(axis=0) > 0
+    first, second = (binned((var - middle[place]) ** k)[:, used] for k in (1, 2))
+    mass, middle = mass[:, used], middle[used]
+    total = mass.sum(axis=0)
+    centre = first.sum(axis=0) / total
+    half = np.sqrt(np.maximum(second.sum(axis=0) / total - centre**2, 0.0))
+    half = np.minimum(half, middle + centre - low)  # no negative variances
+    shifted = (first - centre * mass) / np.where(half > 0, half, np.inf)
+    nodes = np.concatenate([middle + centre - half, middle + centre + half])
+    return nodes, np.concatenate([mass - shifted, mass + shifted], axis=1) / 2
+
+
+def _pieces(count: int, width: int) -> list[slice]:
+    step = max(1, CHUNK // max(1, width))
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+def _normal_density(x: Array, sd: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))
+    return np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
+
+
+def _normal_cdf(x: Array, sd: Array) -> Array:
+    from scipy.special import ndtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = ndtr(x / sd)
+    return np.where(sd > 0, value, x >= 0)

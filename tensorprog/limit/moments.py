@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Range
 from tensorprog.rename import compose
 
-__all__ = ["Equations", "Moment", "Term", "Value", "difference", "solve"]
+__all__ = ["Equations", "Moment", "Product", "Term", "Value", "difference", "solve"]
 
 Array = NDArray[Any]
 Equations = frozenset[Affine]  # each affine form is zero
@@ -82,6 +83,64 @@ class Value:
         """Whether the value is zero within its error, at rounding level."""
         v, e = np.abs(self.estimate.value), self.estimate.error
         return bool(np.all(v == 0) and np.all(e == 0)) or bool(v.size == 0)
+
+    @property
+    def factors(self) -> tuple[Value, ...]:
+        """What the value is a product of: itself."""
+        return (self,)
+
+    @property
+    def bound(self) -> Estimate:
+        """The largest size of any number, with the largest error."""
+        v, e = self.estimate.value, self.estimate.error
+        return Estimate(np.asarray(np.max(np.abs(v), initial=0.0)), np.asarray(np.max(e, initial=0.0)))
+
+    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
+        """Numbers at index arrays, one for each axis, that broadcast against each other."""
+        key = tuple(positions[name] - starts[name] for name in self.axes)
+        return Estimate(self.estimate.value[key], self.estimate.error[key])
+
+
+class Product(Value):
+    """A product of values over different axes, as (query, query) x (key, key): multiplied out only where it is read."""
+
+    def __init__(self, factors: Sequence[Value]) -> None:
+        object.__setattr__(self, "axes", union(*(factor.axes for factor in factors)))
+        object.__setattr__(self, "_factors", tuple(factors))
+
+    @classmethod
+    def kept(cls, first: Value, second: Value) -> Value:
+        """The product of two values, kept apart where it would have more axes than either."""
+        axes = set(union(first.axes, second.axes))
+        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+
+    @property
+    def factors(self) -> tuple[Value, ...]:
+        """What the value is a product of."""
+        return self._factors  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """The product multiplied out."""
+        return math.prod((factor.aligned(self.axes) for factor in self.factors), start=Estimate.exact(1.0))
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read every axis of every factor at an affine form of new indices."""
+        first, *others = (factor.gather(slots, ranges, starts) for factor in self.factors)
+        return reduce(Product.kept, others, first)
+
+    def zero(self) -> bool:
+        """Whether a factor is zero."""
+        return any(factor.zero() for factor in self.factors)
+
+    @property
+    def bound(self) -> Estimate:
+        """A bound on the size of the numbers, and on their errors."""
+        return math.prod((factor.bound for factor in self.factors), start=Estimate.exact(1.0))
+
+    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
+        """Numbers at index arrays, one for each axis, that broadcast against each other."""
+        return math.prod((factor.at(positions, starts) for factor in self.factors), start=Estimate.exact(1.0))
 
 
 def difference(first: Affine, second: Affine) -> Affine | None:
@@ -183,7 +242,11 @@ class Moment:
     def __mul__(self, other: Moment) -> Moment:
         return (
             Moment(
-                tuple(Term(a.equations | b.equations, a.value * b.value) for a in self.terms for b in other.terms),
+                tuple(
+                    Term(a.equations | b.equations, Product.kept(a.value, b.value))
+                    for a in self.terms
+                    for b in other.terms
+                ),
                 self.ranges,
             )
             .simplified()
@@ -205,11 +268,11 @@ class Moment:
 
     def merged(self) -> Moment:
         """Add up terms with equal equations and drop exact zeros."""
-        groups: dict[Equations, Value] = {}
-        for term in self.terms:
-            old = groups.get(term.equations)
-            groups[term.equations] = term.value if old is None else old + term.value
-        kept = tuple(Term(equations, value) for equations, value in groups.items() if not value.zero())
+        groups: dict[tuple[Equations, int], Value] = {}
+        for number, term in enumerate(self.terms):
+            key = term.equations, number if isinstance(term.value, Product) else -1  # a sum would multiply products out
+            groups[key] = groups[key] + term.value if key in groups else term.value
+        kept = tuple(Term(equations, value) for (equations, _), value in groups.items() if not value.zero())
         return Moment(kept, self.ranges)
 
     def dense(self, axes: Sequence[str]) -> Estimate:
@@ -218,9 +281,9 @@ class Moment:
         shape = tuple(sizes[name] for name in axes)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
-            mask = self._mask(term.equations, axes)
-            value += np.where(mask, broadcast(term.value.value, axes, sizes), 0)
-            error += np.where(mask, broadcast(term.value.error, axes, sizes), 0)
+            mask, found = self._mask(term.equations, axes), term.value.estimate
+            value += np.where(mask, broadcast(Open(term.value.axes, found.value), axes, sizes), 0)
+            error += np.where(mask, broadcast(Open(term.value.axes, found.error), axes, sizes), 0)
         return Estimate(value, error)
 
     def _mask(self, equations: Equations, axes: Sequence[str]) -> Array:
@@ -235,6 +298,7 @@ class Moment:
         Shapes    the result has the shape they broadcast to
         """
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
+        starts = {name: span[0] for name, span in self.ranges.items()}
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
             mask: Array = np.ones((), dtype=bool)
@@ -243,12 +307,12 @@ class Moment:
                 for name, coefficient in equation.terms:
                     total = total + coefficient * positions[name]
                 mask = mask & (total == 0)
-            key = tuple(positions[name] - self.ranges[name][0] for name in term.value.axes)
-            value = value + np.where(mask, term.value.estimate.value[key], 0)
-            error = error + np.where(mask, term.value.estimate.error[key], 0)
+            found = term.value.at(positions, starts)
+            value = value + np.where(mask, found.value, 0)
+            error = error + np.where(mask, found.error, 0)
         return Estimate(np.broadcast_to(value, shape), np.broadcast_to(error, shape))
 
     @property
     def error(self) -> float:
         """The largest error of any value."""
-        return max((float(np.max(term.value.estimate.error, initial=0.0)) for term in self.terms), default=0.0)
+        return max((float(term.value.bound.error) for term in self.terms), default=0.0)

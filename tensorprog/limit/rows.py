@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import Open, contract, gather, multiply
+from tensorprog.arrays import COORDINATE, Open, affine_values, contract, gather, multiply
+from tensorprog.evaluate import index_array
 from tensorprog.expr import Affine
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Range
+from tensorprog.limit.covariance import Compiler
+from tensorprog.linalg import psd_cholesky
 from tensorprog.rename import compose
 
-__all__ = ["RANK", "Rows", "place_of", "spread"]
+__all__ = ["RANK", "Rows", "factor_rows"]
 
 Array = NDArray[Any]
 RANK = "r"
@@ -68,3 +71,102 @@ def spread(part: Array, group: Grouping) -> Open:
     full = np.broadcast_to(part, (len(group.members), *part.shape[1:]))
     value = group.unpack(full[None])
     return Open((*value.axes[1:-1], RANK), value.data[0])
+
+
+def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray[np.int64], int, dict[str, Rows]]:
+    """Factor the second moments of all vectors that one weight family multiplies: its members, rank, rows by family.
+
+    One factor serves all members of the weight where their vectors have the same moments.
+    """
+    members = np.unique(np.concatenate([g.members for g in groups]))
+    varying = any(_varies(compiler, g, other) for g in groups for other in groups)
+    whole = all(np.array_equal(g.members, members) for g in groups)
+    shared = whole and not varying
+    offsets = np.cumsum([0, *(g.columns for g in groups)])
+    gram = _gram(compiler, groups, offsets, members[:1] if shared else members)
+    if whole and len(gram) > 1 and np.all(gram == gram[:1]):
+        gram = gram[:1]
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
+    orthogonal = all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal)
+    # rows of the factor, or their lengths where the vectors are orthogonal (then the last axis is left out)
+    rows = np.sqrt(np.maximum(diagonal, 0))[..., None] if orthogonal else psd_cholesky(gram)
+    declared = compiler.netsor.weight[groups[0].weight.name]
+    sigma = np.sqrt(index_array(compiler.netsor, declared.variance, declared.indices).reshape(-1)[members])
+    rows = rows * (sigma[0] if np.all(sigma == sigma[:1]) else sigma[:, None, None])
+    result = {}
+    for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):
+        part = rows[:, start:stop]
+        values = spread(part[np.searchsorted(members, g.members)] if len(rows) > 1 else part, g)
+        column: Affine | None = None
+        if orthogonal:
+            values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(start))
+        result[g.statement.target.name] = Rows(values, column, g, members)
+    return members, int(offsets[-1]), result
+
+
+def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
+    """Whether the moments of the vectors of two families may differ from one member of their weight to another."""
+    if not (first.separable and second.separable):
+        return True
+    if not (first.reads_members or second.reads_members):
+        return False
+    names = {name: Affine(((f"{name}_", 1),)) for name in second.axes}
+    for a, b in zip(first.statement.weight.slots, second.statement.weight.slots, strict=True):  # the same member
+        if bool(a.terms) != bool(b.terms):
+            return True
+        for name, _ in b.terms:
+            names[name] = Affine(a.terms, a.offset - b.offset)
+    slots = {str(k): slot for k, slot in enumerate(first.statement.vector.slots)}
+    slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
+    ranges = {name: first.ranges[name] for name in first.axes}
+    ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
+    moment = compiler.second(first.statement.vector.name, second.statement.vector.name).rename(slots, ranges)
+    used = {n for t in moment.terms for n in (*t.value.axes, *(n for e in t.equations for n in e.indices))}
+    return bool(used & set(first.member_axes))
+
+
+def _gram(
+    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
+) -> Array:
+    """Second moments of all columns, member by member.
+
+    Shapes    (members, columns, columns)
+    """
+    positions = [_positions(g) for g in groups]
+    gram = np.zeros((len(members), offsets[-1], offsets[-1]))
+    for a, g in enumerate(groups):
+        for b, other in enumerate(groups):
+            moment = compiler.second(g.statement.vector.name, other.statement.vector.name)
+            common = np.intersect1d(np.intersect1d(members, g.members), other.members)
+            if not len(common):
+                continue
+            left, right = (np.searchsorted(group.members, common) for group in (g, other))
+            at = {str(k): (p[left] if len(p) > 1 else p)[:, :, None] for k, p in enumerate(positions[a])}
+            at |= {f"{k}_": (p[right] if len(p) > 1 else p)[:, None, :] for k, p in enumerate(positions[b])}
+            gram[
+                np.searchsorted(members, common)[:, None, None],
+                np.arange(offsets[a], offsets[a + 1])[:, None],
+                np.arange(offsets[b], offsets[b + 1]),
+            ] = moment.at(at).value
+    for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):
+        if not g.separable:
+            place = np.searchsorted(members, g.members)
+            gram[place, start:stop] *= g.exists[..., None]
+            gram[place, :, start:stop] *= g.exists[:, None, :]
+    return gram
+
+
+def _positions(group: Grouping) -> list[NDArray[np.int64]]:
+    """Index values of the vectors that are multiplied, one array for each slot.
+
+    Shapes    each (members or 1, columns)
+    """
+    arrays = []
+    for slot in group.statement.vector.slots:
+        values = affine_values(slot, group.ranges)
+        packed = group.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0]
+        if not group.separable:  # padded columns read some member that exists; their products are dropped
+            packed = np.where(group.exists, packed, slot.bounds(dict(group.ranges))[0])
+        arrays.append(packed)
+    shape = np.broadcast_shapes((1, group.columns), *(a.shape for a in arrays))
+    return [np.broadcast_to(a, shape) for a in arrays]

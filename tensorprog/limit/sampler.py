@@ -27,14 +27,15 @@ from tensorprog.arrays import (
     union,
 )
 from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Affine, Reduction, Variable, walk
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
-from tensorprog.ir import Dot, MatMul, Nonlin, Range
+from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.rows import RANK, Rows, place_of, spread
-from tensorprog.linalg import psd_cholesky
+from tensorprog.limit.normals import CHUNK, Normals, Points, Source
+from tensorprog.limit.parts import indices_of
+from tensorprog.limit.rows import RANK, Rows, factor_rows
 from tensorprog.rename import compose
 
 __all__ = ["Box", "Sampler"]
@@ -47,7 +48,7 @@ RANK2 = "r2"
 class Sampler:
     """Maps standard normals to the variables wanted, computing only the members that they need.
 
-    `dim` normals make one draw: first those of the scores (`score_dim` of them), then those of the vectors.
+    `dim` normals make one draw: first those of the scores, then those of the vectors (none if not `vectors`).
     """
 
     def __init__(self, compiler: Compiler, wanted: Mapping[str, Box], vectors: bool = True) -> None:
@@ -56,18 +57,17 @@ class Sampler:
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
         self.averages: dict[str, ConditionalAverage] = {}
-        self.sources: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+        self.sources: list[Source] = []
         self._rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
         self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
         for name, box in wanted.items():
             self._ask(name, box, vectors)
-        self._factors({r.name for s in self.scores.values() for r in (s.left, s.right)})
+        self._factorise({r.name for s in self.scores.values() for r in (s.left, s.right)})
         self._collect_pairs()
-        self.score_dim = self.dim
         if vectors:
-            self._factors(self._drawn)
+            self._factorise(self._drawn)
             self._vector_sources()
 
     @property
@@ -137,101 +137,38 @@ class Sampler:
         bounds = [slot.bounds(dict(ranges)) for slot in reference.slots]
         return tuple((low, high + 1) for low, high in bounds)
 
-    def local_ranges(self, name: str) -> dict[str, Range]:
-        """Index ranges with the left side of a family's definition held to the members asked for."""
+    def local_ranges(self, name: str, box: Box | None = None) -> dict[str, Range]:
+        """Index ranges with the left side of a family's definition held to a box, or to the members asked for."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         ranges = dict(self.netsor.ranges)
-        for slot, span in zip(statement.target.slots, self.demand[name], strict=True):
+        for slot, span in zip(statement.target.slots, self.demand[name] if box is None else box, strict=True):
             if slot.bare:
                 ranges[slot.bare] = span
         return ranges
 
-    def _factors(self, names: Collection[str]) -> None:
+    def _factorise(self, names: Collection[str]) -> None:
         """Factor the second moments of all vectors that the weights of these families multiply."""
         weights = {s.weight.name for s in self.netsor.body if isinstance(s, MatMul) and s.target.name in names}
         for weight in sorted(weights - self._ranks.keys()):
             uses = [s for s in self.netsor.body if isinstance(s, MatMul) and s.weight.name == weight]
-            self._ranks[weight] = self._factor(weight, [s for s in uses if s.target.name in self.demand])
-
-    def _factor(self, weight: str, statements: Sequence[MatMul]) -> tuple[NDArray[np.int64], int]:
-        family = self.netsor.families[weight]
-        groups = [Grouping(s, family, self.local_ranges(s.target.name)) for s in statements]
-        members = np.unique(np.concatenate([g.members for g in groups]))
-        positions = []
-        for s, g in zip(statements, groups, strict=True):
-            arrays = []
-            for slot in s.vector.slots:
-                values = affine_values(slot, g.ranges)
-                arrays.append(g.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0])
-            if not g.separable:  # padded columns read some member that exists; their products are dropped below
-                arrays = [
-                    np.where(g.exists, a, slot.bounds(dict(g.ranges))[0])
-                    for a, slot in zip(arrays, s.vector.slots, strict=True)
-                ]
-            shape = np.broadcast_shapes((1, g.columns), *(a.shape for a in arrays))
-            positions.append([np.broadcast_to(a, shape) for a in arrays])
-        varying = any(p[0].shape[0] > 1 for p in positions if p) or any(len(g.members) != len(members) for g in groups)
-        count = len(members) if varying else 1
-        offsets = np.cumsum([0, *(g.columns for g in groups)])
-        gram = np.zeros((count, offsets[-1], offsets[-1]))
-        places = [np.searchsorted(members, g.members) if varying else np.zeros(1, dtype=int) for g in groups]
-        for a, (s, g) in enumerate(zip(statements, groups, strict=True)):
-            for b, (t, other) in enumerate(zip(statements, groups, strict=True)):
-                moment = self.compiler.second(s.vector.name, t.vector.name)
-                common, left, right = (
-                    np.intersect1d(g.members, other.members, return_indices=True)
-                    if varying
-                    else (np.zeros(1), np.zeros(1, dtype=int), np.zeros(1, dtype=int))
-                )
-                if not len(common):
-                    continue
-                at = {str(k): (p[left] if p.shape[0] > 1 else p)[:, :, None] for k, p in enumerate(positions[a])}
-                at |= {f"{k}_": (p[right] if p.shape[0] > 1 else p)[:, None, :] for k, p in enumerate(positions[b])}
-                block = np.broadcast_to(moment.at(at).value, (len(common), g.columns, other.columns))
-                gram[
-                    places[a][left][:, None, None],
-                    np.arange(offsets[a], offsets[a + 1])[:, None],
-                    np.arange(offsets[b], offsets[b + 1]),
-                ] = block
-        for g, place, start in zip(groups, places, offsets, strict=False):
-            if not g.separable:
-                columns = np.arange(start, start + g.columns)
-                gram[place[:, None], columns] *= g.exists[..., None]
-                gram[place[:, None], :, columns] *= g.exists[..., None]
-        if count > 1 and np.all(gram == gram[:1]) and all(len(g.members) == len(members) for g in groups):
-            gram, count = gram[:1], 1
-            places = [np.zeros(1, dtype=int)] * len(groups)
-        diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
-        orthogonal = all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal)
-        # rows of the factor, or their lengths where the vectors are orthogonal (then the last axis is left out)
-        rows = np.sqrt(np.maximum(diagonal, 0))[..., None] if orthogonal else psd_cholesky(gram)
-        declared = self.netsor.weight[weight]
-        sigma = np.sqrt(index_array(self.netsor, declared.variance, declared.indices).reshape(-1)[members])
-        if np.all(sigma == sigma[:1]):
-            rows = rows * sigma[0]
-        else:
-            rows = rows * sigma[:, None, None]
-            places = [np.searchsorted(members, g.members) for g in groups]
-        for k, g in enumerate(groups):
-            part = rows[:, offsets[k] : offsets[k + 1]]
-            part = part[places[k]] if rows.shape[0] > 1 else part
-            values = spread(part, g)
-            column: Affine | None = None
-            if orthogonal:
-                values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(offsets[k]))
-            self._rows[g.statement.target.name] = Rows(values, column, g, members)
-        return members, int(offsets[-1])
+            groups = [
+                Grouping(s, self.netsor.families[weight], self.local_ranges(s.target.name))
+                for s in uses
+                if s.target.name in self.demand
+            ]
+            members, rank, rows = factor_rows(self.compiler, groups)
+            self._ranks[weight] = members, rank
+            self._rows |= rows
 
     # -- scores -------------------------------------------------------------------------------------------------
 
-    def _operand(self, name: str, side: str) -> tuple[Variable, Rows, Open]:
+    def _operand(self, name: str, side: str, ranges: Mapping[str, Range]) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
         if reference.name not in self._rows:
             raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
         rows = self._rows[reference.name]
         names = self._given(rows, reference)
-        ranges = self.local_ranges(name)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
         for slot, (start, stop) in zip(rows.group.statement.weight.slots, rows.group.weight.ranges, strict=True):
@@ -246,16 +183,16 @@ class Sampler:
     def _collect_pairs(self) -> None:
         """One block of normals for each unordered pair of weight members that meet in a score."""
         for name in self.scores:
-            key, codes, _ = self._pair_codes(name)
+            key, codes, _ = self._pair_codes(name, self.local_ranges(name))
             found = np.unique(codes.data)
             old = self._pairs.get(key)
             self._pairs[key] = found if old is None else np.union1d(old, found)
         for key, codes_found in self._pairs.items():
             self.sources.append((("pair", *key), (len(codes_found), *(self._ranks[weight][1] for weight in key))))
 
-    def _pair_codes(self, name: str) -> tuple[tuple[str, str], Open, Open]:
+    def _pair_codes(self, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[str, str], Open, Open]:
         """Weight families in order, code of the unordered member pair, and whether the operands stand swapped."""
-        (_, left, first), (_, right, second) = self._operand(name, "left"), self._operand(name, "right")
+        (_, left, first), (_, right, second) = (self._operand(name, side, ranges) for side in ("left", "right"))
         axes = union(first.axes, second.axes)
         a, b = align(first, axes), align(second, axes)
         swapped = np.asarray(left.group.weight.name > right.group.weight.name)
@@ -268,26 +205,26 @@ class Sampler:
         codes = np.broadcast_to(low * big + high, shape)
         return (names[0], names[1]), Open(axes, codes), Open(axes, np.broadcast_to(swapped, shape))
 
-    def _draw_scores(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
-        result = {}
-        for name, statement in self.scores.items():
-            ranges = self.local_ranges(name)
-            key, codes, swapped = self._pair_codes(name)
-            block = normals["pair", *key]
-            place = np.searchsorted(self._pairs[key], codes.data)
-            if place.size == block.shape[1] and np.array_equal(place.reshape(-1), np.arange(place.size)):
-                picked = block.reshape(block.shape[0], *place.shape, *block.shape[2:])
-            else:
-                picked = block[:, place]
-            if swapped.data.any():
-                turned = np.swapaxes(picked, -1, -2)
-                picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
-            matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
-            for reference, rank in ((statement.left, RANK), (statement.right, RANK2)):
-                rows = self._rows[reference.name]
-                matrix = rows.apply(matrix, rank, self._given(rows, reference), ranges)
-            result[name] = self.over_positions(name, matrix)
-        return result
+    def _draw_score(self, name: str, box: Box, normals: Normals) -> Open:
+        """The scores in a box, from the normals of the pairs of weight members that meet in it."""
+        ranges = self.local_ranges(name, box)
+        key, codes, swapped = self._pair_codes(name, ranges)
+        pairs, place = np.unique(codes.data, return_inverse=True)
+        block = normals.of(("pair", *key), np.searchsorted(self._pairs[key], pairs))
+        place = place.reshape(codes.data.shape)
+        if place.size == len(pairs) and np.array_equal(place.reshape(-1), np.arange(place.size)):
+            picked = block.reshape(block.shape[0], *place.shape, *block.shape[2:])
+        else:
+            picked = block[:, place]
+        if swapped.data.any():
+            turned = np.swapaxes(picked, -1, -2)
+            picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
+        matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
+        statement = self.scores[name]
+        for reference, rank in ((statement.left, RANK), (statement.right, RANK2)):
+            rows = self._rows[reference.name]
+            matrix = rows.apply(matrix, rank, self._given(rows, reference), ranges)
+        return self.over_positions(name, matrix, ranges)
 
     @staticmethod
     def _given(rows: Rows, reference: Variable) -> dict[str, Affine]:
@@ -295,11 +232,10 @@ class Sampler:
         target = rows.group.statement.target
         return {slot.bare: given for slot, given in zip(target.slots, reference.slots, strict=True) if slot.bare}
 
-    def over_positions(self, name: str, value: Open) -> Open:
+    def over_positions(self, name: str, value: Open, ranges: Mapping[str, Range]) -> Open:
         """From the indices of a definition's left side to full position axes '0', '1', ... behind the batch."""
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         axes = (BATCH, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)))
-        ranges = self.local_ranges(name)
         vector = COORDINATE in value.axes
         sizes = {axis: ranges[axis][1] - ranges[axis][0] if axis in ranges else 1 for axis in axes[1:]}
         sizes |= dict(zip(value.axes, value.data.shape, strict=True))
@@ -320,66 +256,56 @@ class Sampler:
             if initial.name in self._drawn:
                 self.sources.append((("initial", initial.name), self.compiler.initials[initial.name].blocks.shape[:-1]))
 
-    def _draw_vectors(self, normals: Mapping[tuple[str, ...], Array]) -> dict[str, Open]:
-        result = {}
-        for name, rows in self._rows.items():
-            if name not in self._drawn:
-                continue
-            group = rows.group
-            block = normals["weight", group.weight.name][:, np.searchsorted(rows.members, group.members)]
-            if group.separable:
-                sizes = [group.sizes[axis] for axis in group.member_axes]
-                xi = Open((BATCH, *group.member_axes, RANK), block.reshape(block.shape[0], *sizes, block.shape[-1]))
-            else:
-                spread = np.broadcast_to(block[:, :, None], (*block.shape[:2], group.columns, block.shape[-1]))
-                value = group.unpack(spread)
-                xi = Open((*value.axes[:-1], RANK), value.data)
-            z = rows.apply(xi, RANK, {}, group.ranges)
-            result[name] = self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]))
-        for initial in self.netsor.initial:
-            if initial.name not in self._drawn:
-                continue
-            law = self.compiler.initials[initial.name]
-            drawn = np.einsum("...ij,b...j->b...i", law.factor, normals["initial", initial.name])
-            sizes = [
-                self.netsor.families[initial.name].shape[initial.indices.index(i)]
-                for i in (*law.independent, *law.joint)
-            ]
-            value = Open((BATCH, *law.independent, *law.joint), drawn.reshape(drawn.shape[0], *sizes))
-            data = align(value, (BATCH, *initial.indices)) + law.mean
-            key = tuple(
-                slice(a - s, b - s)
-                for (a, b), (s, _) in zip(
-                    self.demand[initial.name], self.netsor.families[initial.name].ranges, strict=True
-                )
-            )
-            data = data[(slice(None), *key)]
-            result[initial.name] = Open((BATCH, *(str(k) for k in range(len(key))), COORDINATE), data[..., None])
-        return result
+    def _draw_gaussian(self, name: str, rows: Rows, normals: Normals) -> Open:
+        """Z of the outputs of a MatMul."""
+        group = rows.group
+        block = normals.of(("weight", group.weight.name), np.searchsorted(rows.members, group.members))
+        if group.separable:
+            sizes = [group.sizes[axis] for axis in group.member_axes]
+            xi = Open((BATCH, *group.member_axes, RANK), block.reshape(block.shape[0], *sizes, block.shape[-1]))
+        else:
+            spread = np.broadcast_to(block[:, :, None], (*block.shape[:2], group.columns, block.shape[-1]))
+            value = group.unpack(spread)
+            xi = Open((*value.axes[:-1], RANK), value.data)
+        z = rows.apply(xi, RANK, {}, group.ranges)
+        return self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]), self.local_ranges(name))
+
+    def _draw_initial(self, initial: Initial, normals: Normals) -> Open:
+        """Z of initial vectors."""
+        law, family = self.compiler.initials[initial.name], self.netsor.families[initial.name]
+        block = normals.of(("initial", initial.name), np.arange(law.blocks.shape[0]))
+        drawn = np.einsum("...ij,b...j->b...i", law.factor, block)
+        sizes = [family.shape[initial.indices.index(i)] for i in (*law.independent, *law.joint)]
+        value = Open((BATCH, *law.independent, *law.joint), drawn.reshape(drawn.shape[0], *sizes))
+        data = align(value, (BATCH, *initial.indices)) + law.mean
+        spans = zip(self.demand[initial.name], family.ranges, strict=True)
+        data = data[(slice(None), *(slice(a - s, b - s) for (a, b), (s, _) in spans))]
+        return Open((BATCH, *(str(k) for k in range(len(sizes))), COORDINATE), data[..., None])
 
     # -- evaluation ---------------------------------------------------------------------------------------------
-
-    def split(self, points: Array) -> dict[tuple[str, ...], Array]:
-        """Cut points (draws, dim or score_dim) into the blocks of the sources."""
-        result, start = {}, 0
-        for key, shape in self.sources:
-            stop = start + math.prod(shape)
-            if stop > points.shape[1]:
-                break
-            result[key] = points[:, start:stop].reshape(points.shape[0], *shape)
-            start = stop
-        return result
 
     def draw(self, points: Array) -> dict[str, Open]:
         """Values of everything demanded that the points reach.
 
-        Shapes    points (draws, dim), or (draws, score_dim) for scores alone -> Open over BATCH, positions (over the
-                  members asked for) and, for vectors, COORDINATE of length 1
+        Shapes    points (draws, dim) -> Open over BATCH, positions (over the members asked for) and, for vectors,
+                  COORDINATE of length 1
         """
-        blocks = self.split(points)
-        values = self._draw_scores(blocks)
+        return self.values(Points(self.sources, points))
+
+    def scores_of(self, name: str, normals: Normals) -> Open:
+        """All members demanded of a score."""
+        return self._draw_score(name, self.demand[name], normals)
+
+    def values(self, normals: Normals, later: Collection[str] = ()) -> dict[str, Open]:
+        """Values of everything demanded, in the shapes of `draw`; scores named by `later` are drawn where they are
+        read, as many at a time as a sum takes, and not kept."""
+        values = {name: self.scores_of(name, normals) for name in self.scores if name not in later}
         if self.vectors:
-            values |= self._draw_vectors(blocks)
+            drawn = {name: rows for name, rows in self._rows.items() if name in self._drawn}
+            values |= {name: self._draw_gaussian(name, rows, normals) for name, rows in drawn.items()}
+            initials = [initial for initial in self.netsor.initial if initial.name in self._drawn]
+            values |= {initial.name: self._draw_initial(initial, normals) for initial in initials}
+        reader, pieces = self.reader(values, normals), self._pieces(normals.draws)
         for position, statement in enumerate(self.netsor.body):
             name = statement.target.name
             if name in self.averages:
@@ -390,24 +316,44 @@ class Sampler:
                 and position in self.netsor.families[name].statements
             ):
                 ranges = self.local_ranges(name)
-                if all(self._known(r, values) for r in statement.inputs):
-                    result = evaluate(statement.expr, Scope(self.netsor, ranges, self.reader(values)))
-                    values[name] = self.over_positions(name, result)
+                if all(r.name in later or self._known(r, values) for r in statement.inputs):
+                    result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    values[name] = self.over_positions(name, result, ranges)
         return values
+
+    @staticmethod
+    def _pieces(draws: int) -> Any:
+        """Cuts a sum into pieces of about CHUNK numbers, along an index that only products have."""
+
+        def pieces(expr: Expr, indices: Sequence[str], ranges: Mapping[str, Range]) -> list[Mapping[str, Range]]:
+            sizes = {name: ranges[name][1] - ranges[name][0] for name in indices_of(expr, ranges)}
+            numbers = draws * math.prod(sizes.values())
+            inside = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
+            free = [name for name in indices if name in sizes and name not in inside]
+            if numbers <= CHUNK or not free:
+                return [ranges]
+            start, stop = ranges[free[0]]
+            step = max(1, CHUNK * (stop - start) // numbers)
+            return [{**ranges, free[0]: (low, min(low + step, stop))} for low in range(start, stop, step)]
+
+        return pieces
 
     def _known(self, reference: Variable, values: Mapping[str, Open]) -> bool:
         family = self.netsor.families[reference.name]
         return reference.name in values or (family.kind == "scalar" and reference.name not in self.compiler.random)
 
-    def reader(self, values: Mapping[str, Open]) -> Any:
-        """How expressions read the values drawn (and averages, which are numbers)."""
+    def reader(self, values: Mapping[str, Open], normals: Normals | None = None) -> Any:
+        """How expressions read the values drawn (and averages, which are numbers); other scores are drawn now."""
 
         def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
             slots = {str(k): slot for k, slot in enumerate(reference.slots)}
             if reference.name in values:
                 starts = {str(k): span[0] for k, span in enumerate(self.demand[reference.name])}
-                value = values[reference.name]
-                return gather(value, slots, ranges, starts)
+                return gather(values[reference.name], slots, ranges, starts)
+            if normals is not None and reference.name in self.scores:
+                box = self._box(reference, ranges)
+                starts = {str(k): span[0] for k, span in enumerate(box)}
+                return gather(self._draw_score(reference.name, box, normals), slots, ranges, starts)
             return self.compiler.scope(ranges).variable(reference, ranges)
 
         return read

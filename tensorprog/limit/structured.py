@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.arrays import BATCH, Open, align, broadcast, contract
 from tensorprog.errors import MemoryLimitError, ProgramError
-from tensorprog.limit.moments import Moment
+from tensorprog.expr import Affine
+from tensorprog.limit.moments import Equations, Moment, Product, Term, Value, difference
 from tensorprog.linalg import psd_cholesky
 
 __all__ = ["Covariance"]
 
 Array = NDArray[Any]
+RANK = "r"
+DRAWN_AT_ONCE = 1 << 18  # normals, where one draw takes fewer
 
 
 class Covariance:
     """A covariance between two families, kept as a sum of structured terms.
 
     `np.asarray` gives the array (members of the first, then of the second) and refuses above `max_memory`; `at` reads
-    single entries; `factors` lists the terms; `error` bounds the error of every entry.
+    single entries; `factors` lists the terms; `sample` draws; `error` bounds the error of every entry.
     """
 
     def __init__(self, moment: Moment, first: Sequence[str], second: Sequence[str], max_memory: int = 1 << 30) -> None:
-        self.moment, self._axes, self._max = moment, (*first, *second), max_memory
+        self.moment, self._first, self._axes, self._max = moment, tuple(first), (*first, *second), max_memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,12 +46,11 @@ class Covariance:
 
     @property
     def factors(self) -> list[dict[str, Any]]:
-        """The terms: equations that must hold, and values with the positions they depend on."""
+        """The terms: equations that must hold, and factors whose product is the value, as (positions, array)."""
         return [
             {
                 "equations": [f"{e} = 0" for e in sorted(map(str, term.equations))],
-                "axes": term.value.axes,
-                "values": term.value.estimate.value,
+                "factors": [(factor.axes, factor.estimate.value) for factor in term.value.factors],
             }
             for term in self.moment.terms
         ]
@@ -75,15 +80,128 @@ class Covariance:
     def __repr__(self) -> str:
         return f"Covariance(shape={self.shape}, terms={len(self.moment.terms)}, error={self.error:.1e})"
 
+    @cached_property
+    def _root(self) -> Root:
+        return Root.of(self.moment, self._first, self._max)
+
     def sample(self, size: int, seed: int = 0) -> Array:
         """Draws of N(0, covariance), for the covariance of one family with itself.
 
         Shapes    (size, *members)
+        Scale     blocks of members that are independent, or whose covariances multiply, are drawn by factors of their
+                  own
+        Raises    MemoryLimitError if the draws, or the covariance of members that no structure separates, do not fit
         """
-        shape = self.shape[: len(self.shape) // 2]
+        shape = self.shape[: len(self._first)]
         if self.shape != (*shape, *shape):
             raise ProgramError("only the covariance of a family with itself can be sampled")
-        count = math.prod(shape)
-        factor = psd_cholesky(np.asarray(self).reshape(count, count))
-        normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, count))
-        return (normals @ factor.T).reshape(size, *shape)
+        if 8 * (size + 4) * math.prod(shape) > self._max:  # one draw is worked on at a time
+            raise MemoryLimitError(f"{size} draws of shape {shape} do not fit in max_memory: draw fewer at a time")
+        generator = np.random.Generator(np.random.SFC64(seed))
+        result = np.empty((size, *shape))
+        step = max(1, DRAWN_AT_ONCE // max(1, math.prod(self._root.shape)))
+        for start in range(0, size, step):
+            part = result[start : start + step]
+            part[:] = self._root.draws(generator.standard_normal((len(part), *self._root.shape)), shape)
+        return result
+
+
+@dataclass(frozen=True)
+class Root:
+    """A square root of a covariance, for draws: one factor for each group of positions whose covariances multiply.
+
+    Members that differ in an `independent` position are independent.  Positions in no group have no effect, so that
+    their members are equal.
+    """
+
+    positions: tuple[str, ...]
+    independent: tuple[str, ...]
+    groups: tuple[tuple[str, ...], ...]
+    factors: tuple[Open, ...]  # over the independent positions that matter, the members of the group as one axis, RANK
+    shape: tuple[int, ...]  # of the normals: independent positions, then groups
+
+    @classmethod
+    def of(cls, moment: Moment, positions: Sequence[str], max_memory: int) -> Root:
+        """Factorise the covariance of a family with itself."""
+        same = {name: difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in positions}
+        independent = tuple(name for name in positions if all(same[name] in term.equations for term in moment.terms))
+        moment = moment.rename({f"{name}_": Affine(((name, 1),)) for name in independent}, moment.ranges)
+        groups = _groups(moment, [name for name in positions if name not in independent])
+        sizes = {name: moment.ranges[name][1] - moment.ranges[name][0] for name in positions}
+        factors = []
+        for number, group in enumerate(groups):
+            part = Moment(tuple(_over(term, group, groups) for term in moment.terms), moment.ranges)
+            lead = tuple(name for name in independent if any(name in _indices(term) for term in part.terms))
+            members, blocks = (math.prod(sizes[name] for name in names) for names in (group, lead))
+            if 8 * 6 * blocks * members**2 > max_memory:
+                raise MemoryLimitError(
+                    f"a draw takes the whole covariance of {members} members, {8 * members**2 / 2**30:.3g} GiB: no "
+                    "structure separates them; draw with law.sample(size, keep=...), or raise max_memory"
+                )
+            dense = part.dense((*lead, *group, *(f"{name}_" for name in group))).value
+            blocked = dense.reshape(*(sizes[name] for name in lead), members, members)
+            factors.append(Open((*lead, f"g{number}", RANK), psd_cholesky(blocked)))
+        shape = (*(sizes[name] for name in independent), *(math.prod(sizes[name] for name in g) for g in groups))
+        return cls(tuple(positions), independent, groups, tuple(factors), shape)
+
+    def draws(self, normals: Array, shape: Sequence[int]) -> Array:
+        """Gaussian draws from standard normals.
+
+        Shapes    normals (draws, *self.shape) -> (draws, *shape)
+        """
+        names = [f"g{number}" for number in range(len(self.groups))]
+        axes = (BATCH, *self.independent, *names)
+        value = Open(axes, normals)
+        for name, factor in zip(names, self.factors, strict=True):
+            ranked = tuple(RANK if axis == name else axis for axis in value.axes)
+            value = contract(factor, Open(ranked, value.data), [RANK])
+        sizes = dict(zip((BATCH, *self.positions), (len(normals), *shape), strict=True))
+        full = (BATCH, *self.independent, *(name for group in self.groups for name in group))
+        split = Open(full, align(value, axes).reshape([sizes[name] for name in full]))
+        return broadcast(split, (BATCH, *self.positions), sizes)
+
+
+def _indices(term: Term) -> set[str]:
+    return {*term.value.axes, *(name for equation in term.equations for name in equation.indices)}
+
+
+def _touched(names: Iterable[str], positions: Collection[str]) -> frozenset[str]:
+    """The positions among names, second copies counting as their first."""
+    return frozenset(name.rstrip("_") for name in names) & frozenset(positions)
+
+
+def _groups(moment: Moment, positions: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Positions that covariances connect.
+
+    A single term is the product of its factors and equations; what has no position belongs to the empty group, which
+    comes first.  Several terms are taken as one.
+    """
+    if len(moment.terms) > 1:
+        links = [_touched((name for term in moment.terms for name in _indices(term)), positions)]
+    else:
+        pieces = [piece for term in moment.terms for piece in _pieces(term)]
+        links = [frozenset(), *(_touched(names, positions) for names, _, _ in pieces)]
+    groups: list[frozenset[str]] = []
+    for link in links:
+        meeting = [group for group in groups if group & link]
+        groups = [group for group in groups if group not in meeting] + [link.union(*meeting)]
+    groups = list(dict.fromkeys(groups))
+    return tuple(tuple(name for name in positions if name in group) for group in groups)
+
+
+def _pieces(term: Term) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
+    """Indices of each equation and of each factor of a term, and the equation or the factor."""
+    equations = [(equation.indices, frozenset({equation}), ()) for equation in term.equations]
+    return [*equations, *((factor.axes, frozenset(), (factor,)) for factor in term.value.factors)]
+
+
+def _over(term: Term, group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term:
+    """The equations and factors of a term that belong to one group: the first that has all their positions."""
+    known = {name for other in groups for name in other}
+    equations: Equations = frozenset()
+    value = Value.of(1.0)
+    for names, forms, factors in _pieces(term):
+        touched = _touched(names, known)
+        if next(other for other in groups if touched <= set(other)) == group:
+            equations, value = equations | forms, reduce(Product.kept, factors, value)
+    return Term(equations, value)

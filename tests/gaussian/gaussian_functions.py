@@ -1,4 +1,4 @@
-"""The functions of references.json as the package sees them."""
+"""Functions with terms, kinks and features written by hand: scales, shifts and widths that atoms do not have."""
 
 import numpy as np
 from scipy import special

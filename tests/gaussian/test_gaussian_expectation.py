@@ -1,7 +1,6 @@
 import subprocess
 import sys
 
-import mpmath as mp
 import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS, clip_terms
@@ -44,17 +43,6 @@ def test_a_wide_clip_loses_nothing():
     assert abs(result.value - 0.375) < 1e-15
     assert result.error < 1e-14
     assert abs(mean(wide, 0.7, 1.0).value - 0.7) < 1e-15
-
-
-def test_the_second_moment_of_a_clip_that_gauss_hermite_misses():
-    with mp.workdps(30):
-        sd = mp.sqrt(mp.mpf(1.7))
-        cdf, pdf = mp.ncdf(1 / sd), mp.npdf(1 / sd)
-        # E clip^2 = var (2 cdf - 1 - 2 pdf / sd) + 2 (1 - cdf)
-        truth = float(mp.mpf(1.7) * (2 * cdf - 1 - 2 * pdf / sd) + 2 * (1 - cdf))
-    result = cross(CLIP, CLIP, 0.0, 0.0, 1.7, 1.7, 1.7)
-    assert abs(result.value - truth) < 1e-14
-    assert result.error < 1e-13
 
 
 def test_arc_cosine_and_arcsine_kernels():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorprog.gaussian import Function, Term, cross, mean
+from tensorprog.gaussian.half_line import half_line_moments
 from tensorprog.gaussian.law import correlation, fused
 from tensorprog.gaussian.panels import gauss_legendre, panel_edges, rule
 
@@ -38,6 +39,22 @@ def test_gauss_legendre_is_correctly_rounded(n):
         for k in range(0, 2 * n, 2):
             moment = mp.fsum(mp.mpf(float(w)) * mp.mpf(float(x)) ** k for x, w in zip(nodes, weights, strict=True))
             assert abs(moment - mp.mpf(2) / (k + 1)) < 4e-16
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.5, 3.0, 9.9, 10.1, 13.0, 50.0])
+@pytest.mark.parametrize("angle", [0.5, 0.51, 0.7, 1.0])
+def test_half_line_moments(size, angle):
+    z = complex(size * np.cos(np.pi * angle), size * np.sin(np.pi * angle)) if angle > 0.5 else complex(0, size)
+    with mp.workdps(60 + int(size**2 / 2)):
+        exact = mp.mpc(z)
+        truth = [mp.sqrt(mp.pi / 2) * mp.exp(exact**2 / 2) * mp.erfc(-exact / mp.sqrt(2))]
+        truth.append(1 + exact * truth[0])
+        for k in range(1, 5):
+            truth.append(exact * truth[k] + k * truth[k - 1])
+    found = half_line_moments(5, np.array(z), np.array(0.0))
+    for estimate, value in zip(found, truth, strict=True):
+        assert abs(mp.mpc(complex(estimate.value)) - value) <= estimate.error
+        assert estimate.error <= 1e-12 * (1 if size > 10 else max(1, size) ** 6) * max(1, abs(value))
 
 
 def test_panels_stop_at_kinks_and_shrink_towards_features():

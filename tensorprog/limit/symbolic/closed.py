@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import sympy as sp
 
-from tensorprog.gaussian.moments import closes
 from tensorprog.limit.symbolic.functions import Phi, Phi2, phi
 from tensorprog.limit.symbolic.terms import Term
 
@@ -55,6 +54,11 @@ class Factor(NamedTuple):
 
 
 NONE = Factor("one", ONE, ZERO)
+
+
+def closes(first: str, second: str) -> bool:
+    """Whether a pair of kinds has a form in real functions here: all but sin or cos with step or erf."""
+    return not ((first in WAVES and second in SIGNS) or (second in WAVES and first in SIGNS))
 
 
 def _tilt(law: Law, factor: Factor) -> tuple[Law, Any]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.ir import Dot, Netsor
-from tensorprog.limit.conditional import ConditionalGaussian
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.symbolic.cases import Cases
 from tensorprog.limit.symbolic.convert import index_symbol, kept_constants
@@ -214,7 +213,7 @@ class SymbolicLaw:
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores."""
         vector = self.netsor.families[name].kind == "vector"
-        return vector and ConditionalGaussian.linear(self.formulas.numeric, name)
+        return vector and all(part.linear for part in self.formulas.parts.of(name))
 
     def _averaged(self, names: tuple[str, ...]) -> Cases:
         ranges = position_names(self.netsor, names[0])

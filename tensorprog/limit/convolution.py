@@ -1,0 +1,162 @@
+"""Densities of sums of independent Gaussian mixtures, by their moment generating function on vertical lines.
+
+Every summand is N(m, V) with m a number and V random: M(s) = E exp(s**2 V / 2) around the mean, an even function.  For
+the sum, M is the product, and with d the distance to the mean
+
+    density(d) = exp(-theta d) / pi * Integral over t > 0 of Re[M(theta + i t) exp(-i t d)]
+    P(Y > d)   = the same with M(s) / s in place of M(s), for theta > 0
+
+On the line through a theta near the saddlepoint K'(theta) = d, K = log M, nothing cancels: tails come out to full
+relative accuracy (Lugannani & Rice 1980).  The trapezoidal rule converges geometrically, as M is analytic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.limit.mixture import Mixture, Nodes
+
+__all__ = ["Convolution"]
+
+Array = NDArray[np.floating]
+NEGLIGIBLE = 40.0  # exp(-40) = 4e-18
+MOST_POINTS = 1 << 13  # of the trapezoidal rule
+MOST_LEVELS = 64
+CHUNK = 1 << 20
+STEP = 2.0  # between neighbouring theta, in units of 1 / standard deviation
+
+
+@dataclass(frozen=True)
+class Level:
+    """M on the line with real part theta.
+
+    Shapes    frequencies (T,), ratio (1 + sets, T): M(theta + i t) / M(theta) by the rule, then of each set of draws;
+              log_top (1 + sets,): K(theta)
+    """
+
+    theta: float
+    step: float
+    frequencies: Array
+    ratio: NDArray[np.complexfloating]
+    log_top: Array
+
+
+class Convolution:
+    """The law of one variable that is a sum of independent Gaussian mixtures with constant means.
+
+    `usable` says whether M falls off fast enough; it does not where the variance of the sum may be near 0.
+    """
+
+    def __init__(self, mixture: Mixture) -> None:
+        self._mixture = mixture
+        self._nodes: list[tuple[Nodes, int]] = mixture.nodes() or []
+        self._centre = float(mixture.expected()[0])
+        self._var = float(mixture.var)
+        self._sd = math.sqrt(max(float(mixture.moment(2)[0]), 0.0))
+        self._largest = self._var + sum(count * float(nodes.var.max()) for nodes, count in self._nodes)
+        self._level = lru_cache(maxsize=None)(self._make_level)
+        self.usable = bool(self._nodes) and self._sd > 0 and self._level(0) is not None
+
+    def _log_real(self, square: float) -> Array:
+        """log E exp(square V / 2) of the sum, by the rule and of each set of draws, at a real number.
+
+        Shapes    (1 + sets,)
+        """
+        total: Array = np.asarray(0.5 * square * self._var)
+        for nodes, count in self._nodes:
+            exponent = 0.5 * square * nodes.var
+            top = exponent.max()
+            each = nodes.weights @ np.exp(exponent - top)
+            total = total + count * (top + np.log(self._both(each)))
+        return total
+
+    def _both(self, sets: NDArray[Any]) -> NDArray[Any]:
+        """What the rule makes of averages over sets of draws, then these averages."""
+        return np.concatenate([self._mixture.rule.value(sets)[None], sets])
+
+    def _make_level(self, number: int) -> Level | None:
+        theta = (2 * number + 1) * STEP / 2 / self._sd
+        log_top = self._log_real(theta**2)
+        last = 1 / self._sd
+        while float(self._log_real(theta**2 - last**2)[0] - log_top[0]) > -NEGLIGIBLE:
+            last *= 1.25
+            if last * self._sd > 1e4:
+                return None
+        # so far apart stand the copies that the trapezoidal rule adds
+        period = 20 * math.sqrt(self._largest) + 2 * NEGLIGIBLE / theta + 2 * theta * self._largest / (2 * number + 1)
+        points = math.ceil(last * period / (2 * math.pi)) + 1
+        if points > MOST_POINTS:
+            return None
+        step = 2 * math.pi / period
+        t = step * np.arange(points)
+        ratio = np.exp((theta + 1j * t) ** 2 * (self._var / 2) - theta**2 * (self._var / 2))
+        for nodes, count in self._nodes:
+            real = 0.5 * theta**2 * nodes.var
+            base = real.max()
+            norm = nodes.weights @ np.exp(real - base)
+            each = np.empty((len(nodes.weights), points), dtype=complex)
+            for start in range(0, points, max(1, CHUNK // nodes.var.size)):
+                part = slice(start, start + max(1, CHUNK // nodes.var.size))
+                exponent = 0.5 * np.multiply.outer(nodes.var, (theta + 1j * t[part]) ** 2) - base
+                each[:, part] = nodes.weights @ np.exp(exponent)
+            ratio = ratio * (self._both(each) / self._both(norm)[:, None]) ** count
+        return Level(theta, step, t, ratio, np.broadcast_to(log_top, len(ratio)))
+
+    def density(self, grid: Array) -> tuple[Array, Array]:
+        """Density and error.
+
+        Shapes    grid (points,) -> two arrays (points,)
+        """
+        values = self._invert(np.abs(grid - self._centre), tail=False)
+        return self._with_error(values, grid)
+
+    def cdf(self, grid: Array) -> tuple[Array, Array]:
+        """Distribution function and error; below the mean to full relative accuracy."""
+        values = self._invert(np.abs(grid - self._centre), tail=True)
+        tail, error = self._with_error(values, grid)
+        return np.where(grid > self._centre, 1 - tail, tail), error
+
+    def _with_error(self, values: Array, grid: Array) -> tuple[Array, Array]:
+        value = values[0]
+        scale = self._mixture.relative_error * (1 + np.square((grid - self._centre) / self._sd)) + 64 * 2.2e-16
+        return value, self._mixture.rule.error(values[1:]) + scale * value
+
+    def _invert(self, distance: Array, tail: bool) -> Array:
+        """Density or tail at distances from the mean, by the rule and of each set of draws.
+
+        The bound exp(K(theta) - theta d) is least at the saddlepoint: the level where it is smallest is the nearest.
+        Shapes    distance (points,) -> (1 + sets, points)
+        """
+        levels: list[Level] = []
+        best = np.full(distance.shape, np.inf)
+        choice = np.zeros(distance.shape, dtype=int)
+        for number in range(MOST_LEVELS):
+            level = self._level(number)
+            if level is None:
+                break
+            bound = level.log_top[0] - level.theta * distance
+            better = bound < best
+            if levels and not better.any():
+                break
+            best, choice = np.where(better, bound, best), np.where(better, number, choice)
+            levels.append(level)
+        result = np.zeros((len(levels[0].ratio), distance.size))
+        for number, level in enumerate(levels):
+            for start in range(0, distance.size, max(1, CHUNK // level.frequencies.size)):
+                chosen = np.flatnonzero(choice == number)[start : start + max(1, CHUNK // level.frequencies.size)]
+                if not chosen.size:
+                    break
+                d = distance[chosen]
+                integrand = level.ratio / (level.theta + 1j * level.frequencies) if tail else level.ratio
+                integrand = integrand * np.where(level.frequencies == 0, 0.5, 1.0)
+                waves = np.exp(-1j * np.multiply.outer(level.frequencies, d))
+                with np.errstate(under="ignore"):
+                    size = np.exp(level.log_top[:, None] - level.theta * d)
+                result[:, chosen] = level.step / math.pi * size * (integrand @ waves).real
+        return np.maximum(result, 0.0)

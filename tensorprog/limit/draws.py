@@ -1,0 +1,95 @@
+"""`Draws`: what `Law.sample` fills `Samples` with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import MemoryLimitError
+from tensorprog.limit.normals import CHUNK, Streams
+from tensorprog.limit.outputs import plain
+from tensorprog.limit.sampler import Sampler
+
+if TYPE_CHECKING:
+    from tensorprog.limit.law import Law
+
+__all__ = ["Draws"]
+
+Array = NDArray[Any]
+BLOCK = 1024  # draws per random stream, at most
+
+
+class Draws(Mapping[str, NDArray[Any]]):
+    """Draws of variables by name.
+
+    Those in `held` are drawn at once; other scores, of which there may be far more than of outputs, when they are
+    first read: from the same streams, so with the values that the outputs were drawn with.
+
+    Shapes    each (size, *members)
+    Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
+              that are not held as many members at a time as a sum over them takes
+    Raises    MemoryLimitError if what is asked for does not fit
+    """
+
+    def __init__(
+        self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str], max_memory: int
+    ) -> None:
+        self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
+        self._max_memory = max_memory
+        self._check(held)
+        self.sampler = Sampler(law.compiler, {name: law.netsor.families[name].ranges for name in names})
+        self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
+        self._arrays = self._draw(held)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._arrays and name in self._names:
+            self._check([*self._arrays, name])
+            array = self._empty(name)
+            for part, streams in self._blocks():
+                array[part] = plain(self.sampler.scores_of(name, streams), self._block)[: part.stop - part.start]
+            self._arrays[name] = array
+        return self._arrays[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+    def _check(self, names: Collection[str]) -> None:
+        results = 8 * self._size * sum(math.prod(self._law.netsor.families[name].shape) for name in names)
+        if results > self._max_memory:
+            raise MemoryLimitError(
+                f"{self._size} draws of {', '.join(names)} would take {results / 2**30:.3g} GiB, more than max_memory: "
+                "draw fewer at a time"
+            )
+
+    def _empty(self, name: str) -> Array:
+        return np.empty((self._size, *self._law.netsor.families[name].shape))
+
+    def _blocks(self) -> Iterator[tuple[slice, Streams]]:
+        """Draws block by block, each with its streams; the last block may be cut off."""
+        for number in range(-(-self._size // self._block)):
+            part = slice(number * self._block, min((number + 1) * self._block, self._size))
+            yield part, Streams(self.sampler.sources, self._block, self._seed, number)
+
+    def _draw(self, held: Collection[str]) -> dict[str, Array]:
+        arrays = {name: self._empty(name) for name in self._names if name in held}
+        shapes = {name: self._law.netsor.families[name].shape for name in self.sampler.scores}
+        later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
+        for part, streams in self._blocks():
+            values = self.sampler.values(streams, () if self.sampler.averages else later)
+            for name, array in arrays.items():
+                drawn = plain(values[name], self._block) if name in values else self._law.number(name)
+                array[part] = drawn[: part.stop - part.start]
+        return arrays

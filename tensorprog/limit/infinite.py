@@ -1,0 +1,180 @@
+"""`InfiniteHeads`: the Gaussian that outputs tend to when the number of heads grows, after the width has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.summands import Block, Function, Summands
+from tensorprog.linalg import psd_cholesky
+
+if TYPE_CHECKING:
+    from tensorprog.ir import Netsor
+    from tensorprog.limit.law import Law
+
+__all__ = ["InfiniteHeads"]
+
+Array = NDArray[Any]
+PROBES = 64  # draws at which the scale of a head is compared
+
+
+class InfiniteHeads:
+    """The law of the outputs for infinitely many heads: Gaussian, with the mean and covariance of any number of them.
+
+    Outputs are sums over the index of independent, identically distributed heads of mean zero, scaled by one over the
+    square root of their number; the central limit theorem does the rest.  Both are checked when the law is made.
+
+    Source    Hron et al. 2020 (arXiv 2006.10540), Theorem 3, for heads and width growing together; here the heads grow
+              after the width has, which is an extension of Sakai et al. 2025, labelled conjecture
+    """
+
+    grade = "extension"
+
+    def __init__(self, law: Law, index: str) -> None:
+        self._law, self.index = law, index
+        netsor = law.netsor
+        if index not in netsor.index:
+            raise ProgramError(f"{index} is not an index of the program; {did_you_mean(index, list(netsor.index))}")
+        self.outputs = tuple(name for name in law.outputs if name in law.compiler.random)
+        if not self.outputs:
+            raise ProgramError(
+                f"no output of {netsor.name} depends on scores: there are no heads to be infinitely many"
+            )
+        blocks = {name: self._blocks(law.compiler, name) for name in self.outputs}
+        for name, own in blocks.items():
+            if any(block.head != index or block.size != 1 for block in own):
+                raise ProgramError(f"{name} is not a sum over {index} of independent heads with one law")
+            self._check_mean(name)
+        larger = Compiler(_doubled(netsor, index))
+        for name, own in blocks.items():
+            self._check_scale(name, own, self._blocks(larger, name))
+
+    def __repr__(self) -> str:
+        return f"InfiniteHeads({self._law.netsor.name}, {self.index}, outputs={', '.join(self.outputs)})"
+
+    def _blocks(self, compiler: Compiler, name: str) -> list[Block]:
+        """What the first member of an output is a sum of."""
+        if not self._law.is_linear(name):
+            raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
+        box = tuple((start, start + 1) for start, _ in self._law.netsor.families[name].ranges)
+        return Summands(compiler, [Function(compiler, name, box)]).blocks
+
+    def _check_mean(self, name: str) -> None:
+        mixture = self._law._mixture(name, self._law.netsor.families[name].ranges)
+        zero = np.zeros_like(mixture.mean)
+        heads = replace(mixture, mean=zero, var=zero)
+        value, error = heads.expected()
+        if np.any(np.abs(value) > error + 1e-12 * np.sqrt(heads.moment(2)[0])):
+            raise ProgramError(
+                f"{name}: heads have a mean, so that their sum grows like the square root of their number"
+            )
+
+    @staticmethod
+    def _check_scale(name: str, blocks: Sequence[Block], twice: Sequence[Block]) -> None:
+        for block, other in zip(blocks, twice, strict=True):
+            points = np.random.default_rng(0).standard_normal((PROBES, block.sampler.dim))
+            var, half = (b.var(0, b.draw(points), PROBES) for b in (block, other))
+            if not np.allclose(var, 2 * half, rtol=1e-9, atol=0):
+                raise ProgramError(
+                    f"{name}: with twice as many heads the variance of each must be half as large; "
+                    f"divide the sum over {block.head} by the square root of its size"
+                )
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def _output(self, text: str) -> str:
+        family, _, _ = self._law.member(text)
+        if family not in self.outputs:
+            raise ProgramError(f"{family} is not an output of heads; {did_you_mean(family, self.outputs)}")
+        return text
+
+    def mean(self, name: str, with_error: bool = False) -> Any:
+        """E[Z], as for `Law.mean`."""
+        return self._law.mean(self._output(name), with_error)
+
+    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+        """Cov(Z), as for `Law.cov`."""
+        return self._law.cov(self._output(first), None if second is None else self._output(second), with_error)
+
+    def var(self, name: str, with_error: bool = False) -> Any:
+        """Variance, as for `Law.var`."""
+        return self._law.var(self._output(name), with_error)
+
+    def moment(self, name: str, order: int, with_error: bool = False) -> Any:
+        """Central moment: (order - 1)!! var**(order / 2) for even orders, 0 for odd ones."""
+        var, error = (np.asarray(x) for x in self.var(name, True))
+        factor = float(np.prod(np.arange(order - 1, 0, -2))) if order % 2 == 0 else 0.0
+        value = factor * var ** (order // 2)
+        error = factor * (order // 2) * var ** max(order // 2 - 1, 0) * error
+        answer = [float(x) if np.ndim(x) == 0 else x for x in (value, error)]
+        return tuple(answer) if with_error else answer[0]
+
+    def kurtosis(self, name: str, with_error: bool = False) -> Any:
+        """3, exactly."""
+        value = 3.0 + 0.0 * np.asarray(self.var(name))
+        three = 3.0 if value.ndim == 0 else value
+        return (three, 0.0 * value) if with_error else three
+
+    def _standardised(self, name: str, x: Any) -> tuple[Array, float]:
+        _, _, single = self._law.member(self._output(name))
+        if not single:
+            raise ProgramError(f"{name} is a family; name one member")
+        sd = float(np.sqrt(self.var(name)))
+        return (np.asarray(x, dtype=np.float64) - self.mean(name)) / sd, sd
+
+    def density(self, name: str, grid: Any) -> Array:
+        """Density of one member at the grid points."""
+        z, sd = self._standardised(name, grid)
+        return np.asarray(np.exp(-0.5 * z * z) / (sd * np.sqrt(2 * np.pi)))
+
+    def cdf(self, name: str, grid: Any) -> Array:
+        """Distribution function of one member at the grid points."""
+        from scipy.special import ndtr
+
+        return np.asarray(ndtr(self._standardised(name, grid)[0]))
+
+    def quantile(self, name: str, q: Any) -> Array:
+        """Quantiles of one member."""
+        from scipy.special import ndtri
+
+        _, sd = self._standardised(name, 0.0)
+        return np.asarray(self.mean(name) + sd * ndtri(np.asarray(q, dtype=np.float64)))
+
+    def sample(self, size: int, seed: int = 0) -> dict[str, Array]:
+        """Draws of the outputs.
+
+        Shapes    name -> (size, *members)
+        """
+        means = [np.asarray(self.mean(name)) for name in self.outputs]
+        counts = [mean.size for mean in means]
+        rows = [
+            np.concatenate(
+                [np.asarray(self.cov(f, g)).reshape(k, m) for g, m in zip(self.outputs, counts, strict=True)], 1
+            )
+            for f, k in zip(self.outputs, counts, strict=True)
+        ]
+        factor = psd_cholesky(np.concatenate(rows))
+        drawn = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, sum(counts))) @ factor.T
+        parts = np.split(drawn, np.cumsum(counts)[:-1], axis=1)
+        return {
+            name: mean + part.reshape(size, *mean.shape)
+            for name, mean, part in zip(self.outputs, means, parts, strict=True)
+        }
+
+
+def _doubled(netsor: Netsor, index: str) -> Netsor:
+    """The program with twice as many heads."""
+    from tensorprog.yaml_io import dump, loads
+
+    declared = netsor.index[index]
+    size = declared.text.rpartition("..")[2].strip()
+    heads = netsor.scalars.get(size)
+    if heads is None:
+        raise ProgramError(f"the number of heads must be a constant: declare {index} with a name for its size")
+    return loads(dump(netsor), {size: 2 * heads})

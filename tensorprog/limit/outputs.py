@@ -1,0 +1,346 @@
+"""Averages over p-ring: mixtures for laws of variables, and covariances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import COORDINATE, Open
+from tensorprog.errors import MemoryLimitError
+from tensorprog.gaussian.qmc import normal_points
+from tensorprog.ir import Dot
+from tensorprog.limit.averaging import ORDERS, REPLICATES, Rule, converge, product_points, spread
+from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.joint import Joint
+from tensorprog.limit.mixture import Mixture, Summand
+from tensorprog.limit.moments import Moment, Term
+from tensorprog.limit.parts import position_names
+from tensorprog.limit.sampler import Box, Sampler
+from tensorprog.limit.summands import Block, Function, Summands
+
+__all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
+
+Array = NDArray[Any]
+CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
+MOST_MARGINALS = 16  # members whose laws are found one by one
+JOINT_DRAWS = 1 << 11  # per replicate
+FINE_AIM = 1e-6  # where conditional Gaussians are averaged, which is cheap
+
+
+def plain(value: Open, count: int) -> Array:
+    """Draws of a variable without the axis of coordinates.
+
+    Shapes    (count, *members)
+    """
+    data = value.data[..., 0] if COORDINATE in value.axes else value.data
+    return np.broadcast_to(data, (count, *data.shape[1:]))
+
+
+class Outputs:
+    """Laws of variables that depend on scores, by averaging over draws of p-ring.
+
+    Accuracy  three standard errors over replicates; see `averaging.converge` for how many draws are taken
+    """
+
+    def __init__(self, compiler: Compiler, accuracy: float | None, max_memory: int, seed: int) -> None:
+        self.compiler, self.netsor = compiler, compiler.netsor
+        self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
+
+    def linear(self, name: str) -> bool:
+        """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
+        vector = self.netsor.families[name].kind == "vector"
+        return vector and all(part.linear for part in self.compiler.parts.of(name))
+
+    def converge(
+        self, dim: int, replicate: Callable[[Array], Any], finish: Callable[[Sequence[Any]], tuple[Array, Array]],
+        what: str, width: int, *, aim: float | None = None, most: int | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """`averaging.converge` over draws of which one takes `width` numbers."""
+        return converge(
+            dim, replicate, finish, what, accuracy=self.accuracy, seed=self.seed, aim=aim, width=width, most=most
+        )
+
+    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
+        if not self.linear(name):
+            return self._drawn_mixture(name, box)
+        return (self._marginals(name, box) if split else None) or self._linear_mixture(name, box, split)
+
+    def _marginals(self, name: str, box: Box) -> Mixture | None:
+        """Member by member, where each has so few scores that a product rule serves; joint laws do not matter."""
+        members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
+        if not 1 < len(members) <= MOST_MARGINALS:
+            return None
+        if Summands(self.compiler, [Function(self.compiler, name, members[0])]).dim not in ORDERS:
+            return None
+        found = []
+        for member in members:
+            found.append(self._linear_mixture(name, member, True))
+            if not found[-1].rule.orders:
+                return None
+        shape = tuple(stop - start for start, stop in box)
+
+        def joined(arrays: Sequence[Array]) -> Array:
+            lead = arrays[0].shape[: arrays[0].ndim - len(shape)]
+            return np.stack([a.reshape(lead) for a in arrays], axis=-1).reshape(*lead, *shape)
+
+        summands = tuple(
+            Summand(joined([s.mean for s in each]), joined([s.var for s in each]), each[0].weights, each[0].count)
+            for each in zip(*(mixture.summands for mixture in found), strict=True)
+        )
+        mean, var = joined([m.mean for m in found]), joined([m.var for m in found])
+        error = max(m.relative_error for m in found)
+        return Mixture(summands, mean, var, error, any(m.smoothed for m in found), found[0].rule)
+
+    def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
+        function = Function(self.compiler, name, box)
+        summands = Summands(self.compiler, [function], split)
+        fixed = summands.fixed
+        mean = np.zeros(function.members) if fixed is None else fixed.mean(0, {}, 1)[0, 0]
+        var = np.zeros(function.members) if fixed is None else fixed.var(0, {}, 1)[0, 0]
+        members = math.prod(function.members)
+        width = _width(summands.blocks, members)
+
+        def replicate(points: Array) -> list[tuple[Array, Array]]:
+            pieces: list[list[tuple[Array, Array]]] = [[] for _ in summands.blocks]
+            for part in _chunks(points, width):
+                for found, block, own in zip(pieces, summands.blocks, summands.points(part), strict=True):
+                    values = block.draw(own)
+                    found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+            return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
+
+        def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
+            own = [
+                Summand(
+                    _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
+                )
+                for k, block in enumerate(summands.blocks)
+            ]
+            smoothed = bool(own) and not var.any() and not any(s.var.any() for s in own)
+            return Mixture(tuple(own), mean, var, summands.error, smoothed, rule)
+
+        if summands.dim in ORDERS:
+            rules = [product_points(summands.dim, order) for order in ORDERS[summands.dim]]
+            found = build([replicate(p) for p, _ in rules], _stacked([w for _, w in rules]), Rule(orders=True))
+            value, error = found.standardised(4)
+            if np.all(error <= (FINE_AIM if self.accuracy is None else self.accuracy) * np.abs(value)):
+                return found
+        # mean and variance of every draw are kept, twice while they are put together
+        heads = sum(block.size for block in summands.blocks)
+        most = self.max_memory // (32 * REPLICATES * max(1, members * heads))
+        return self._converged(summands.dim, replicate, build, name, width, FINE_AIM, most)
+
+    def _drawn_mixture(self, name: str, box: Box) -> Mixture:
+        """Draws of the variable itself, where it is not Gaussian given the scores."""
+        sampler = Sampler(self.compiler, {name: box})
+        members = tuple(b - a for a, b in box)
+        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
+        zero = np.zeros(members)
+
+        def replicate(points: Array) -> Array:
+            drawn = [plain(sampler.wanted_value(name, sampler.draw(p)), len(p)) for p in _chunks(points, width)]
+            return np.concatenate(drawn)
+
+        def build(results: Sequence[Array], weights: Array, rule: Rule) -> Mixture:
+            values = np.stack(results)[:, :, None]
+            return Mixture((Summand(values, np.zeros_like(values), weights),), zero, zero, 0.0, True, rule)
+
+        most = self.max_memory // (32 * REPLICATES * max(1, math.prod(members)))
+        return self._converged(sampler.dim, replicate, build, name, width, None, most)
+
+    def _converged(
+        self, dim: int, replicate: Callable[[Array], Any], build: Callable[[Sequence[Any], Array, Rule], Mixture],
+        name: str, width: int, aim: float | None, most: int,
+    ) -> Mixture:  # fmt: skip
+        kept: list[Mixture] = []
+        sizes: list[int] = []
+
+        def counted(points: Array) -> Any:
+            sizes.append(len(points))
+            return replicate(points)
+
+        def finish(results: Sequence[Any]) -> tuple[Array, Array]:
+            weights = np.full((len(results), sizes[-1]), 1 / sizes[-1])
+            kept[:] = [build(results, weights, Rule())]
+            return kept[0].standardised(4)
+
+        self.converge(dim, counted, finish, f"the law of {name}", width, aim=aim, most=most)
+        return kept[0]
+
+    def score_mixture(self, name: str, box: Box) -> Mixture:
+        """Scores are Gaussian."""
+        moment = self.compiler.score(name, name)
+        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
+        positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
+        found = moment.at(positions).value
+        variance = np.broadcast_to(found, [b - a for a, b in box])
+        return Mixture((), np.zeros(variance.shape), variance, moment.error / float(np.max(found, initial=1e-300)))
+
+    def joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
+        """The joint law of single members, all scores or all linear vectors."""
+        d = len(members)
+        if all(name not in self.compiler.random or self._score(name) for name, _ in members):
+            return self._known_joint(members)
+        functions = [Function(self.compiler, name, box) for name, box in members]
+        summands = Summands(self.compiler, functions, split=False)
+        (block,) = summands.blocks
+        kept: list[Joint] = []
+
+        def replicate(points: Array) -> tuple[Array, Array, Array]:
+            means, covs = [], []
+            for part in _chunks(points, _width([block], d * d)):
+                values = block.draw(part[:, : summands.dim])
+                means.append(np.stack([block.mean(k, values, len(part)).reshape(-1) for k in range(d)], axis=-1))
+                rows = [[block.cov(k, m, values, len(part)).reshape(-1) for m in range(d)] for k in range(d)]
+                covs.append(np.stack([np.stack(row, axis=-1) for row in rows], axis=-2))
+            return np.concatenate(means), np.concatenate(covs), points[:, summands.dim :]
+
+        def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
+            mean, cov, normals = (np.stack([r[x] for r in results]) for x in range(3))
+            kept[:] = [Joint(mean, cov, normals, summands.error)]
+            seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
+            return seconds.mean(axis=0), spread(seconds)
+
+        names = ", ".join(dict.fromkeys(name for name, _ in members))
+        most = JOINT_DRAWS if self.accuracy is None else None
+        width = _width([block], d * d)
+        self.converge(summands.dim + d - 1, replicate, finish, f"the joint law of {names}", width, aim=1e-9, most=most)
+        return kept[0]
+
+    def _score(self, name: str) -> bool:
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        return isinstance(statement, Dot) and statement.scale == "n**-0.5"
+
+    def _known_joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
+        """Gaussian variables; scores are independent of vectors that no score reaches."""
+        d = len(members)
+        mean, cov = np.zeros(d), np.zeros((d, d))
+        worst = 0.0
+        for k, (f, box) in enumerate(members):
+            if f not in self.compiler.random:
+                value = self.compiler.mean(f)
+                at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
+                mean[k] = Moment((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
+            for m, (g, other) in enumerate(members):
+                if (f in self.compiler.random) != (g in self.compiler.random):
+                    continue
+                moment = (self.compiler.score if f in self.compiler.random else self.compiler.centred)(f, g)
+                at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
+                at |= {f"{x}_": np.asarray(start) for x, (start, _) in enumerate(other)}
+                cov[k, m] = moment.at(at).value
+                worst = max(worst, moment.error)
+        normals = normal_points(max(d - 1, 1), int(math.log2(JOINT_DRAWS)), REPLICATES, self.seed)[..., : d - 1]
+        return Joint(mean[None, None], cov[None, None], normals, worst / max(float(np.abs(cov).max()), 1e-300))
+
+    # -- covariances --------------------------------------------------------------------------------------------
+
+    def cov(self, first: str, second: str) -> tuple[Array, Array]:
+        """Cov of two families by averaging over p-ring: E Cov(. | p) + Cov of the conditional means.
+
+        Shapes    (*members of the first, *members of the second), value and error
+        Raises    MemoryLimitError
+        """
+        shape = (*self.netsor.families[first].shape, *self.netsor.families[second].shape)
+        if 64 * math.prod(shape) > self.max_memory:
+            raise MemoryLimitError(
+                f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
+            )
+        if self.linear(first) and self.linear(second):
+            return self._linear_cov(first, second, shape)
+        return self._drawn_cov(first, second, shape)
+
+    def _linear_cov(self, first: str, second: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        names = [first] if first == second else [first, second]
+        functions = [Function(self.compiler, name, self.netsor.families[name].ranges) for name in names]
+        other = len(names) - 1
+        summands = Summands(self.compiler, functions)
+        fixed = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
+        width = _width(summands.blocks, math.prod(shape))
+
+        def replicate(points: Array) -> list[tuple[Array, Array, Array]]:
+            sums: list[Any] = [(0.0, 0.0, 0.0)] * len(summands.blocks)
+            for part in _chunks(points, width):
+                for k, (block, own) in enumerate(zip(summands.blocks, summands.points(part), strict=True)):
+                    values = block.draw(own)
+                    total, one, two = sums[k]
+                    total = total + block.cov(0, other, values, len(part)).sum(axis=0)
+                    m = block.mean(0, values, len(part)).reshape(len(part), block.size, -1)
+                    n = m if not other else block.mean(1, values, len(part)).reshape(len(part), block.size, -1)
+                    if m.any() and n.any():
+                        total = total + np.einsum("dhi,dhj->ij", m, n, optimize=True).reshape(shape)
+                    sums[k] = total, one + m.sum(axis=0), two + n.sum(axis=0)
+            return [(total / len(points), one / len(points), two / len(points)) for total, one, two in sums]
+
+        def finish(results: Sequence[list[tuple[Array, Array, Array]]]) -> tuple[Array, Array]:
+            value: Any = fixed
+            for k, block in enumerate(summands.blocks):
+                means: list[Any] = [sum(r[k][x] for r in results) / len(results) for x in range(3)]
+                value = value + block.count * _centred(*means)
+            each = [
+                np.asarray(sum(block.count * _centred(*own) for block, own in zip(summands.blocks, r, strict=True)))
+                for r in results
+            ]
+            error = spread(each) if summands.blocks else np.zeros(shape)
+            return value, error + summands.error * np.abs(value)
+
+        return self.converge(summands.dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
+
+    def _drawn_cov(self, first: str, second: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
+        sampler = Sampler(self.compiler, boxes)
+        demanded = sum(math.prod(b - a for a, b in box) for box in sampler.demand.values())
+        width = max(math.prod(shape), demanded)
+
+        def replicate(points: Array) -> tuple[Array, Array, Array]:
+            total = one = two = np.zeros(())
+            for part in _chunks(points, width):
+                values = sampler.draw(part)
+                left, right = (
+                    plain(sampler.wanted_value(name, values), len(part)).reshape(len(part), -1)
+                    for name in (first, second)
+                )
+                total = total + (left.T @ right).reshape(shape)
+                one, two = one + left.sum(axis=0), two + right.sum(axis=0)
+            return total / len(points), (one / len(points))[None], (two / len(points))[None]
+
+        def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
+            value = _centred(*(np.mean([r[x] for r in results], axis=0) for x in range(3)))
+            return value, spread(np.stack([_centred(*r) for r in results]))
+
+        return self.converge(sampler.dim, replicate, finish, _covariance(first, second), width)
+
+
+def _covariance(first: str, second: str) -> str:
+    return f"the covariance of {first} and {second}"
+
+
+def _centred(total: Array, one: Array, two: Array) -> Array:
+    """Second moments without the products of means, summed over heads.
+
+    Shapes    total any, one (heads, members), two (heads, others) -> as total
+    """
+    return np.asarray(total - (one.T @ two).reshape(total.shape))
+
+
+def _stacked(sets: Sequence[Array]) -> Array:
+    """Arrays of different lengths as one, filled up with zeros."""
+    result = np.zeros((len(sets), max(map(len, sets)), *sets[0].shape[1:]))
+    for k, values in enumerate(sets):
+        result[k, : len(values)] = values
+    return result
+
+
+def _width(blocks: Sequence[Block], results: int) -> int:
+    """Numbers that one draw takes."""
+    demanded = [math.prod(b - a for a, b in box) for block in blocks for box in block.sampler.demand.values()]
+    return max(results, sum(demanded), 1)
+
+
+def _chunks(points: Array, width: int) -> list[Array]:
+    step = max(1, CHUNK_NUMBERS // max(1, width))
+    return [points[start : start + step] for start in range(0, len(points), step)]

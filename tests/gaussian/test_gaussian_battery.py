@@ -1,0 +1,144 @@
+"""Every atom and every pair of atoms against references of 24 digits, at laws of every kind (make_references.py)."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from battery import CLOSED, FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
+from scipy import special
+
+from tensorprog.atoms import ATOMS
+from tensorprog.gaussian import cross, expectation, half_line, mean, moments
+from tensorprog.gaussian.law import Correlation
+
+PAIRS = {(f, g): values for f, g, values in REFERENCES["pairs"]}
+SELF = {(f, f): values for f, values in REFERENCES["self"].items()}
+
+
+def accuracy(*functions):
+    return CLOSED if all(f.terms is not None for f in functions) else QUADRATURE
+
+
+def check(f, g, known):
+    """E f(X) g(Y) and E g(Y) f(X)."""
+    for first, second, case in ((f, g, known), (g, f, known.swapped)):
+        found = cross(first, second, *case.law)
+        bad = violations(found, case.truth, case.norm, accuracy(f, g))
+        columns = (*case.law, found.value, found.error, case.truth, case.norm)
+        assert not bad.size, "\n".join(str([float(column[k]) for column in columns]) for k in bad)
+
+
+def test_the_battery_has_every_atom_of_one_argument_on_the_whole_line():
+    whole = {name for name, atom in ATOMS.items() if atom.arity == 1 and atom.domain == (-np.inf, np.inf)}
+    assert {atom for atom, _ in USED.values()} == whole
+    with_parameters = {name for name in whole if ATOMS[name].params}
+    assert all(sum(atom == name for atom, _ in USED.values()) > 1 for name in with_parameters)
+    paired = {frozenset((USED[f][0], USED[g][0])) for f, g in PAIRS}
+    assert paired >= {frozenset((a, b)) for a in whole for b in whole if a != b}
+    assert len(LAWS) == 200
+    assert {len(values) for values in PAIRS.values()} == {12}
+
+
+@pytest.mark.parametrize("f", REFERENCES["self"])
+def test_an_atom_with_itself(f):
+    check(FUNCTIONS[f], FUNCTIONS[f], cases(f, f, SELF[f, f]))
+
+
+@pytest.mark.parametrize("f", REFERENCES["self"])
+def test_an_atom_with_every_other(f):
+    for (first, second), values in PAIRS.items():
+        if first == f:
+            check(FUNCTIONS[first], FUNCTIONS[second], cases(first, second, values))
+
+
+@pytest.mark.parametrize("f", REFERENCES["means"])
+def test_means(f):
+    kept = [k for k, text in enumerate(REFERENCES["means"][f]) if text is not None]
+    truth = np.array([float(REFERENCES["means"][f][k]) for k in kept])
+    found = mean(FUNCTIONS[f], *MARGINALS[kept].T)
+    bad = violations(found, truth, roots(f)[kept], accuracy(FUNCTIONS[f]))
+    assert not bad.size, (MARGINALS[kept][bad], found.value[bad], truth[bad], found.error[bad])
+
+
+@pytest.mark.parametrize("f", REFERENCES["self"])
+def test_quadrature_alone(f):
+    known, bare = cases(f, f, SELF[f, f][:40]), replace(FUNCTIONS[f], terms=None)
+    found = cross(bare, bare, *known.law)
+    assert np.all(honest(found, known.truth, known.norm))
+    if f not in ("exp(x)", "sin(x)", "cos(x)", "x * sin(x)"):  # which need closed forms in wide variables
+        assert np.all(np.abs(found.value - known.truth) <= QUADRATURE * known.norm)
+
+
+# the battery itself: would it see a mistake?
+
+
+@pytest.mark.parametrize("f", REFERENCES["self"])
+def test_a_factor_wrong_by_a_billionth_is_seen(f):
+    right = FUNCTIONS[f]
+    wrong = replace(right, call=lambda x: (1 + 1e-9) * right.call(x))
+    if right.terms is not None:
+        wrong = replace(right, terms=tuple(replace(t, coefficient=(1 + 1e-9) * t.coefficient) for t in right.terms))
+    with pytest.raises(AssertionError):
+        check(wrong, wrong, cases(f, f, SELF[f, f]))
+
+
+@pytest.mark.parametrize(
+    ("name", "f", "g"),
+    [("step_step", "step(x)", "step(x)"), ("sign_sign", "erf(x)", "erf(x)"), ("step_sign", "relu(x)", "erf(x)")],
+)
+def test_an_orthant_probability_wrong_by_a_billionth_is_seen(name, f, g, monkeypatch):
+    right = getattr(moments, name)
+    monkeypatch.setattr(moments, name, lambda *given: right(*given) + 1e-9)
+    with pytest.raises(AssertionError):
+        check(FUNCTIONS[f], FUNCTIONS[g], cases(f, g, (SELF | PAIRS)[f, g]))
+
+
+@pytest.mark.parametrize("f", ["relu(x)", "gelu(x)", "x * erf(x)", "abs(x)"])
+def test_a_density_wrong_by_a_billionth_is_seen(f, monkeypatch):
+    monkeypatch.setattr(moments, "SQRT_2PI", moments.SQRT_2PI * (1 + 1e-9))
+    with pytest.raises(AssertionError):
+        check(FUNCTIONS[f], FUNCTIONS[f], cases(f, f, SELF[f, f]))
+
+
+@pytest.mark.parametrize(("f", "g"), [("step(x)", "sin(x)"), ("erf(x)", "cos(x)"), ("relu(x)", "exp(x)")])
+def test_a_faddeeva_function_wrong_by_a_billionth_is_seen(f, g, monkeypatch):
+    monkeypatch.setattr(half_line, "special", SimpleNamespace(erfcx=lambda y: (1 + 1e-9) * special.erfcx(y)))
+    with pytest.raises(AssertionError):
+        check(FUNCTIONS[f], FUNCTIONS[g], cases(f, g, PAIRS[f, g]))
+
+
+def test_a_correlation_that_cancels_is_seen(monkeypatch):
+    def naive(var_f, var_g, cov):
+        rho = np.clip(cov / np.sqrt(var_f * var_g), -1, 1)
+        return Correlation(rho, np.sqrt(1 - rho**2))
+
+    monkeypatch.setattr(expectation, "correlation", naive)
+    with pytest.raises(AssertionError):
+        check(FUNCTIONS["sign(x)"], FUNCTIONS["sign(x)"], cases("sign(x)", "sign(x)", SELF["sign(x)", "sign(x)"]))
+
+
+# single numbers
+
+
+def test_the_second_moment_of_a_clip_that_gauss_hermite_misses():
+    with mp.workdps(30):
+        var = mp.mpf(1.7)
+        sd = mp.sqrt(var)
+        cdf, pdf = mp.ncdf(1 / sd), mp.npdf(1 / sd)
+        truth = float(var * (2 * cdf - 1 - 2 * pdf / sd) + 2 * (1 - cdf))
+    clip = FUNCTIONS["clip(x, -1, 1)"]
+    result = cross(clip, clip, 0.0, 0.0, 1.7, 1.7, 1.7)
+    assert abs(result.value - truth) <= 1e-14 * truth
+    assert result.error < 1e-13
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-9, 1e-13])
+def test_signs_of_nearly_equal_variables(gap):
+    var_f, var_g = 1.7, 0.6
+    cov = float(np.sqrt(var_f * var_g) * (1 - gap))
+    with mp.workdps(40):
+        truth = float(2 / mp.pi * mp.asin(cov / mp.sqrt(mp.mpf(var_f) * mp.mpf(var_g))))
+    result = cross(FUNCTIONS["sign(x)"], FUNCTIONS["sign(x)"], 0.0, 0.0, var_f, var_g, cov)
+    assert abs(result.value - truth) <= min(result.error, 1e-15)

@@ -1,0 +1,309 @@
+"""Covariances that stay structured, and draws from them: against dense numpy, and by z-scores at fixed seeds."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tensorprog as tp
+from tensorprog.limit import draws, normals, sampler
+from tensorprog.limit.law import Law
+from tensorprog.limit.normals import Points, Streams
+from tensorprog.limit.sampler import Sampler
+from tensorprog.yaml_io import loads
+
+Array = NDArray[np.float64]
+
+ATTENTION = """
+program: structured
+constants: {s: 3, H: 2}
+indices: {i: s, j: s, a: H, b: H}
+initial:
+  h[i]: {mean: 0, cov: 0.6**abs(i - i_)}
+weights:
+  W: 1
+  WQ[a]: 1 + a
+  WK[a]: 2
+  WS: 3
+  WV[a]: 1
+  WU: 2
+body:
+  - u[i]     = MatMul(W, h[i])
+  - x[i]     = Nonlin(clip(u[i], -1, 1))
+  - q[a,i]   = MatMul(WQ[a], x[i])
+  - k[a,j]   = MatMul(WK[a], x[j])
+  - l[j]     = MatMul(WS, x[j])
+  - p[a,i,j] = Dot(q[a,i], k[a,j])
+  - r[a,i,j] = Dot(q[a,i], l[j])
+  - t[a,b,i,j] = Dot(q[a,i], k[b,j])
+  - d[a,i]   = Dot(q[a,i], k[a,i])
+  - v[a,j]   = MatMul(WV[a], x[j])
+  - w[j]     = MatMul(WU, x[j])
+  - c[a,j]   = MatMul(WU, x[j])
+  - m[a,j]   = Nonlin(v[a,j] + w[j])
+  - y[i]     = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[a,j]))
+  - z[i]     = Nonlin(sum[a,j](softmax[j](r[a,i,j]) * w[j]))
+outputs: [y, z, t, d, c, m]
+"""
+
+
+@pytest.fixture(scope="module")
+def law() -> Law:
+    return Law(loads(ATTENTION))
+
+
+def expected(law: Law) -> dict[str, Array]:
+    """Covariances from that of x, written out."""
+    x, one, heads = np.asarray(law.cov("x")), np.eye(2), np.diag([1.0, 2.0])
+    return {
+        "q": np.einsum("ab,ik->aibk", heads, x),
+        "p": np.einsum("ab,ik,jl->aijbkl", 2 * heads, x, x),
+        "r": np.einsum("ab,ik,jl->aijbkl", 3 * heads, x, x),  # heads share keys: uncorrelated all the same
+        "t": np.einsum("ac,bd,ik,jl->abijcdkl", 2 * heads, one, x, x),
+        "d": np.einsum("ab,ik->aibk", 2 * heads, x * x),
+        "v": np.einsum("ab,ik->aibk", one, x),
+        "w": 2 * x,
+        "c": np.einsum("ab,ik->aibk", np.ones((2, 2)), 2 * x),  # copies
+        "m": np.einsum("ab,ik->aibk", one + 2, x),
+    }
+
+
+def test_structured_covariances_are_the_dense_ones(law: Law) -> None:
+    for name, dense in expected(law).items():
+        cov = law.cov(name)
+        assert np.abs(np.asarray(cov) - dense).max() <= cov.error + 1e-15, name
+        grid = np.ix_(*(np.arange(n) for n in cov.shape))
+        half = len(cov.shape) // 2
+        assert np.abs(cov.at(grid[:half], grid[half:]) - dense).max() <= cov.error + 1e-15, name
+
+
+def test_products_over_different_positions_are_kept_apart(law: Law) -> None:
+    (term,) = law.cov("p").factors
+    assert term["equations"] == ["0 - 0_ = 0"]
+    assert sorted(array.ndim for _, array in term["factors"]) == [2, 3]  # the variance of WQ[a] goes with one of them
+    (term,) = law.cov("d").factors  # over the same positions the product is no larger
+    assert len(term["factors"]) == 1
+
+
+@pytest.mark.parametrize("name", ["q", "p", "r", "t", "d", "v", "w", "c", "m"])
+def test_draws_of_a_covariance_have_it(law: Law, name: str) -> None:
+    size = 60_000
+    drawn = law.cov(name).sample(size, seed=4).reshape(size, -1)
+    dense = expected(law)[name].reshape(drawn.shape[1], -1)
+    second = np.einsum("ni,nj->ij", drawn, drawn) / size
+    spread = np.sqrt((np.outer(np.diag(dense), np.diag(dense)) + dense**2) / size)  # Isserlis
+    assert np.abs((second - dense) / spread).max() < 4.9
+    means = np.abs(drawn.mean(axis=0)) / np.sqrt(np.diag(dense) / size)
+    assert means.max() < 4.5
+
+
+def test_copies_are_drawn_equal(law: Law) -> None:
+    drawn = law.cov("c").sample(5)
+    assert np.array_equal(drawn[:, 0], drawn[:, 1])
+
+
+def test_a_covariance_of_zero_draws_zeros() -> None:
+    constant = Law(loads("""
+program: zero
+indices: {i: 3}
+initial:
+  h[i]: {mean: 1, cov: 0}
+weights:
+  W: 1
+body:
+  - u[i] = MatMul(W, h[i])
+outputs: [u]
+"""))
+    assert np.array_equal(constant.cov("h").sample(2), np.zeros((2, 3)))
+    ones = constant.cov("u").sample(4)
+    assert np.ptp(ones, axis=1).max() < 1e-15
+
+
+def test_draws_do_not_depend_on_how_many_there_are(law: Law) -> None:
+    cov = law.cov("p")
+    assert np.array_equal(cov.sample(20_000, seed=2)[:7], cov.sample(7, seed=2))
+    with pytest.raises(tp.ProgramError, match="with itself"):
+        law.cov("q", "w").sample(3)
+
+
+def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
+    program = tp.load("attention_correlated", s=32, H=3)
+    law = program.limit(max_memory="8MiB")
+    assert law.cov("p").sample(1).shape == (1, 3, 32, 32)  # (3 * 32**2)**2 entries would take 72 MiB
+    with pytest.raises(tp.MemoryLimitError, match="draw fewer"):
+        law.cov("p").sample(1000)
+    with pytest.raises(tp.MemoryLimitError, match="max_memory"):
+        np.asarray(law.cov("p"))
+    summed = Law(loads(ATTENTION.replace("s: 3, H: 2", "s: 64, H: 16")), max_memory=1 << 24)
+    with pytest.raises(tp.MemoryLimitError, match="no structure separates"):
+        summed.cov("m").sample(1)
+    drawn = law.sample(500)
+    with pytest.raises(tp.MemoryLimitError, match="500 draws of y, p"):
+        drawn["p"]
+
+
+# -- draws of the law ---------------------------------------------------------------------------------------------
+
+
+def softmax(p: Array) -> Array:
+    a = np.exp(p - p.max(axis=-1, keepdims=True))
+    return np.asarray(a / a.sum(axis=-1, keepdims=True))
+
+
+def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
+        for module in (normals, draws, sampler):
+            monkeypatch.setattr(module, "CHUNK", chunk)
+        drawn = law.sample(600, seed=1, keep=("v", "w"))
+        assert list(drawn) == ["y", "z", "t", "d", "c", "m", "v", "w", "p", "r"]
+        assert drawn.arrays["p"] is drawn["p"]
+        y = np.einsum("naij,naj->ni", softmax(drawn["p"]), drawn["v"])
+        z = np.einsum("naij,nj->ni", softmax(drawn["r"]), drawn["w"])
+        np.testing.assert_allclose(drawn["y"], y, rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(drawn["z"], z, rtol=1e-13, atol=1e-14)
+        again = law.sample(600, seed=1, keep=("v", "w", "p"))
+        assert np.array_equal(again["p"], drawn["p"])
+        assert np.array_equal(again["y"], drawn["y"])
+        assert np.array_equal(pickle.loads(pickle.dumps(drawn))["r"], drawn["r"])
+
+
+def test_scores_of_one_draw_go_with_each_other(law: Law) -> None:
+    """p, r and t share queries, and p and t are the same numbers where they have the same weights."""
+    drawn = law.sample(2000, seed=3)
+    for a in range(2):
+        np.testing.assert_allclose(drawn["t"][:, a, a], drawn["p"][:, a], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(np.einsum("naii->nai", drawn["p"]), drawn["d"], rtol=1e-12, atol=1e-14)
+
+
+def test_streams_are_read_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normals, "CHUNK", 60)
+    sources = [(("a",), (7, 2, 3)), (("b",), (5,))]
+    streams = Streams(sources, 4, 9, 2)
+    whole = {key: streams.of(key, np.arange(shape[0])) for key, shape in sources}
+    for places in ([3], [0, 6], [2, 3, 4, 5], []):
+        for key in whole:
+            found = streams.of(key, np.array([k for k in places if k < whole[key].shape[1]], dtype=int))
+            assert np.array_equal(found, whole[key][:, [k for k in places if k < whole[key].shape[1]]])
+    flat = np.concatenate([whole[key].reshape(4, -1) for key, _ in sources], axis=1)
+    assert np.array_equal(Points(sources, flat).of(("a",), np.array([1, 5])), whole["a",][:, [1, 5]])
+    assert np.unique(flat).size == flat.size
+    assert not np.array_equal(Streams(sources, 4, 9, 3).of(("b",), np.arange(5)), whole["b",])
+
+
+def counted(law: Law, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    sizes: list[int] = []
+    draw = Sampler._draw_score
+
+    def recorded(self: Sampler, *args: object) -> object:
+        value = draw(self, *args)  # type: ignore[arg-type]
+        sizes.append(value.data.size)
+        return value
+
+    monkeypatch.setattr(Sampler, "_draw_score", recorded)
+    return lambda: max(sizes)
+
+
+def test_scores_too_many_to_hold_are_drawn_head_by_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = tp.load("attention_correlated", s=8, H=6).limit()
+    largest = counted(law, monkeypatch)
+    for module in (normals, draws, sampler):
+        monkeypatch.setattr(module, "CHUNK", 150)
+    drawn = law.sample(3, keep=("o",))
+    assert largest() == 2 * 8 * 8
+    y = np.einsum("naij,naj->ni", softmax(drawn["p"]), drawn["o"]) / np.sqrt(6)
+    np.testing.assert_allclose(drawn["y"], y, rtol=1e-13, atol=1e-14)
+
+
+def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
+    law = tp.load("attention_correlated", s=5, H=3).limit()
+    drawing = Sampler(law.compiler, {"y": ((0, 5),)})
+    assert {name: rows.values.axes for name, rows in drawing._rows.items()} == {
+        "q": ("i", "r"), "k": ("j", "r"), "o": ("j", "r"),
+    }
+
+
+def test_heads_that_differ_have_factors_of_their_own() -> None:
+    law = Law(loads("""
+program: differ
+constants: {s: 3, H: 2}
+indices: {i: s, j: s, a: H}
+initial:
+  h[a,i]: {mean: 0, cov: (1 + a) * 0.5**abs(i - i_)}
+weights:
+  WQ[a]: 1
+  WK[a]: 1 + a
+  WV: 1
+body:
+  - x[a,i]   = Nonlin(clip(h[a,i], -2, 2))
+  - q[a,i]   = MatMul(WQ[a], x[a,i])
+  - k[a,j]   = MatMul(WK[a], x[a,j])
+  - v[j]     = MatMul(WV, x[0,j])
+  - p[a,i,j] = Dot(q[a,i], k[a,j])
+  - y[i]     = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j]))
+outputs: [y]
+"""))
+    size = 60_000
+    for name, drawn in (("p", law.sample(size, seed=1)["p"]), ("p", law.cov("p").sample(size, seed=2))):
+        flat = drawn.reshape(size, -1)
+        dense = np.asarray(law.cov(name)).reshape(flat.shape[1], -1)
+        products = flat[:, :, None] * flat[:, None, :]
+        z = (products.mean(axis=0) - dense) / (products.std(axis=0) / np.sqrt(size))
+        assert np.abs(z).max() < 4.9
+
+
+@pytest.mark.parametrize("cov", ["0.5**abs(i - i_)", "(1 + a) * 0.5**abs(i - i_)"])
+def test_statements_that_meet_in_some_members_of_a_weight(cov: str) -> None:
+    law = Law(loads(f"""
+program: meet
+indices: {{i: 2, a: 3, b: 2, c: 2}}
+initial:
+  h[a,i]: {{mean: 0, cov: {cov}}}
+weights:
+  W[a]: 1 + a
+body:
+  - x[a,i] = Nonlin(clip(h[a,i], -2, 2))
+  - q[a,i] = MatMul(W[a], x[a,i])
+  - r[b,i] = MatMul(W[b+1], x[b+1,i])
+  - g[c,i] = MatMul(W[c], x[1-c,i])
+  - e[i]   = MatMul(W[2], x[0,i])
+  - y[i]   = Nonlin(q[0,i] + r[1,i] + g[0,i] + e[i])
+outputs: [y]
+"""))
+    size, names = 40_000, ("q", "r", "g", "e", "y")
+    drawn = law.sample(size, seed=1, keep=names)
+    for one in names:
+        for two in names:
+            left, right = (drawn[name].reshape(size, -1) for name in (one, two))
+            dense = np.asarray(law.cov(one, two)).reshape(left.shape[1], right.shape[1])
+            products = left[:, :, None] * right[:, None, :]
+            z = (products.mean(axis=0) - dense) / (products.std(axis=0) / np.sqrt(size))
+            assert np.abs(z).max() < 4.9, (one, two)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_all_scores() -> None:
+    """s = 256, H = 12: the scores of a draw take 6 MiB, their covariance would take 4.5 TiB."""
+    law = tp.load("attention_correlated", s=256, H=12).limit()
+    law.cov("p")
+    scores = 8 * 12 * 256**2
+    tracemalloc.start()
+    try:
+        def peak(call: Callable[[], object]) -> int:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            call()
+            return tracemalloc.get_traced_memory()[1] - before
+
+        assert peak(lambda: law.sample(12)) < 6 * scores
+        assert peak(lambda: law.cov("p").sample(2)) < 8 * scores
+        assert peak(lambda: law.cov("o").sample(10)) < 2 * scores
+        assert peak(lambda: law.cov("p").at((0, 1, 2), (0, 2, 1))) < scores
+        values = law.sample(2)["p"]
+        assert peak(lambda: law.given({"p": values}).cov()) < 16 * scores
+    finally:
+        tracemalloc.stop()
