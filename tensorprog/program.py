@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.averages import with_averages
 from tensorprog.builder import Builder
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tensorprog.assumptions import Report
     from tensorprog.finite.plan import Plan
     from tensorprog.limit.law import Law
+    from tensorprog.limit.symbolic import SymbolicLaw
     from tensorprog.samples import Samples
 
 __all__ = ["Program", "load"]
@@ -109,20 +110,43 @@ class Program(Builder):
         netsor = with_averages(self.netsor, averages).netsor if averages else self.netsor
         return make_job(netsor, width, 0, method, coordinates, keep, "float64").plan
 
-    def limit(self, *, accuracy: float | None = None, max_memory: str | int = "1GiB", seed: int = 0) -> Law:
+    @overload
+    def limit(
+        self, *, symbolic: Literal[False] = False, accuracy: float | None = None, max_memory: str | int = "1GiB",
+        seed: int = 0,
+    ) -> Law: ...
+
+    @overload
+    def limit(
+        self, *, symbolic: Literal[True] | str | Sequence[str], accuracy: float | None = None,
+        max_memory: str | int = "1GiB", seed: int = 0,
+    ) -> SymbolicLaw: ...
+
+    def limit(
+        self, *, symbolic: bool | str | Sequence[str] = False, accuracy: float | None = None,
+        max_memory: str | int = "1GiB", seed: int = 0,
+    ) -> Law | SymbolicLaw:
         """Compile the infinite-width limit by Definition 1.
+
+        `symbolic=True` gives formulas in all constants that are neither sizes nor exponents, `symbolic=["C"]` in
+        those named; the other arguments are about numbers.
 
         Accuracy  averages over p-ring aim at an error of 1e-4, relative where numbers exceed 1, and state the error
                   they reached; with `accuracy` they reach that or raise AccuracyError
-        Raises    OutsideError with the findings when no limit is claimed
+        Raises    OutsideError with the findings when no limit is claimed, ProgramError for a constant that cannot be
+                  a symbol
         """
-        from tensorprog.limit.law import Law
-
         if accuracy is not None and not 1e-7 <= accuracy <= 0.1:
             raise ProgramError(f"accuracy must lie between 1e-7 and 0.1, not {accuracy!r}")
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
+        if symbolic is not False:
+            from tensorprog.limit.symbolic import SymbolicLaw
+
+            return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
+        from tensorprog.limit.law import Law
+
         return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
 
     def explain(self, name: str) -> str:

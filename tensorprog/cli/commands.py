@@ -19,11 +19,13 @@ from tensorprog.cli.options import (
     ACCURACY,
     FILE,
     FORMAT,
+    LATEX,
     METHOD,
     QUIET,
     REQUIRE,
     SEED,
     SET,
+    SYMBOLIC,
     WIDTH,
     averages,
     options,
@@ -158,15 +160,20 @@ def _refused(program: Any, require: str | None, form: str) -> int:
 
 
 @main.command()
-@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY)
+@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY, SYMBOLIC, LATEX)
 def limit(
-    file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None, accuracy: float | None
+    file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None, accuracy: float | None,
+    symbolic: bool, latex: bool,
 ) -> int:
-    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors."""
+    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors, or
+    formulas with --symbolic or --latex.
+    """
     program = open_program(file, overrides)
     code = _refused(program, require, form)
     if code:
         return code
+    if symbolic or latex:
+        return _formulas(program, form, quiet, latex)
     from tensorprog.reference import Reference
 
     reference = Reference(_compiled(program, accuracy))
@@ -183,6 +190,22 @@ def limit(
                 click.echo()
                 show(table, click.echo)
         click.echo(f"\nin brackets: the error of the last digits; largest error: {reference.law.error:.1e}")
+    return 0
+
+
+def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
+    """Formulas as text, as a LaTeX document, or as strings in JSON."""
+    law = program.limit(symbolic=True)
+    from tensorprog.limit.symbolic.derivation import document
+    from tensorprog.limit.symbolic.text import law_json, law_text
+
+    if form == "json":
+        print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
+    elif latex:
+        click.echo(document(law), nl=False)
+    elif not quiet:
+        click.echo(str(program.check()).splitlines()[0])
+        click.echo(f"\n{law_text(law)}")
     return 0
 
 

@@ -88,6 +88,12 @@ class Law:
     def __repr__(self) -> str:
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
 
+    def latex(self) -> str:
+        """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
+        from tensorprog.limit.symbolic import SymbolicLaw
+
+        return SymbolicLaw(self.netsor, grade=self.grade).latex()
+
     # -- names --------------------------------------------------------------------------------------------------
 
     def member(self, text: str) -> tuple[str, Box, bool]:
