@@ -1,8 +1,9 @@
 """The limit of attention.yaml: kurtosis and variance, their stated errors, how far off they are, and the time.
 
 Then attention_correlated.yaml at growing numbers of tokens s and heads H, up to the shape of GPT-2 (s = 1024, H = 12):
-seconds of P.limit() and covariances of x, p and o; seconds of ten draws of all outputs; the most memory that the
-process ever held, numpy and scipy included.  Each row is a process of its own, on all processors.
+seconds of P.limit() and covariances of x, p and o; seconds of ten draws of all outputs; seconds of the s x s covariance
+of the outputs, averaged over p-ring, and its largest error relative to the variance; the most memory that the process
+ever held, numpy and scipy included.  Each row is a process of its own, on all processors.
 
     python benchmarks/limit.py [--growth]
 """
@@ -26,13 +27,15 @@ VARIANCE = 0.391971
 TOKENS, HEADS = (64, 256, 1024), (1, 4, 12)
 
 
-def covariances_and_draws(s: int, heads: int) -> tuple[float, float, int]:
-    """Seconds of covariances and of ten draws, and the most bytes held."""
+def covariances_and_draws(s: int, heads: int) -> tuple[float, float, float, float, int]:
+    """Seconds of covariances, of ten draws and of the covariance of outputs, its error, and the most bytes held."""
     program = tp.load("attention_correlated", s=s, H=heads)
     law = program.limit()
     covariances = timed(lambda: [law.cov(name) for name in ("x", "p", "o")])
     draws = timed(lambda: law.sample(10)["y"])
-    return covariances.wall, draws.wall, peak()
+    outputs = timed(lambda: law.cov("y"))
+    value, error = law.cov("y", with_error=True)
+    return covariances.wall, draws.wall, outputs.wall, float(error.max() / value.max()), peak()
 
 
 def growth() -> None:
@@ -40,10 +43,11 @@ def growth() -> None:
     for s in TOKENS:
         for heads in HEADS:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                covariances, draws, held = pool.submit(covariances_and_draws, s, heads).result()
+                covariances, draws, outputs, error, held = pool.submit(covariances_and_draws, s, heads).result()
             rows.append([str(s), str(heads), f"{heads * s * s:,}", significant(covariances), significant(draws),
-                         f"{held / 2**20:,.0f}"])
-    table("Attention on correlated tokens", ["s", "H", "scores", "covariances, s", "10 draws, s", "peak, MiB"], rows)
+                         significant(outputs), f"{error:.0e}", f"{held / 2**20:,.0f}"])
+    head = ["s", "H", "scores", "covariances, s", "10 draws, s", "covariance of y, s", "its error", "peak, MiB"]
+    table("Attention on correlated tokens", head, rows)
 
 
 def accuracy() -> None:
