@@ -66,6 +66,12 @@ def test_the_body_is_well_formed(name: str) -> None:
     assert "Definition 1 (" in body
 
 
+def test_statements_show_the_parameters_of_functions() -> None:
+    assert r"\operatorname{clip}\left({u}_{i}, -C, C\right)" in SymbolicLaw(loads(TEXTS["attention"])).latex()
+    leaky = SymbolicLaw(loads(TEXTS["mlp"].replace("tanh(u1[i] + b1)", "leaky_relu(u1[i] + b1, 0.3)"))).latex()
+    assert r"0.3\right)" in leaky
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 @pytest.mark.parametrize("name", [*SHIPPED, "named", "mlp_mix", "mlp_lopsided_clip", "layer_norm", "shared"])
 def test_documents_compile(name: str, tmp_path: Path) -> None:

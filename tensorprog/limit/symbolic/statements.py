@@ -120,8 +120,9 @@ def _text(expr: Expr, leaf: Leaf) -> tuple[str, int]:
 
 
 def _default(expr: Call) -> bool:
-    given = [p.value if isinstance(p, Number) else None for p in expr.params]
-    return given == list(ATOMS[expr.atom].params.values())
+    """Whether all parameters have their default values; one that must be given has none."""
+    defaults = ATOMS[expr.atom].params.values()
+    return all(isinstance(p, Number) and p.value == value for p, value in zip(expr.params, defaults, strict=True))
 
 
 def _operator(expr: Call, inner: Callable[..., str]) -> str:
