@@ -1,14 +1,17 @@
 """E f(X) and E f(X) g(Y) for Gaussian variables: a ladder of methods, each answering the members it can.
 
-In order: kernels at zero means; exact zeros by parity and points without variance; closed forms; quadrature. A member
-keeps the first answer whose stated error is at rounding level, else the answer with the smallest stated error.
+In order: kernels at zero means; Mehler's series for smooth functions without closed form; exact zeros by parity and
+points without variance; closed forms; quadrature. A member keeps the first answer whose stated error is at rounding
+level, else the answer with the smallest stated error.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +22,7 @@ from .function import Function, Term
 from .kernels import LARGE, SMALL, elementary, kernel, kernel_error
 from .law import CORRELATION_SLACK, correlation
 from .quadrature import crude_norm, evaluate, integrate_line, integrate_plane
+from .series import Series, product_series, series
 from .tiles import tiled, toeplitz_values, toeplitz_view
 
 Array = NDArray[np.floating]
@@ -30,6 +34,7 @@ __all__ = ["cross", "mean"]
 CLOSED_ENOUGH = 1e-12
 # members computed at once where functions have no parameter arrays
 BLOCK = 8192
+MOST_SERIES = 1 << 14  # variables whose coefficients are held at once
 KERNEL_TILE = 1 << 16  # members in one pass of a kernel: a handful of such arrays stay in cache
 
 
@@ -111,12 +116,60 @@ def _cross_plain(
         (value,) = tiled(compute, (va, vb, c), KERNEL_TILE, pairs=pairs, swap=(1, 0, 2) if symmetric else None)
         return Estimate(value, np.broadcast_to(kernel_error(first, second, va, vb), value.shape))
 
-    def ladder(*arrays: Array) -> tuple[Array, Array]:
-        found = _cross_batch(f, g, slack, *arrays)
+    closed = f.terms is not None and g.terms is not None
+    one = None if closed else _coefficients(f, a, va)
+    two = None if one is None else _coefficients(g, b, vb)
+    if one is not None and two is not None:
+        order = max(one.order(), two.order())
+        one, two = one.cut(order), two.cut(order)
+
+    def ladder(a: Array, b: Array, va: Array, vb: Array, c: Array, i: Array, j: Array) -> tuple[Array, Array]:
+        if one is None or two is None:
+            found = _cross_batch(f, g, slack, a, b, va, vb, c)
+        else:
+            found = _cross_series(f, g, slack, (a, b, va, vb, c), (one, two), (i, j))
         return found.value, found.error
 
-    swap = (1, 0, 3, 2, 4) if symmetric else None
-    return Estimate(*tiled(ladder, (a, b, va, vb, c), BLOCK, outputs=2, pairs=pairs, swap=swap, threads=True))
+    arrays = (a, b, va, vb, c, _places(a, va), _places(b, vb))
+    swap = (1, 0, 3, 2, 4, 6, 5) if symmetric else None
+    return Estimate(*tiled(ladder, arrays, BLOCK, outputs=2, pairs=pairs, swap=swap, threads=True))
+
+
+def _places(mu: Array, var: Array) -> NDArray[Any]:
+    """Numbers of the different variables of a batch."""
+    shape = np.broadcast_shapes(mu.shape, var.shape)
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _coefficients(f: Function, mu: Array, var: Array) -> Series | None:
+    """Hermite coefficients of f for the variables of a batch, if they are not too many."""
+    m, v = np.broadcast_arrays(mu, var)
+    if m.size > MOST_SERIES or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
+        return None
+    return series(f, m.ravel(), np.sqrt(v.ravel()))
+
+
+def _cross_series(
+    f: Function, g: Function, slack: float, arrays: tuple[Array, ...], coefficients: tuple[Series, Series],
+    places: tuple[NDArray[Any], NDArray[Any]],
+) -> Estimate:
+    """Mehler's series, and the ladder for members that it does not answer to rounding level."""
+    a, b, va, vb, c = arrays
+    one, two = coefficients
+    if np.isfinite(slack):
+        _refuse_covariance_of_constants(va, vb, c)
+    c = np.where((va == 0) | (vb == 0), 0.0, c)
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    rho = np.broadcast_to(correlation(va, vb, c, slack).rho, shape)
+    found = product_series(one, two, places[0], places[1], rho)
+    found = found.where(~np.broadcast_to(_vanishes(f, g, a, b, c), shape), _zeros(shape))
+    limit = CLOSED_ENOUGH * one.norm[places[0]] * two.norm[places[1]] + 2 * TINY
+    pending = ~(found.error <= limit)
+    if not np.any(pending):
+        return found
+    rest = _cross_batch(f, g, slack, *(np.broadcast_to(array, rho.shape)[pending] for array in arrays))
+    found.value[pending], found.error[pending] = rest.value.ravel(), rest.error.ravel()
+    return found
 
 
 def _cross_batch(
@@ -132,8 +185,7 @@ def _cross_batch(
     c = np.where((va == 0) | (vb == 0), 0.0, c)
     a, b, va, vb, c = _full_batch((a, b, va, vb, c), (f, a), (g, b))
     independent = np.asarray(c == 0)
-    zero = np.asarray((a == 0) & (b == 0) & (f.parity * g.parity < 0))
-    zero |= independent & (((f.parity < 0) & (a == 0)) | ((g.parity < 0) & (b == 0)))
+    zero = _vanishes(f, g, a, b, c)
     result = _zeros(c.shape)
     if np.any(independent & ~zero):
         # a common batch shape is kept, so that parameter arrays inside the functions still fit
@@ -145,6 +197,12 @@ def _cross_batch(
         arrays = (a, b, *sd, corr.rho, corr.s)
         result = _by_member(_cross_spread, (f, g), arrays, active).where(active, result)
     return result.where(~zero, _zeros(c.shape))
+
+
+def _vanishes(f: Function, g: Function, a: Array, b: Array, c: Array) -> Mask:
+    """Where E f(X) g(Y) is 0 by parity: odd times even, or an odd function of a variable independent of the other."""
+    zero = (a == 0) & (b == 0) & (f.parity * g.parity < 0)
+    return np.asarray(zero | ((c == 0) & (((f.parity < 0) & (a == 0)) | ((g.parity < 0) & (b == 0)))))
 
 
 def _refuse_covariance_of_constants(var_f: Array, var_g: Array, cov: Array) -> None:

@@ -1,0 +1,76 @@
+"""Mehler's series: against mpmath's own Hermite coefficients and integrals, and against quadrature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from gaussian_functions import FUNCTIONS
+
+from tensorprog.gaussian import cross
+from tensorprog.gaussian.expectation import _cross_batch
+from tensorprog.gaussian.series import hermite, product_series, series
+
+SMOOTH = ("tanh", "sigmoid", "softplus", "silu")
+LAW_MU, LAW_SD = np.array([0.0, 0.4, -1.5, 0.0, 2.0]), np.array([1.0, 0.7, 1.6, 1e-3, 0.0])
+
+
+def test_hermite_polynomials_are_orthonormal() -> None:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    basis = hermite(nodes, 60)
+    np.testing.assert_allclose((basis * weights / weights.sum()) @ basis.T, np.eye(60), atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 7, 20, 41])
+def test_coefficients_are_the_integrals(k: int) -> None:
+    found = series(FUNCTIONS["tanh"], np.array([0.4]), np.array([1.3]))
+    assert found is not None
+    with mp.workdps(30):
+        norm = mp.sqrt(mp.factorial(k) * mp.mpf(2) ** k)
+
+        def integrand(z: mp.mpf) -> mp.mpf:
+            return mp.tanh(mp.mpf("0.4") + mp.mpf("1.3") * z) * mp.hermite(k, z / mp.sqrt(2)) / norm * mp.npdf(z)
+
+        exact = float(mp.quad(integrand, list(range(-14, 15, 2))))
+    assert abs(found.coefficients[k, 0] - exact) <= found.rough[0] < 1e-14
+
+
+@pytest.mark.parametrize("f", SMOOTH)
+@pytest.mark.parametrize("g", SMOOTH)
+def test_the_series_agrees_with_quadrature_within_both_errors(f: str, g: str) -> None:
+    one, two = FUNCTIONS[f], FUNCTIONS[g]
+    first, second = series(one, LAW_MU, LAW_SD), series(two, LAW_MU, LAW_SD)
+    assert first is not None
+    assert second is not None
+    i, j = (index.ravel() for index in np.indices((LAW_MU.size, LAW_MU.size)))
+    rho = np.linspace(-1, 1, i.size)
+    found = product_series(first, second, i, j, rho)
+    spread = LAW_SD[i] * LAW_SD[j]
+    rest = _cross_batch(
+        one, two, 1e-6, LAW_MU[i], LAW_MU[j], LAW_SD[i] ** 2, LAW_SD[j] ** 2, np.where(spread > 0, rho * spread, 0.0)
+    )
+    assert np.all(np.abs(found.value - rest.value.ravel()) <= found.error + rest.error.ravel())
+    smooth = (LAW_SD[i] < 1.1) & (LAW_SD[j] < 1.1)
+    assert np.all(found.error[smooth] <= 1e-13 * first.norm[i][smooth] * second.norm[j][smooth])
+
+
+def test_what_the_series_cannot_answer_is_left_to_quadrature() -> None:
+    tanh = FUNCTIONS["tanh"]
+    assert series(replace(tanh, kinks=np.array([0.0])), np.zeros(1), np.ones(1)) is None
+    assert series(tanh, np.zeros(1), np.full(1, 1e4)) is None
+    wide = series(tanh, np.zeros(1), np.full(1, 8.0))
+    assert wide is not None
+    assert wide.tail[0] > 1e-6  # the coefficients fall slowly
+    found = cross(tanh, tanh, 0.0, 0.0, [1.0, 64.0], [64.0, 64.0], [4.0, 63.9])
+    assert np.all(found.error < 1e-10)
+
+
+def test_one_pair_and_many_give_the_same_numbers() -> None:
+    tanh, silu = FUNCTIONS["tanh"], FUNCTIONS["silu"]
+    rho = np.linspace(-0.9, 0.9, 7)
+    many = cross(tanh, silu, 0.0, 0.3, 1.0, 0.8, rho * np.sqrt(0.8))
+    for k, r in enumerate(rho):
+        one = cross(tanh, silu, 0.0, 0.3, 1.0, 0.8, r * np.sqrt(0.8))
+        assert abs(float(one.value) - many.value[k]) <= float(one.error) + many.error[k]
