@@ -89,7 +89,7 @@ class Conditional:
         """
         block = self._block(self._one(name))
         value = block.mean(0, self._values, math.prod(self._lead))[:, 0]
-        return value.reshape(*self._lead, *value.shape[1:])
+        return value.reshape((*self._lead, *value.shape[1:]))
 
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
@@ -97,7 +97,7 @@ class Conditional:
         Shapes    (*draws, *members, *members)
         """
         value = self._block(self._one(name)).cov(0, 0, self._values, math.prod(self._lead))
-        return value.reshape(*self._lead, *value.shape[1:])
+        return value.reshape((*self._lead, *value.shape[1:]))
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
@@ -125,7 +125,7 @@ class Conditional:
         name = added.families["expectation"]
         average = draw(name)
         members = law.netsor.families[name].shape
-        data = np.broadcast_to(values[name].data, (math.prod(self._lead), *members)).reshape(*self._lead, *members)
+        data = np.broadcast_to(values[name].data, (math.prod(self._lead), *members)).reshape((*self._lead, *members))
         result = data if data.shape else float(data)
         return (result, average.error) if with_error else result
 
@@ -137,6 +137,6 @@ class Conditional:
         name = self._one(name)
         mean, cov = self.mean(name), self.cov(name)
         members = math.prod(self._law.netsor.families[name].shape)
-        factor = psd_cholesky(cov.reshape(*self._lead, members, members))
+        factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
-        return mean + (factor @ normals)[..., 0].reshape(size, *mean.shape)  # type: ignore[no-any-return]
+        return mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
 from tensorprog.averages import Averages, with_averages
-from tensorprog.errors import NotCompiledError, Problem, ProgramError, did_you_mean
+from tensorprog.errors import AccuracyError, NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
@@ -124,8 +124,17 @@ class Law:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
         return self._outputs.linear(name)
 
-    def _note(self, error: Any) -> None:
-        self.error = max(self.error, float(np.max(error, initial=0.0)))
+    def _note(self, error: Any, value: Any = 0.0, what: str = "") -> None:
+        """Remember the largest error; with an accuracy asked for, raise AccuracyError if `what` does not meet it."""
+        worst = float(np.max(error, initial=0.0, where=~np.isnan(error)))
+        self.error = max(self.error, worst)
+        known = np.isfinite(value)
+        size = max(1.0, float(np.max(np.abs(value), initial=0.0, where=known)))
+        if what and self.accuracy is not None and worst > self.accuracy * size:
+            raise AccuracyError(
+                f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
+                "ask for less with accuracy="
+            )
 
     # -- means and covariances ----------------------------------------------------------------------------------
 
@@ -139,7 +148,7 @@ class Law:
             value = error = np.zeros([b - a for a, b in box])
         else:
             value, error = self._known_mean(family, box) or self._averaged_mean(family, box)
-        self._note(error)
+        self._note(error, value, f"the mean of {name}")
         return self._answer(value, error, single, with_error)
 
     def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
@@ -176,7 +185,7 @@ class Law:
         for name in (first, second):
             self._family(name)
         moment = self.compiler.second(first, second)
-        self._note(moment.error)
+        self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
         return self._covariance(moment, first, second)
 
     def _family(self, name: str) -> None:
@@ -211,7 +220,7 @@ class Law:
                 moment = self.compiler.centred(first, second)
             except NotCompiledError:
                 return self._averaged_cov(first, second, with_error)
-        self._note(moment.error)
+        self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
         result = self._covariance(moment, first, second)
         return (result, np.full(result.shape, result.error)) if with_error else result
 
@@ -219,7 +228,7 @@ class Law:
         if (first, second) not in self._cov:
             self._cov[first, second] = self._outputs.cov(first, second)
         value, error = self._cov[first, second]
-        self._note(error)
+        self._note(error, value, f"the covariance of {first} and {second}")
         return (value.copy(), error.copy()) if with_error else value.copy()
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
@@ -243,7 +252,7 @@ class Law:
         family, box, single = self.member(name)
         found = self._integrated(family, box, method, order)
         value, error = getattr(self._mixture(family, box), method)(order) if found is None else found
-        self._note(error)
+        self._note(error, value, f"the moment of order {order} of {name}")
         return self._answer(value, error, single, with_error)
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
@@ -295,7 +304,7 @@ class Law:
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
         value, error = joint.moment([int(k) for k in powers])
-        self._note(error)
+        self._note(error, value, f"the mixed moment of {', '.join(names)}")
         return (value, error) if with_error else value
 
     def var(self, name: str, with_error: bool = False) -> Any:
@@ -318,15 +327,19 @@ class Law:
         """What answers for density and distribution function of one member."""
         key = self._one(name)
         if key not in self._curves:
-            mixture = self._mixture(*key).member((0,) * len(key[1]))
-            self._curves[key] = mixture
-            if mixture.factors > 1:
-                sum_of = None if mixture.smoothed else Convolution(mixture)
-                if sum_of is not None and sum_of.usable:
-                    self._curves[key] = sum_of
-                else:
-                    self._curves[key] = self._mixture(*key, split=False).member((0,) * len(key[1]))
+            self._curves[key] = self._make_curve(*key)
         return self._curves[key]
+
+    def _make_curve(self, family: str, box: Box) -> Mixture | Convolution:
+        one = (0,) * len(box)
+        mixture = self._mixture(family, box).member(one)
+        if mixture.factors < 2:
+            return mixture
+        if not mixture.smoothed:
+            total = Convolution(mixture)
+            if total.usable:
+                return total
+        return self._mixture(family, box, split=False).member(one)
 
     def density_method(self, name: str) -> str:
         """How the density of a member is found.
@@ -368,6 +381,7 @@ class Law:
                 value, error = getattr(joint, method)(points)
             except np.linalg.LinAlgError:
                 raise ProgramError(f"{', '.join(name)} are linearly dependent: they have no joint density") from None
+        self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
         return (value, error) if with_error else value
 
     def _joint(self, names: Sequence[str]) -> Joint:
@@ -470,7 +484,7 @@ class Law:
         added, law = self._extended({"expectation": psi})
         with _expected(added):
             value, error = law._expectation(added.families["expectation"])
-        self._note(error)
+        self._note(error, value, f"the expectation of {psi}")
         return self._answer(value, error, not value.shape, with_error)
 
     def _expectation(self, name: str) -> tuple[Array, Array]:
@@ -592,12 +606,18 @@ class Law:
 
         from tensorprog.yaml_io import loads
 
+        import zipfile
+
         try:
             with np.load(path, allow_pickle=False) as data:
                 meta = json.loads(str(data["law.json"]))
-        except (OSError, ValueError, KeyError) as error:
+            program, grade, accuracy, seed = (meta[key] for key in ("program", "grade", "accuracy", "seed"))
+            if not (isinstance(program, str) and isinstance(grade, str) and isinstance(seed, int)):
+                raise ValueError("entries of the wrong kind")
+            accuracy = None if accuracy is None else float(accuracy)
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
-        return cls(loads(meta["program"]), grade=meta["grade"], accuracy=meta["accuracy"], seed=meta["seed"])
+        return cls(loads(program), grade=grade, accuracy=accuracy, seed=seed)
 
 
 @contextmanager

@@ -324,5 +324,10 @@ class Moment:
 
     @property
     def error(self) -> float:
-        """The largest error of any value."""
-        return max((float(term.value.bound.error) for term in self.terms), default=0.0)
+        """A bound on the error of every entry: terms may hold together."""
+        return sum(float(term.value.bound.error) for term in self.terms)
+
+    @property
+    def size(self) -> float:
+        """A bound on the entries."""
+        return sum(float(term.value.bound.value) for term in self.terms)

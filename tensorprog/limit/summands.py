@@ -171,11 +171,6 @@ class Summands:
         return np.split(points, ends[:-1], axis=1) if self.blocks else []
 
     @property
-    def summands(self) -> int:
-        """Number of independent summands that depend on scores."""
-        return sum(block.size * block.count for block in self.blocks)
-
-    @property
     def error(self) -> float:
         """Relative error of the covariances used so far."""
         return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
