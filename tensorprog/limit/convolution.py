@@ -5,9 +5,11 @@ the sum, M is the product, and with d the distance to the mean
 
     density(d) = exp(-theta d) / pi * Integral over t > 0 of Re[M(theta + i t) exp(-i t d)]
     P(Y > d)   = the same with M(s) / s in place of M(s), for theta > 0
+    P(Y > d)   = 1/2 - 1 / pi * Integral over t > 0 of M(i t) sin(t d) / t, for theta = 0
 
 On the line through a theta near the saddlepoint K'(theta) = d, K = log M, nothing cancels: tails come out to full
-relative accuracy (Lugannani & Rice 1980).  The trapezoidal rule converges geometrically, as M is analytic.
+relative accuracy (Lugannani & Rice 1980).  The trapezoidal rule converges geometrically, as M is analytic.  Where V is
+not bounded M(theta) is infinite, or known from few draws only: there theta = 0 serves, with absolute accuracy.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ NEGLIGIBLE = 40.0  # exp(-40) = 4e-18
 MOST_POINTS = 1 << 13  # of the trapezoidal rule
 MOST_LEVELS = 64
 CHUNK = 1 << 20
+EPS = 2.3e-16
+AGREED = 0.02  # between sets of draws, of log M(theta)
+LARGEST_SHARE = 0.05  # of one node in M(theta)
 STEP = 2.0  # between neighbouring theta, in units of 1 / standard deviation
 
 
@@ -46,6 +51,34 @@ class Level:
     ratio: NDArray[np.complexfloating]
     log_top: Array
 
+    def density(self, distance: Array) -> tuple[Array, Array]:
+        """Density at distances from the mean, and what rounding does to it.
+
+        Shapes    (points,) -> (1 + sets, points), (points,)
+        """
+        return self._integral(self.ratio, distance)
+
+    def tail(self, distance: Array) -> tuple[Array, Array]:
+        """P(Y - E Y > d), and what rounding does to it.
+
+        Shapes    (points,) -> (1 + sets, points), (points,)
+        """
+        if self.theta:
+            return self._integral(self.ratio / (self.theta + 1j * self.frequencies), distance)
+        # sin(t d) / t is d at t = 0, where 1 / (i t) is not a number
+        later = np.where(self.frequencies > 0, self.frequencies, 1.0)
+        found, rounding = self._integral(np.where(self.frequencies > 0, self.ratio / (1j * later), 0.0), distance)
+        return 0.5 + found - 0.5 * self.step / math.pi * distance, rounding + EPS
+
+    def _integral(self, integrand: NDArray[Any], distance: Array) -> tuple[Array, Array]:
+        """exp(K(theta) - theta d) / pi times the integral over t > 0 of Re[integrand exp(-i t d)]."""
+        integrand = integrand * np.where(self.frequencies == 0, 0.5, 1.0) * (self.step / math.pi)
+        waves = np.exp(-1j * np.multiply.outer(self.frequencies, distance))
+        with np.errstate(under="ignore"):
+            size = np.exp(self.log_top[:, None] - self.theta * distance)
+        rounding = 64 * EPS * np.abs(integrand[0]).sum() * size[0]
+        return np.asarray(size * (integrand @ waves).real), np.asarray(rounding)
+
 
 class Convolution:
     """The law of one variable that is a sum of independent Gaussian mixtures with constant means.
@@ -55,7 +88,7 @@ class Convolution:
 
     def __init__(self, mixture: Mixture) -> None:
         self._mixture = mixture
-        self._nodes: list[tuple[Nodes, int]] = mixture.nodes() or []
+        self._nodes: list[tuple[Nodes, int]] = mixture.nodes or []
         self._centre = float(mixture.expected()[0])
         self._var = float(mixture.var)
         self._sd = math.sqrt(max(float(mixture.moment(2)[0]), 0.0))
@@ -80,16 +113,30 @@ class Convolution:
         """What the rule makes of averages over sets of draws, then these averages."""
         return np.concatenate([self._mixture.rule.value(sets)[None], sets])
 
+    def _known(self, theta: float, log_top: Array) -> bool:
+        """Whether M(theta) is known: sets of draws agree, and no few nodes make it up."""
+        if np.abs(log_top - log_top[0]).max() > AGREED:
+            return False
+        for nodes, _ in self._nodes:
+            exponent = 0.5 * theta**2 * nodes.var
+            share = self._mixture.rule.value(nodes.weights) * np.exp(exponent - exponent.max())
+            if np.abs(share).max() > LARGEST_SHARE * abs(share.sum()) and nodes.var.size > 1 / LARGEST_SHARE:
+                return False
+        return True
+
     def _make_level(self, number: int) -> Level | None:
-        theta = (2 * number + 1) * STEP / 2 / self._sd
+        theta = (number - 0.5) * STEP / self._sd if number else 0.0
         log_top = self._log_real(theta**2)
+        if not self._known(theta, log_top):
+            return None
         last = 1 / self._sd
         while float(self._log_real(theta**2 - last**2)[0] - log_top[0]) > -NEGLIGIBLE:
             last *= 1.25
             if last * self._sd > 1e4:
                 return None
         # so far apart stand the copies that the trapezoidal rule adds
-        period = 20 * math.sqrt(self._largest) + 2 * NEGLIGIBLE / theta + 2 * theta * self._largest / (2 * number + 1)
+        period = 20 * math.sqrt(self._largest) + STEP * self._largest / self._sd
+        period += 2 * NEGLIGIBLE / theta if theta else 2 * self._mixture.reach
         points = math.ceil(last * period / (2 * math.pi)) + 1
         if points > MOST_POINTS:
             return None
@@ -113,26 +160,20 @@ class Convolution:
 
         Shapes    grid (points,) -> two arrays (points,)
         """
-        values = self._invert(np.abs(grid - self._centre), tail=False)
-        return self._with_error(values, grid)
+        return self._invert(grid, tail=False)
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
-        """Distribution function and error; below the mean to full relative accuracy."""
-        values = self._invert(np.abs(grid - self._centre), tail=True)
-        tail, error = self._with_error(values, grid)
+        """Distribution function and error; below the mean to full relative accuracy where M(theta) is known."""
+        tail, error = self._invert(grid, tail=True)
         return np.where(grid > self._centre, 1 - tail, tail), error
 
-    def _with_error(self, values: Array, grid: Array) -> tuple[Array, Array]:
-        value = values[0]
-        scale = self._mixture.relative_error * (1 + np.square((grid - self._centre) / self._sd)) + 64 * 2.2e-16
-        return value, self._mixture.rule.error(values[1:]) + scale * value
-
-    def _invert(self, distance: Array, tail: bool) -> Array:
-        """Density or tail at distances from the mean, by the rule and of each set of draws.
+    def _invert(self, grid: Array, tail: bool) -> tuple[Array, Array]:
+        """Density or tail, and its error.
 
         The bound exp(K(theta) - theta d) is least at the saddlepoint: the level where it is smallest is the nearest.
-        Shapes    distance (points,) -> (1 + sets, points)
+        Shapes    grid (points,) -> two arrays (points,)
         """
+        distance = np.abs(grid - self._centre)
         levels: list[Level] = []
         best = np.full(distance.shape, np.inf)
         choice = np.zeros(distance.shape, dtype=int)
@@ -146,17 +187,14 @@ class Convolution:
                 break
             best, choice = np.where(better, bound, best), np.where(better, number, choice)
             levels.append(level)
-        result = np.zeros((len(levels[0].ratio), distance.size))
+        values = np.zeros((len(levels[0].ratio), distance.size))
+        rounding = np.zeros(distance.size)
         for number, level in enumerate(levels):
-            for start in range(0, distance.size, max(1, CHUNK // level.frequencies.size)):
-                chosen = np.flatnonzero(choice == number)[start : start + max(1, CHUNK // level.frequencies.size)]
-                if not chosen.size:
-                    break
-                d = distance[chosen]
-                integrand = level.ratio / (level.theta + 1j * level.frequencies) if tail else level.ratio
-                integrand = integrand * np.where(level.frequencies == 0, 0.5, 1.0)
-                waves = np.exp(-1j * np.multiply.outer(level.frequencies, d))
-                with np.errstate(under="ignore"):
-                    size = np.exp(level.log_top[:, None] - level.theta * d)
-                result[:, chosen] = level.step / math.pi * size * (integrand @ waves).real
-        return np.maximum(result, 0.0)
+            every = np.flatnonzero(choice == number)
+            step = max(1, CHUNK // level.frequencies.size)
+            for chosen in (every[start : start + step] for start in range(0, every.size, step)):
+                found = level.tail(distance[chosen]) if tail else level.density(distance[chosen])
+                values[:, chosen], rounding[chosen] = found
+        values = np.clip(values, 0.0, 0.5 if tail else None)
+        error = self._mixture.rule.error(values[1:]) + self._mixture.uncertainty(grid) * values[0]
+        return values[0], error + rounding

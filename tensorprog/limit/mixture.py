@@ -17,7 +17,9 @@ __all__ = ["Mixture", "Nodes", "Summand"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 20  # numbers held at once over a grid
-BINS = 1024
+FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
+BINS = 2048  # of variances, on a logarithmic scale
+LEAST = 1e-14  # variances that far below the largest share a bin
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,22 @@ class Nodes:
     """One variable as a mixture of Gaussians N(mean, var) with weights in each set.
 
     Shapes    mean, var (nodes,), weights (sets, nodes)
+    Accuracy  `width` is the width in log V of the bins whose variances a pair of nodes stands for
     """
 
     mean: Array
     var: Array
     weights: Array
+    width: float = 0.0
+
+    def error(self, distance: Array, total: float) -> Array:
+        """Relative error of densities and tails of a sum, from binning, at a distance from its mean.
+
+        What a bin does not keep is the third order in the change of log V: up to 1 + d**2 / (2 V) times that change for
+        one Gaussian, and the share of the summand's in the sum's largest variance, `total`, of it for a sum.
+        """
+        share = float(self.var.max()) / max(total, 1e-300)
+        return np.asarray((self.width * share * (1 + 0.5 * distance**2 / max(total, 1e-300))) ** 3 / 6)
 
 
 @dataclass(frozen=True)
@@ -133,8 +146,26 @@ class Mixture:
             error = self.rule.error(ratio[1:]) + order * self.relative_error * np.abs(ratio[0])
         return ratio[0], np.where(np.isnan(ratio[0]), 0.0, error)
 
+    def disagreement(self) -> float:
+        """The largest error, by the rule, of the characteristic functions of the summands at a few frequencies.
+
+        They see where densities and distribution functions are not smooth in the scores, which moments may not.
+        """
+        worst = 0.0
+        for summand in self.summands:
+            centre = self.rule.value(summand.average(summand.mean))
+            offset = summand.mean - centre
+            scale = np.sqrt(self.rule.value(summand.average(summand.var + offset**2)))
+            scale = np.where(scale > 0, scale, 1.0)
+            for t in FREQUENCIES:
+                s = t / scale
+                values = summand.average(np.exp(-0.5 * s**2 * summand.var) * np.cos(s * offset))
+                worst = max(worst, float(np.max(self.rule.error(values), initial=0.0)))
+        return worst
+
     # -- one variable -------------------------------------------------------------------------------------------
 
+    @cached_property
     def nodes(self) -> list[tuple[Nodes, int]] | None:
         """The summands of one variable as few Gaussians each, with the number of copies; None if means vary.
 
@@ -159,7 +190,7 @@ class Mixture:
         if not self.summands:
             return kernel(grid - self.mean, np.sqrt(self.var + added) + 0 * grid)[None]
         assert self.factors == 1
-        found = self.nodes()
+        found = self.nodes
         if found is not None and np.ndim(added) == 0:
             nodes = found[0][0]
             result = np.zeros((len(nodes.weights), grid.size))
@@ -181,8 +212,7 @@ class Mixture:
         """Density of one variable with at most one summand."""
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
-            value = self.rule.value(values)
-            return value, self.rule.error(values) + self._sensitivity(grid) * value
+            return self._stated(values, grid)
         values = self._averaged(_normal_density, grid, self._kernel_variance(0.3))
         # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
         coarse = self.rule.value(self._averaged(_normal_density, grid, self._kernel_variance(0.6)))
@@ -192,15 +222,25 @@ class Mixture:
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
         values = self._averaged(_normal_cdf, grid, np.zeros(()))
-        value = self.rule.value(values)
-        return value, self.rule.error(values) + self._sensitivity(grid) * np.minimum(value, 1 - value)
+        return self._stated(values, grid)
 
-    def _sensitivity(self, grid: Array) -> Array:
-        """Relative change of a Gaussian density or tail when its variance changes by `relative_error`."""
-        if not self.relative_error:
-            return np.zeros(grid.shape)
-        scale = np.maximum(self.moment(2)[0], 1e-300)
-        return np.asarray(self.relative_error * (1 + np.square(grid - self.expected()[0]) / scale))
+    def _stated(self, values: Array, grid: Array) -> tuple[Array, Array]:
+        """Value and error of densities or probabilities (sets, points); an atom has infinite density."""
+        value = self.rule.value(values)
+        with np.errstate(invalid="ignore"):
+            error = self.rule.error(values) + self.uncertainty(grid) * value
+        return value, np.where(np.isfinite(value), error, 0.0)
+
+    def uncertainty(self, grid: Array) -> Array:
+        """Relative error of densities and tails from the errors of variances and from binning."""
+        distance = grid - self.expected()[0]
+        scale = max(float(self.moment(2)[0]), 1e-300)
+        total = self.relative_error * (1 + np.square(distance) / scale)
+        found = self.nodes or []
+        largest = float(self.var) + sum(count * float(nodes.var.max()) for nodes, count in found)
+        for nodes, count in found:
+            total = total + count * nodes.error(distance, largest)
+        return np.asarray(total)
 
     def _kernel_variance(self, factor: float) -> Array:
         mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
@@ -252,33 +292,39 @@ def _grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
     for group in groups:
         real = weights[group[0]] > 0  # sets of different lengths were filled up
         found.append(_binned(var[group][:, real], weights[group][:, real]))
-    full = np.zeros((len(var), sum(len(nodes) for nodes, _ in found)))
+    full = np.zeros((len(var), sum(len(nodes) for nodes, _, _ in found)))
     start = 0
-    for group, (nodes, own) in zip(groups, found, strict=True):
+    for group, (nodes, own, _) in zip(groups, found, strict=True):
         full[group, start : start + len(nodes)] = own
         start += len(nodes)
-    return Nodes(np.full(start, mean), np.concatenate([nodes for nodes, _ in found]), full)
+    width = max(width for _, _, width in found)
+    return Nodes(np.full(start, mean), np.concatenate([nodes for nodes, _, _ in found]), full, width)
 
 
-def _binned(var: Array, weights: Array) -> tuple[Array, Array]:
+def _binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
     """Nodes and their weights in each set: every set keeps mass and mean in each bin, all together the variance.
 
-    Shapes    var, weights (sets, draws) -> (nodes,), (sets, nodes)
+    Bins are even in log V, over as many decades as matter; V = 0 keeps a node of its own.
+    Shapes    var, weights (sets, draws) -> (nodes,), (sets, nodes), width of the bins in log V
     """
     sets, draws = var.shape
-    low, high = float(var.min()), float(var.max())
-    if low == high:
-        return np.array([low]), np.ones((sets, 1))
+    high = float(var.max())
+    if var.min() == high:
+        return np.array([high]), np.ones((sets, 1)), 0.0
     if var.size <= 4 * BINS:
         own = np.zeros((sets, sets, draws))
         own[np.arange(sets), np.arange(sets)] = weights
-        return var.reshape(-1), own.reshape(sets, -1)
-    place = np.minimum(((var - low) * (BINS / (high - low))).astype(np.int64), BINS - 1)
-    each = (place + BINS * np.arange(sets)[:, None]).reshape(-1)
-    middle = low + (high - low) / BINS * (0.5 + np.arange(BINS))
+        return var.reshape(-1), own.reshape(sets, -1), 0.0
+    low = max(float(np.min(var, where=var > 0, initial=high)), LEAST * high)
+    width = math.log(high / low) / BINS
+    with np.errstate(divide="ignore"):
+        place = np.clip((np.log(var / low) / width), 0, BINS - 1).astype(np.int64)
+    place[var == 0] = BINS
+    each = (place + (BINS + 1) * np.arange(sets)[:, None]).reshape(-1)
+    middle = np.append(low * np.exp(width * (0.5 + np.arange(BINS))), 0.0)
 
     def binned(values: Array) -> Array:
-        return np.bincount(each, (weights * values).reshape(-1), minlength=sets * BINS).reshape(sets, BINS)
+        return np.bincount(each, (weights * values).reshape(-1), minlength=sets * (BINS + 1)).reshape(sets, BINS + 1)
 
     mass = binned(np.ones_like(var))
     used = mass.sum(axis=0) > 0
@@ -287,10 +333,10 @@ def _binned(var: Array, weights: Array) -> tuple[Array, Array]:
     total = mass.sum(axis=0)
     centre = first.sum(axis=0) / total
     half = np.sqrt(np.maximum(second.sum(axis=0) / total - centre**2, 0.0))
-    half = np.minimum(half, middle + centre - low)  # no negative variances
+    half = np.minimum(half, middle + centre)  # no negative variances
     shifted = (first - centre * mass) / np.where(half > 0, half, np.inf)
     nodes = np.concatenate([middle + centre - half, middle + centre + half])
-    return nodes, np.concatenate([mass - shifted, mass + shifted], axis=1) / 2
+    return np.maximum(nodes, 0.0), np.concatenate([mass - shifted, mass + shifted], axis=1) / 2, width
 
 
 def _pieces(count: int, width: int) -> list[slice]:

@@ -128,7 +128,8 @@ class Outputs:
             rules = [product_points(summands.dim, order) for order in ORDERS[summands.dim]]
             found = build([replicate(p) for p, _ in rules], _stacked([w for _, w in rules]), Rule(orders=True))
             value, error = found.standardised(4)
-            if np.all(error <= (FINE_AIM if self.accuracy is None else self.accuracy) * np.abs(value)):
+            aim = FINE_AIM if self.accuracy is None else self.accuracy
+            if np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim:
                 return found
         # mean and variance of every draw are kept, twice while they are put together
         heads = sum(block.size for block in summands.blocks)
