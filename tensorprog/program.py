@@ -131,8 +131,9 @@ class Program(Builder):
         `symbolic=True` gives formulas in all constants that are neither sizes nor exponents, `symbolic=["C"]` in
         those named; the other arguments are about numbers.
 
-        Accuracy  averages over p-ring aim at an error of 1e-4, relative where numbers exceed 1, and state the error
-                  they reached; with `accuracy` they reach that or raise AccuracyError
+        Accuracy  averages over p-ring aim at an error of 1e-6, relative where numbers exceed 1 (1e-4 for variables that
+                  are not Gaussian given the scores), and state the error they reached; with `accuracy` every number
+                  has that error, relative where numbers exceed 1, or raises AccuracyError
         Raises    OutsideError with the findings when no limit is claimed, ProgramError for a constant that cannot be
                   a symbol
         """

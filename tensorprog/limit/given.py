@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import BATCH, Open
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.expr import Expr
+from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.sampler import Sampler
 from tensorprog.limit.summands import Block, Function
@@ -134,7 +135,7 @@ class Conditional:
 
         Shapes    (size, *draws, *members)
         """
-        name = self._one(name)
+        size, name = check_count("size", size), self._one(name)
         mean, cov = self.mean(name), self.cov(name)
         members = math.prod(self._law.netsor.families[name].shape)
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))

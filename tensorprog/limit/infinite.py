@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.limit.asking import check_count, check_levels, check_order
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.summands import Block, Function, Summands
+from tensorprog.limit.summands import Function, Summands
 from tensorprog.linalg import psd_cholesky
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["InfiniteHeads"]
 
 Array = NDArray[Any]
-PROBES = 64  # draws at which the scale of a head is compared
+PROBES = 4  # draws at which the scale of a head is compared
 
 
 class InfiniteHeads:
@@ -40,30 +40,31 @@ class InfiniteHeads:
         self._law, self.index = law, index
         netsor = law.netsor
         if index not in netsor.index:
-            raise ProgramError(f"{index} is not an index of the program; {did_you_mean(index, list(netsor.index))}")
+            raise ProgramError(
+                f"{index} is not an index of the program; {did_you_mean(str(index), list(netsor.index))}"
+            )
         self.outputs = tuple(name for name in law.outputs if name in law.compiler.random)
         if not self.outputs:
             raise ProgramError(
                 f"no output of {netsor.name} depends on scores: there are no heads to be infinitely many"
             )
-        blocks = {name: self._blocks(law.compiler, name) for name in self.outputs}
-        for name, own in blocks.items():
-            if any(block.head != index or block.size != 1 for block in own):
+        parts = {name: self._parts(law.compiler, name) for name in self.outputs}
+        for name, own in parts.items():
+            if any(block.head != index or block.size != 1 for block in own.blocks):
                 raise ProgramError(f"{name} is not a sum over {index} of independent heads with one law")
             self._check_mean(name)
         larger = Compiler(_doubled(netsor, index))
-        for name, own in blocks.items():
-            self._check_scale(name, own, self._blocks(larger, name))
+        for name, own in parts.items():
+            self._check_scale(name, own, self._parts(larger, name))
 
     def __repr__(self) -> str:
         return f"InfiniteHeads({self._law.netsor.name}, {self.index}, outputs={', '.join(self.outputs)})"
 
-    def _blocks(self, compiler: Compiler, name: str) -> list[Block]:
-        """What the first member of an output is a sum of."""
+    def _parts(self, compiler: Compiler, name: str) -> Summands:
+        """What an output is a sum of."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        box = tuple((start, start + 1) for start, _ in self._law.netsor.families[name].ranges)
-        return Summands(compiler, [Function(compiler, name, box)]).blocks
+        return Summands(compiler, [Function(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
         mixture = self._law._mixture(name, self._law.netsor.families[name].ranges)
@@ -75,15 +76,18 @@ class InfiniteHeads:
                 f"{name}: heads have a mean, so that their sum grows like the square root of their number"
             )
 
-    @staticmethod
-    def _check_scale(name: str, blocks: Sequence[Block], twice: Sequence[Block]) -> None:
-        for block, other in zip(blocks, twice, strict=True):
+    def _check_scale(self, name: str, parts: Summands, twice: Summands) -> None:
+        """With twice as many heads each has half the variance, and what no score reaches stays as it is."""
+        fixed = [(p.fixed.mean(0, {}, 1), p.fixed.var(0, {}, 1)) for p in (parts, twice) if p.fixed is not None]
+        if len(fixed) == 1 or any(not np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*fixed, strict=True)):
+            raise ProgramError(f"{name}: what stands beside the heads must not depend on their number")
+        for block, other in zip(parts.blocks, twice.blocks, strict=True):
             points = np.random.default_rng(0).standard_normal((PROBES, block.sampler.dim))
             var, half = (b.var(0, b.draw(points), PROBES) for b in (block, other))
             if not np.allclose(var, 2 * half, rtol=1e-9, atol=0):
                 raise ProgramError(
                     f"{name}: with twice as many heads the variance of each must be half as large; "
-                    f"divide the sum over {block.head} by the square root of its size"
+                    f"divide the sum over {self.index} by the square root of its size"
                 )
 
     # -- numbers ------------------------------------------------------------------------------------------------
@@ -108,6 +112,7 @@ class InfiniteHeads:
 
     def moment(self, name: str, order: int, with_error: bool = False) -> Any:
         """Central moment: (order - 1)!! var**(order / 2) for even orders, 0 for odd ones."""
+        order = check_order(order)
         var, error = (np.asarray(x) for x in self.var(name, True))
         factor = float(np.prod(np.arange(order - 1, 0, -2))) if order % 2 == 0 else 0.0
         value = factor * var ** (order // 2)
@@ -144,13 +149,14 @@ class InfiniteHeads:
         from scipy.special import ndtri
 
         _, sd = self._standardised(name, 0.0)
-        return np.asarray(self.mean(name) + sd * ndtri(np.asarray(q, dtype=np.float64)))
+        return np.asarray(self.mean(name) + sd * ndtri(check_levels(q)))
 
     def sample(self, size: int, seed: int = 0) -> dict[str, Array]:
         """Draws of the outputs.
 
         Shapes    name -> (size, *members)
         """
+        size = check_count("size", size)
         means = [np.asarray(self.mean(name)) for name in self.outputs]
         counts = [mean.size for mean in means]
         rows = [

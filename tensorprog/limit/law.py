@@ -19,6 +19,7 @@ from tensorprog.expr import Expr
 from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
+from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import converge
 from tensorprog.limit.convolution import Convolution
@@ -98,6 +99,8 @@ class Law:
 
     def member(self, text: str) -> tuple[str, Box, bool]:
         """Family, box of members, and whether one member is meant."""
+        if not isinstance(text, str):
+            raise ProgramError(f"a variable is named by text, such as 'y[0]', not {text!r}")
         names = Names(self.netsor.scalars, frozenset())
         reference = parse_target(text, names)
         family = self.netsor.families.get(reference.name)
@@ -292,9 +295,7 @@ class Law:
         """
         if not isinstance(name, str):
             return self._mixed_moment(name, order, with_error)
-        if not hasattr(order, "__index__") or order < 1 or order > 64:
-            raise ProgramError(f"the order of a moment is a whole number from 1 to 64, not {order!r}")
-        return self._ask(name, "moment", int(order), with_error)
+        return self._ask(name, "moment", check_order(order), with_error)
 
     def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
         joint = self._joint(names)
@@ -369,7 +370,7 @@ class Law:
         return self._grid(name, "cdf", grid, with_error)
 
     def _grid(self, name: str | Sequence[str], method: str, grid: Any, with_error: bool) -> Any:
-        points = np.asarray(grid, dtype=np.float64)
+        points = check_points("points of a grid", grid)
         if isinstance(name, str):
             value, error = getattr(self._curve(name), method)(points.reshape(-1))
             value, error = value.reshape(points.shape), error.reshape(points.shape)
@@ -380,7 +381,9 @@ class Law:
             try:
                 value, error = getattr(joint, method)(points)
             except np.linalg.LinAlgError:
-                raise ProgramError(f"{', '.join(name)} are linearly dependent: they have no joint density") from None
+                raise ProgramError(
+                    f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
+                ) from None
         self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
         return (value, error) if with_error else value
 
@@ -403,9 +406,7 @@ class Law:
 
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member, by bisection of the distribution function to full precision."""
-        levels = np.asarray(q, dtype=np.float64)
-        if not np.all((levels > 0) & (levels < 1)):
-            raise ProgramError("quantile levels must lie strictly between 0 and 1")
+        levels = check_levels(q)
         curve = self._curve(name)
         family, box = self._one(name)
         mixture = self._mixture(family, box).member((0,) * len(box))
@@ -418,7 +419,7 @@ class Law:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
                 break
-        return np.asarray((low + high) / 2).reshape(levels.shape)
+        return np.asarray(high).reshape(levels.shape)  # at an atom the distribution function jumps there
 
     # -- draws --------------------------------------------------------------------------------------------------
 
@@ -556,11 +557,7 @@ class Law:
 
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
-        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-            raise ProgramError(f"size must be a whole number of at least 1, not {size!r}")
-        if not hasattr(seed, "__index__") or seed < 0:
-            raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-        draws = Draws(self, int(size), int(seed), names, held, self._max_memory)
+        draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held, self._max_memory)
         self._note([average.error for average in draws.sampler.averages.values()])
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 

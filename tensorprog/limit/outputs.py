@@ -133,7 +133,7 @@ class Outputs:
                 return found
         # mean and variance of every draw are kept, twice while they are put together
         heads = sum(block.size for block in summands.blocks)
-        most = self.max_memory // (32 * REPLICATES * max(1, members * heads))
+        most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
         return self._converged(summands.dim, replicate, build, name, width, FINE_AIM, most)
 
     def _drawn_mixture(self, name: str, box: Box) -> Mixture:
@@ -208,7 +208,10 @@ class Outputs:
             return seconds.mean(axis=0), spread(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
-        most = JOINT_DRAWS if self.accuracy is None else None
+        # mean, covariance and normals of every draw are kept, twice while they are put together
+        most = self.max_memory // (16 * REPLICATES * d * (d + 2))
+        if self.accuracy is None:
+            most = min(most, JOINT_DRAWS)
         width = _width([block], d * d)
         self.converge(summands.dim + d - 1, replicate, finish, f"the joint law of {names}", width, aim=1e-9, most=most)
         return kept[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, special, stats
 
 import tensorprog as tp
 from tensorprog.limit.convolution import Convolution
@@ -249,6 +251,9 @@ def test_infinitely_many_heads_are_gaussian_with_the_covariance_of_any_number() 
         (("* o[a,j])", "* tanh(o[a,j]))"), "a", "not linear"),
         (("a: H", "a: 2"), "a", "must be a constant"),
         (("* o[a,j]) / sqrt(H)", "* (o[a,j] + h)) / sqrt(H)"), "a", "independent heads"),
+        (("/ sqrt(H))", "/ sqrt(H) + u[i] / sqrt(H))"), "a", "beside the heads"),
+        (("/ sqrt(H))", "/ sqrt(H) + 1 / H)"), "a", "beside the heads"),
+        (("/ sqrt(H))", "/ where(i == 0, sqrt(H), H))"), "a", "half as large"),
     ],
 )
 def test_what_has_no_limit_of_infinitely_many_heads_is_refused(
@@ -257,3 +262,111 @@ def test_what_has_no_limit_of_infinitely_many_heads_is_refused(
     text = ATTENTION.read_text(encoding="utf-8").replace(*change)
     with pytest.raises(tp.ProgramError, match=message):
         tp.Law(_netsor(text)).infinite_heads(index)
+
+
+ONE = """
+program: one
+constants: {{H: {heads}}}
+indices: {{a: H}}
+initial: {{h: {{mean: 0, cov: 1}}}}
+weights:
+  Q[a]: 1
+  K[a]: 1
+  V[a]: 1
+body:
+  - x = Nonlin(clip(h, -50, 50))
+  - q[a] = MatMul(Q[a], x)
+  - k[a] = MatMul(K[a], x)
+  - p[a] = Dot(q[a], k[a])
+  - o[a] = MatMul(V[a], x)
+  - y = Nonlin(sum[a]({coefficient} * o[a]) / sqrt(H))
+outputs: [y]
+"""
+
+# coefficients f(p) of y = f(p) o, p and o standard normal: smooth ones, kinks, steps, variances that may be zero
+COEFFICIENTS = {
+    "p[a]": (lambda p: p, ()),
+    "relu(p[a])": (lambda p: max(p, 0.0), ()),
+    "(1+clip(50*p[a],0,1))": (lambda p: 1 + min(max(50 * p, 0), 1), (0.02,)),
+    "exp(clip(p[a],-3,3))": (lambda p: np.exp(min(max(p, -3), 3)), (-3.0, 3.0)),
+    "sigmoid(10*p[a])": (lambda p: special.expit(10 * p), (-3.0, -1.0, 1.0)),
+    "p[a]**2": (lambda p: p * p, (-0.1, 0.1)),
+    "clip(p[a],-1,1)": (lambda p: min(max(p, -1), 1), (-1.0, 1.0)),
+    "tanh(5*p[a])": (lambda p: np.tanh(5 * p), (-0.5, 0.5)),
+    "(0.1+abs(p[a]))": (lambda p: 0.1 + abs(p), ()),
+}
+
+
+@pytest.mark.parametrize("coefficient", COEFFICIENTS)
+def test_stated_errors_hold_for_coefficients_of_every_kind(coefficient: str) -> None:
+    f, places = COEFFICIENTS[coefficient]
+    edges = sorted({-12.0, 0.0, 12.0, *places})
+
+    def expected(g) -> float:  # type: ignore[no-untyped-def]
+        def integrand(p: float) -> float:
+            return stats.norm.pdf(p) * g(abs(f(p)))
+
+        pieces = [integrate.quad(integrand, a, b, limit=400, epsabs=1e-13, epsrel=1e-12) for a, b in pairwise(edges)]
+        return sum(value for value, _ in pieces)
+
+    law = tp.Law(_netsor(ONE.format(heads=1, coefficient=coefficient)))
+    for x in (0.001, 0.1, 1.0, 3.0):
+        density = expected(lambda sd: stats.norm.pdf(x, scale=sd) if sd > 0 else 0.0)  # noqa: B023
+        below = expected(lambda sd: stats.norm.cdf(x / sd) if sd > 0 else 1.0)  # noqa: B023
+        for exact, (value, error) in (
+            (density, law.density("y", x, with_error=True)), (below, law.cdf("y", x, with_error=True))
+        ):  # fmt: skip
+            assert abs(value - exact) <= 1.6 * error + 1e-12  # errors are three standard errors of 16 replicates
+            assert error < 0.03 * exact
+    second, fourth = (expected(lambda sd: sd**k) for k in (2, 4))  # noqa: B023
+    for exact, (value, error) in ((second, law.var("y", True)), (3 * fourth / second**2, law.kurtosis("y", True))):
+        assert abs(value - exact) <= 1.6 * error + 1e-12
+        assert error < 0.05 * exact
+
+
+@pytest.mark.parametrize(("heads", "exact"), [
+    (2, lambda x: np.exp(-np.sqrt(2) * x) / np.sqrt(2)),
+    (4, lambda x: np.exp(-2 * x) * (1 + 2 * x) / 2),
+])  # fmt: skip
+def test_sums_of_products_have_the_laws_of_laplace(heads: int, exact) -> None:  # type: ignore[no-untyped-def]
+    law = tp.Law(_netsor(ONE.format(heads=heads, coefficient="p[a]")))
+    x = np.array([0.01, 0.1, 0.5, 2.0])
+    value, error = law.density("y", x, with_error=True)
+    assert np.all(np.abs(value - exact(x)) <= 1.6 * error)
+    assert np.all(error < 0.01)
+
+
+@pytest.mark.parametrize("coefficient", ["p[a]**2", "abs(p[a])**3"])
+def test_unbounded_variances_have_a_law_like_any_other(coefficient: str) -> None:
+    law = tp.Law(_netsor(ONE.format(heads=4, coefficient=coefficient)))
+    rng = np.random.default_rng(3)
+    p, o = rng.standard_normal((2, 400_000, 4))
+    y = (np.abs(p) ** (2 if "2" in coefficient else 3) * o).sum(axis=1) / 2
+    grid = np.array([-4.0, -1.0, -0.1, 0.0, 0.3, 2.0])
+    value, error = law.cdf("y", grid, with_error=True)
+    below = (y[:, None] <= grid).mean(axis=0)
+    assert np.abs((below - value) / np.hypot(np.sqrt(below * (1 - below) / len(y)), error / 3)).max() < 4.9
+    levels = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(law.cdf("y", law.quantile("y", levels)), levels, rtol=1e-9)
+
+
+def test_an_atom_is_an_atom() -> None:
+    law = tp.Law(_netsor(ONE.format(heads=1, coefficient="relu(p[a])")))
+    value, error = law.density("y", [0.0, 1.0], with_error=True)
+    assert value[0] == np.inf
+    assert error[0] == 0
+    np.testing.assert_allclose(law.cdf("y", [-1e-300, 0.0]), [0.25, 0.75], atol=1e-4)
+    assert law.quantile("y", 0.5) >= 0
+    assert law.cdf("y", law.quantile("y", 0.5)) > 0.7
+
+
+def test_scores_of_huge_variance_are_not_taken_for_smooth() -> None:
+    text = ATTENTION.read_text(encoding="utf-8").replace("WQ[a]: 1", "WQ[a]: 1e6").replace("s: 4, H: 2", "s: 2, H: 1")
+    law = tp.Law(_netsor(text))
+    rng = np.random.default_rng(1)
+    p = 1e3 * oracles.clip_moment(100.0) * rng.standard_normal((1_000_000, 2))
+    weights = np.exp(p - p.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    v = np.square(weights).sum(axis=1)
+    value, error = law.var("y[0]", with_error=True)
+    assert abs(v.mean() - value) < 4.9 * np.hypot(v.std() / 1e3, error / 3)
