@@ -10,6 +10,7 @@ print(net["y"].shape, net["p"].shape)  # outputs (5000, 4), scores (5000, 2, 4, 
 
 law = P.limit()  # Definition 1, compiled
 print(law.kurtosis("y[0]", with_error=True))  # 3.1217 and its error
+print(P.limit(symbolic=["C"]).cov("x")[0, 0])  # a sympy expression in C
 print(law.density("y[0]", np.linspace(-2, 2, 5)))
 print(law.cov("p").at([0, 1, 2], [0, 1, 2]))  # one entry of a structured covariance
 
