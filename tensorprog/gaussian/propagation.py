@@ -17,7 +17,7 @@ from .several import integrate
 
 Array = NDArray[np.floating]
 
-__all__ = ["cross_of_estimates", "mean_of_estimates", "several_of_estimates"]
+__all__ = ["ROUNDING", "cross_of_estimates", "mean_of_estimates", "several_of_estimates"]
 
 # errors up to this, relative to the largest argument of a member, count as rounding, which expectations bound
 ROUNDING = 64 * EPS

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, align, broadcast, union
 from tensorprog.evaluate import Scope, evaluate, factors
-from tensorprog.expr import Affine, Call, Expr, Variable
+from tensorprog.expr import Affine, Call, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.propagation import cross_of_estimates, mean_of_estimates, several_of_estimates
+from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Value
 from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts, indices_of
@@ -129,12 +129,22 @@ class _Law:
         return found
 
     def expectation(self, block: Sequence[_Factor]) -> Value:
-        """Of the product of the factors of one block."""
+        """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
+        result = self._expectation(block, self.compiler.scope(self.ranges))
+        value, error = result.estimate.value, result.estimate.error
+        for average in dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != "."):
+            known = self.compiler.average(average.name).estimate
+            if np.any(known.error > ROUNDING * np.abs(known.value)):
+                moved = self._expectation(block, self.compiler.scope(self.ranges, average))
+                error = error + np.abs(moved.aligned(result.axes).value - value)
+        return Value(result.axes, Estimate(value, error))
+
+    def _expectation(self, block: Sequence[_Factor], scope: Scope) -> Value:
         bodies = [factor.plain for factor in block]
         if len(block) > 2 or any(len(factor.places) > 1 for factor in block):
-            return self._several(block)
+            return self._several(block, scope)
         places = [factor.places[0] for factor in block]
         means = [self.mean(place) for place in places]
         if all(body == FORMAL for body in bodies):
@@ -143,7 +153,6 @@ class _Law:
         if len(block) == 2:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
-        scope = self.compiler.scope(self.ranges)
         args = [moment.aligned(axes) for moment in moments]
         f = function(bodies[0], scope, axes)
         if len(block) == 1:
@@ -156,7 +165,7 @@ class _Law:
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
         return union(*(moment.axes for moment in moments), *(indices_of(body, self.ranges) for body in bodies))
 
-    def _several(self, block: Sequence[_Factor]) -> Value:
+    def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""
         places = list(dict.fromkeys(place for factor in block for place in factor.places))
         means = [self.mean(place) for place in places]
@@ -167,31 +176,31 @@ class _Law:
         def full(value: Value) -> Estimate:
             return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))
 
-        call = self._call(block, {f".{place}": number for number, place in enumerate(places)}, axes)
+        call = _call(block, {f".{place}": number for number, place in enumerate(places)}, axes, scope)
         everywhere = all(smooth(factor.body) for factor in block)
         return Value(axes, several_of_estimates(
             call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
         ))  # fmt: skip
 
-    def _call(
-        self, block: Sequence[_Factor], number: Mapping[str, int], axes: tuple[str, ...]
-    ) -> Callable[[Array], Array]:
-        """The product as a function of z of shape batch + (dim, m)."""
-        scope = self.compiler.scope(self.ranges)
 
-        def call(z: Array) -> Array:
-            def read(reference: Variable, box: Mapping[str, Range]) -> Open:
-                if reference.name in number:
-                    return Open((*axes, COORDINATE), z[..., number[reference.name], :])
-                return scope.variable(reference, box)
+def _call(
+    block: Sequence[_Factor], number: Mapping[str, int], axes: tuple[str, ...], scope: Scope
+) -> Callable[[Array], Array]:
+    """The product as a function of z of shape batch + (dim, m)."""
 
-            inner = Scope(scope.netsor, scope.ranges, read)
-            result: Array = np.ones(())
-            for factor in block:
-                result = result * align(evaluate(factor.body, inner), (*axes, COORDINATE))
-            return result
+    def call(z: Array) -> Array:
+        def read(reference: Variable, box: Mapping[str, Range]) -> Open:
+            if reference.name in number:
+                return Open((*axes, COORDINATE), z[..., number[reference.name], :])
+            return scope.variable(reference, box)
 
-        return call
+        inner = Scope(scope.netsor, scope.ranges, read)
+        result: Array = np.ones(())
+        for factor in block:
+            result = result * align(evaluate(factor.body, inner), (*axes, COORDINATE))
+        return result
+
+    return call
 
 
 def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
