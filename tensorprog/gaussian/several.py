@@ -20,11 +20,11 @@ POINTS = 1024  # evaluated at once for each member of a large batch
 ORDERS = (8, 11, 16, 22, 32, 45, 64)  # of Gauss-Hermite: the difference of two is the error of the larger
 GOOD, FINE = 2e-4, 1e-6  # asked of quasi-Monte Carlo and of Gauss-Hermite, relative to the size of the function
 REPLICATES, FIRST_LOG2 = 16, 7  # of quasi-Monte Carlo
-MOST, LEAST = 1 << 18, 1 << 14  # points for a member, alone and in a large batch
-BUDGET = 1 << 26  # evaluations for a batch of middling size
+MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
+BUDGET = 1 << 26  # multiplications for a batch of middling size
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _hermite(dim: int, order: int) -> tuple[Array, Array]:
     """Nodes (m, dim) and weights (m,) of the product rule for N(0, I), without those that do not matter."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
@@ -46,7 +46,7 @@ def integrate(
     Raises    FloatingPointError if call returns nan
     """
     dim = mu.shape[-1]
-    most = min(MOST, max(LEAST, BUDGET // max(1, math.prod(mu.shape[:-1]))))
+    most = min(MOST, max(LEAST, BUDGET // max(1, math.prod(mu.shape) * dim)))
     best, done = _by_orders(call, mu, spread_factor(cov), most if smooth and dim else 0, min(tolerance, FINE))
     if done:
         return best
