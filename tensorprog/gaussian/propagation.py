@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,15 @@ from .estimate import EPS, Estimate, compact
 from .expectation import cross, mean
 from .function import Function
 from .kernels import elementary, kernel_sensitivity
+from .several import integrate
 
 Array = NDArray[np.floating]
 
-__all__ = ["cross_of_estimates", "mean_of_estimates"]
+__all__ = ["ROUNDING", "cross_of_estimates", "mean_of_estimates", "several_of_estimates"]
 
-# errors of arguments up to this, relative to the largest argument, count as rounding, which expectations bound
+# errors up to this, relative to the largest argument of a member, count as rounding, which expectations bound
 ROUNDING = 64 * EPS
+SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
 def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
@@ -50,13 +53,33 @@ def cross_of_estimates(
     return _by_differences(call, args)
 
 
+def several_of_estimates(
+    call: Callable[[Array], Array], mu: Sequence[Estimate], cov: Sequence[Sequence[Estimate]], smooth: bool
+) -> Estimate:
+    """E call(Z) for Z ~ N(mu, cov) in a few dimensions.
+
+    Shapes    call maps z of shape batch + (dim, m) to batch + (m,); entries of mu and cov of shape batch
+              -> Estimate of shape batch
+    Accuracy  as `several.integrate`, with the effect of the errors of all means and covariances
+    """
+    places = list(combinations_with_replacement(range(len(mu)), 2))
+
+    def of_moments(*values: Array) -> Estimate:
+        matrix = np.empty((*values[0].shape, len(mu), len(mu)))
+        for (j, k), value in zip(places, values[len(mu) :], strict=True):
+            matrix[..., j, k] = matrix[..., k, j] = value
+        return integrate(call, np.stack(values[: len(mu)], axis=-1), matrix, smooth, SEVERAL)
+
+    return _by_differences(of_moments, (*mu, *(cov[j][k] for j, k in places)))
+
+
 def _by_differences(call: Callable[..., Estimate], args: Sequence[Estimate]) -> Estimate:
     """Evaluate again with every argument moved by its error, where errors exceed rounding."""
     values = [arg.value for arg in args]
     result = call(*values)
     error = result.error
-    worst = max(float(np.max(arg.error, initial=0.0)) for arg in args)
-    if worst > 0 and worst > ROUNDING * max(float(np.max(np.abs(v), initial=0.0)) for v in values):
+    scale = reduce(np.maximum, (np.abs(value) for value in values))
+    if any(np.any(arg.error > ROUNDING * scale) for arg in args):
         for k, arg in enumerate(args):
             if np.any(arg.error > 0):
                 moved = call(*values[:k], values[k] + arg.error, *values[k + 1 :])

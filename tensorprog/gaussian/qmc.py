@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ..linalg import psd_cholesky
+from ..linalg import pivoted_cholesky
 from .estimate import EPS, Estimate
 
 Array = NDArray[np.floating]
 
-__all__ = ["expect", "normal_points"]
+__all__ = ["expect", "normal_points", "spread_factor", "weighted_sums"]
+
+NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 
 
 def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
@@ -38,6 +42,25 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array
     return np.asarray(special.ndtri(np.clip(points + 2.0**-54, 2.0**-54, 1 - 2.0**-54)))
 
 
+@lru_cache(maxsize=4)
+def _point_sets(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
+    return normal_points(dim, log2_size, replicates, seed)
+
+
+def spread_factor(cov: Array) -> Array:
+    """L with L L^T = cov, singular or not, of which small changes of cov make small changes.
+
+    Among rows that would do equally well the first is taken, whatever their rounding, so that effects of errors in
+    cov can be seen as differences over the same points.
+
+    Shapes    cov (..., d, d) -> (..., d, d)
+    """
+    d = cov.shape[-1]
+    if not d:
+        return np.zeros(cov.shape)
+    return pivoted_cholesky(cov, np.einsum("...ii->...i", cov) * (1 + np.arange(d) / 64))[0]
+
+
 def expect(
     call: Callable[[Array], Array],
     mean: ArrayLike,
@@ -51,7 +74,7 @@ def expect(
 ) -> Estimate:
     """E call(Z) for Z ~ N(mean, cov) in d dimensions, cov singular or not.
 
-    The size doubles from 2**min_log2 until error <= tolerance * max(1, |value|) everywhere, or 2**max_log2.
+    The size doubles from 2**min_log2 until error <= tolerance * sqrt(E call(Z)**2) everywhere, or 2**max_log2.
 
     Shapes    call maps z of shape batch + (d, m) to batch + (m,); mean batch + (d,), cov batch + (d, d), which
               broadcast -> Estimate of shape batch
@@ -66,38 +89,41 @@ def expect(
     mu, sigma = np.asarray(mean, dtype=np.float64), np.asarray(cov, dtype=np.float64)
     d = mu.shape[-1]
     batch = np.broadcast_shapes(mu.shape[:-1], sigma.shape[:-2])
-    # no factor of a zero-dimensional Gaussian, and no points: the function is a constant
-    factor = psd_cholesky(sigma) if d else np.zeros((0, 0))
-    shift = np.broadcast_to(mu, (*batch, d))[..., None]
-    result: Estimate | None = None
+    shift, factor = np.broadcast_to(mu, (*batch, d)), spread_factor(sigma)
+    total, square, done = np.zeros((replicates, *batch)), np.zeros(batch), 0
     for log2_size in range(min_log2, max_log2 + 1):
-        points = normal_points(max(d, 1), log2_size, replicates, seed)[..., :d]
-        averages = np.stack([_average(call, shift, factor, p, batch) for p in points])
-        value = averages.mean(axis=0)
-        spread = averages.std(axis=0, ddof=1) / np.sqrt(replicates)
-        error = 3 * spread + 8 * EPS * np.abs(averages).max(axis=0)
-        result = Estimate(np.asarray(value), np.asarray(error))
-        if np.all(result.error <= tolerance * np.maximum(1.0, np.abs(value))):
+        # a zero-dimensional Gaussian needs no points: the function is a constant
+        points = _point_sets(max(d, 1), log2_size, replicates, seed)[:, done:, :d]
+        for number, new in enumerate(points):
+            sums = weighted_sums(call, shift, factor, new, np.ones(len(new)))
+            total[number] += sums[0]
+            square += sums[1]
+        done = 2**log2_size
+        averages = total / done
+        size = np.sqrt(square / (done * replicates))
+        error = 3 * averages.std(axis=0, ddof=1) / np.sqrt(replicates) + 8 * EPS * size
+        if np.all(error <= tolerance * size):
             break
-    assert result is not None
-    return result
+    return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))
 
 
-def _average(
-    call: Callable[[Array], Array], shift: Array, factor: Array, points: Array, batch: tuple[int, ...]
-) -> Array:
-    """Average of call over one point set, in chunks that bound the memory.
+def weighted_sums(
+    call: Callable[[Array], Array], shift: Array, factor: Array, points: Array, weights: Array
+) -> tuple[Array, Array]:
+    """Sums of weights * call and of weights * call**2 over points of N(0, I), in chunks that bound the memory.
 
-    Shapes    shift batch + (d, 1), factor (...) + (d, d), points (m, d) -> batch
+    Shapes    shift batch + (d,), factor (...) + (d, d), points (m, d), weights (m,) -> batch, twice
+    Raises    FloatingPointError if call returns nan
     """
     m, d = points.shape
-    per_point = max(1, int(np.prod(batch)) * max(d, 1))
-    chunk = max(1, 2_000_000 // per_point)
-    total = np.zeros(batch)
+    batch = shift.shape[:-1]
+    chunk = max(1, NUMBERS // max(1, math.prod(batch) * d))
+    value, square = np.zeros(batch), np.zeros(batch)
     for start in range(0, m, chunk):
-        z = shift + np.matmul(factor, points[start : start + chunk].T)
-        values = np.broadcast_to(np.asarray(call(z), dtype=np.float64), (*batch, z.shape[-1]))
-        if np.isnan(values).any():
+        part = slice(start, start + chunk)
+        z = shift[..., None] + np.matmul(factor, points[part].T)
+        f = np.broadcast_to(np.asarray(call(z), dtype=np.float64), (*batch, z.shape[-1]))
+        if np.isnan(f).any():
             raise FloatingPointError("a function in a Gaussian expectation returned nan")
-        total = total + values.sum(axis=-1)
-    return np.asarray(total / m)
+        value, square = value + f @ weights[part], square + np.square(f) @ weights[part]
+    return np.asarray(value), np.asarray(square)

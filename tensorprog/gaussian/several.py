@@ -1,89 +1,74 @@
-"""Smooth functions of a few jointly Gaussian variables by Gauss-Hermite rules, others by quasi-Monte Carlo.
-
-For batches so large that every member can afford some thousand evaluations only; `qmc.expect` goes further for few.
-"""
+"""Functions of several jointly Gaussian variables: Gauss-Hermite rules if smooth, else quasi-Monte Carlo."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..linalg import psd_cholesky
 from .estimate import EPS, Estimate
-from .qmc import normal_points
+from .qmc import expect, spread_factor, weighted_sums
 
 Array = NDArray[np.floating]
 
 __all__ = ["POINTS", "integrate"]
 
-POINTS = 1024  # evaluated at once for each member
-HERMITE = {1: (40, 56), 2: (24, 32), 3: (11, 15)}  # orders for so many variables: the difference is the error
-GOOD = 1e-6  # error of Gauss-Hermite, relative to the size of the function, with which quasi-Monte Carlo is not tried
-REPLICATES = 8
-FIRST_LOG2, LAST_LOG2 = 8, 11  # points per replicate
-QMC_GOOD = 2e-4
+POINTS = 1024  # evaluated at once for each member of a large batch
+ORDERS = (8, 11, 16, 22, 32, 45, 64)  # of Gauss-Hermite: the difference of two is the error of the larger
+GOOD, FINE = 2e-4, 1e-6  # asked of quasi-Monte Carlo and of Gauss-Hermite, relative to the size of the function
+REPLICATES, FIRST_LOG2 = 16, 7  # of quasi-Monte Carlo
+MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
+BUDGET = 1 << 26  # multiplications for a batch of middling size
 
 
-@cache
+@lru_cache(maxsize=8)
 def _hermite(dim: int, order: int) -> tuple[Array, Array]:
-    """Nodes (dim, order**dim) and weights of the product rule for N(0, I)."""
+    """Nodes (m, dim) and weights (m,) of the product rule for N(0, I), without those that do not matter."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
-    grids = np.meshgrid(*[nodes] * dim, indexing="ij")
-    product = _multiply_out([weights / weights.sum()] * dim)
-    keep = product > 1e-18 * product.max()
-    return np.stack([grid.ravel()[keep] for grid in grids]), product[keep]
+    logs = np.log(weights / weights.sum())
+    kept = np.argwhere(sum(np.meshgrid(*[logs] * dim, indexing="ij")) > math.log(1e-18))
+    return nodes[kept], np.exp(logs[kept].sum(axis=1))
 
 
-def _multiply_out(weights: Sequence[Array]) -> Array:
-    result = weights[0]
-    for other in weights[1:]:
-        result = np.multiply.outer(result, other)
-    return result.ravel()
+def integrate(
+    call: Callable[[Array], Array], mu: Array, cov: Array, smooth: bool, tolerance: float = GOOD
+) -> Estimate:
+    """E call(Z) for Z ~ N(mu, cov), batches of them, to an error of tolerance * sqrt(E call(Z)**2) where possible.
 
-
-@cache
-def _points(dim: int, log2: int, replicate: int) -> Array:
-    """Quasi-random normals (dim, 2**log2)."""
-    return np.ascontiguousarray(normal_points(dim, log2, 1, 7919 * replicate)[0].T)
-
-
-def integrate(call: Callable[[Array], Array], mu: Array, cov: Array, smooth: bool) -> Estimate:
-    """E call(Z) for Z ~ N(mu, cov), batches of them.
-
-    Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,) -> Estimate of shape batch
+    Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)
+              -> Estimate of shape batch
+    Scale     any units; fewer points for each member of a larger batch
     Accuracy  the difference of two Gauss-Hermite rules, which means something for smooth functions only, or 3 standard
               errors over replicates, whichever is smaller
+    Raises    FloatingPointError if call returns nan
     """
     dim = mu.shape[-1]
-    factor = psd_cholesky(cov)
+    most = min(MOST, max(LEAST, BUDGET // max(1, math.prod(mu.shape) * dim)))
+    best, done = _by_orders(call, mu, spread_factor(cov), most if smooth and dim else 0, min(tolerance, FINE))
+    if done:
+        return best
+    last = int(math.log2(most // REPLICATES))
+    found = expect(
+        call, mu, cov, tolerance=tolerance, min_log2=FIRST_LOG2, max_log2=last, replicates=REPLICATES, seed=7919
+    )
+    return best.better_of(found)
 
-    def average(points: Array, weights: Array | None) -> tuple[Array, Array]:
-        value = np.zeros(mu.shape[:-1])
-        square = np.zeros(mu.shape[:-1])
-        for start in range(0, points.shape[1], POINTS):
-            part = slice(start, start + POINTS)
-            f = call(mu[..., None] + np.matmul(factor, points[:, part]))
-            w = np.full(f.shape[-1], 1 / points.shape[1]) if weights is None else weights[part]
-            value, square = value + f @ w, square + np.square(f) @ w
-        return np.asarray(value), np.asarray(np.sqrt(square))
 
-    best: Estimate | None = None
-    if smooth and dim in HERMITE:
-        (coarse, _), (fine, size) = (average(*_hermite(dim, order)) for order in HERMITE[dim])
-        best = Estimate(fine, np.abs(fine - coarse) + 8 * EPS * size)
-        if np.all(best.error <= GOOD * np.maximum(size, 1e-300)):
-            return best
-    for log2 in range(FIRST_LOG2, LAST_LOG2 + 1):
-        drawn = [average(_points(dim, log2, r), None) for r in range(REPLICATES)]
-        values = np.stack([value for value, _ in drawn])
-        size = np.stack([s for _, s in drawn]).mean(axis=0)
-        error = 3 * values.std(axis=0, ddof=1) / math.sqrt(REPLICATES) + 8 * EPS * size
-        found = Estimate(values.mean(axis=0), error)
-        done = found if best is None else best.better_of(found)
-        if np.all(done.error <= QMC_GOOD * np.maximum(size, 1e-300)):
-            break
-    return done
+def _by_orders(
+    call: Callable[[Array], Array], mu: Array, factor: Array, most: int, tolerance: float
+) -> tuple[Estimate, bool]:
+    """Gauss-Hermite rules of rising order, until two agree or the next has too many points; and whether two did."""
+    best = Estimate(np.zeros(mu.shape[:-1]), np.full(mu.shape[:-1], np.inf))
+    for order in ORDERS:
+        if order ** mu.shape[-1] > most:
+            return best, False
+        value, square = weighted_sums(call, mu, factor, *_hermite(mu.shape[-1], order))
+        size = np.sqrt(square)
+        first = order == ORDERS[0]
+        best = Estimate(value, np.where(first, np.inf, np.abs(value - best.value) + 8 * EPS * size))
+        if np.all(best.error <= tolerance * size):
+            return best, True
+    return best, False

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast
-from tensorprog.atoms import ATOMS
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate, factors
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
@@ -33,7 +32,7 @@ from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.forms import Form, free_indices, reductions
 from tensorprog.limit.linear import LinearCovariance, coefficient, linear_mean, sum_product
 from tensorprog.limit.parts import FORMAL, Inner, Part
-from tensorprog.limit.univariate import function
+from tensorprog.limit.univariate import function, smooth
 from tensorprog.rename import compose, replace_variables
 
 __all__ = ["ConditionalAverage"]
@@ -262,7 +261,7 @@ class _Term:
                     cov[..., second.place, first.place] = np.swapaxes(block, -1, -2)
             closed = self._product(mu, cov, scope, axes)
             call = self._call(scope, axes, mu.shape[:-1])
-            found = closed if closed is not None else integrate(call, mu, cov, _smooth(self.body))
+            found = closed if closed is not None else integrate(call, mu, cov, smooth(self.body))
         found = Estimate(found.value, found.error + self.relative * np.abs(found.value))
         return Open(axes, found.value), Open(axes, found.error)
 
@@ -336,16 +335,3 @@ def _multiplied(factors: Sequence[Expr]) -> Expr:
     for factor in factors[1:]:
         result = Call("multiply", (result, factor))
     return result
-
-
-def _smooth(expr: Expr) -> bool:
-    """Whether no function of Gaussian variables in it has kinks."""
-    if isinstance(expr, Call) and any(v.name.startswith(".") for v in variables(expr)):
-        atom = ATOMS[expr.atom]
-        linear = expr.atom in ("add", "subtract", "negative", "multiply", "divide")
-        params = [p.value if isinstance(p, Number) else 0.5 for p in expr.params]
-        if not linear and (atom.arity > 1 or atom.kinks is None or atom.kinks(*params)):
-            return False
-    if isinstance(expr, Reduction) and expr.reducer == "max":
-        return False
-    return all(map(_smooth, expr.children))

@@ -273,28 +273,27 @@ class Compiler:
         starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[reference.name].ranges)}
         return value.gather({k: v for k, v in names.items() if k in value.axes}, ranges, starts)
 
-    def scope(self, ranges: Mapping[str, Range]) -> Scope:
-        """Numbers: constants, indices and averages; a score here would be a mistake of ours."""
+    def scope(self, ranges: Mapping[str, Range], moved: Variable | None = None) -> Scope:
+        """Numbers: constants, indices, averages (`moved` with its error added); a score would be a mistake of ours."""
         full = dict(self.netsor.ranges) | dict(self.parts.bound_ranges) | dict(ranges)
-        return Scope(self.netsor, full, lambda reference, box: self._average_at(reference, box).value)
+
+        def read(reference: Variable, box: Mapping[str, Range]) -> Open:
+            value = self._average_at(reference, box)
+            if reference == moved:
+                return Open(value.axes, value.estimate.value + value.estimate.error)
+            return value.value
+
+        return Scope(self.netsor, full, read)
 
     def number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
-        scope = self.scope(ranges)
-        value = evaluate(expr, scope)
+        value = evaluate(expr, self.scope(ranges))
         result = Value.of(value.data, value.axes)
         names = list(variables(expr))
         if not names:
             return result
         for reference in names:  # first-order: move each average by its error
-
-            def shifted(other: Variable, box: Mapping[str, Range], moved: Variable = reference) -> Open:
-                base = self._average_at(other, box)
-                if other == moved:
-                    return Open(base.axes, base.estimate.value + base.estimate.error)
-                return base.value
-
-            changed = evaluate(expr, Scope(self.netsor, scope.ranges, shifted))
+            changed = evaluate(expr, self.scope(ranges, reference))
             error = np.abs(align(changed, result.axes) - result.estimate.value) if changed.axes == result.axes else 0.0
             result = Value(result.axes, Estimate(result.estimate.value, result.estimate.error + error))
         return result

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, affine_values, align, broadcast, union
+from tensorprog.arrays import Open, affine_values, align, union
 from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Affine, Number, Reduction, Variable, walk
-from tensorprog.gaussian import qmc
-from tensorprog.gaussian.propagation import cross_of_estimates, mean_of_estimates
+from tensorprog.expr import Affine, Number, Reduction, walk
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Term, Value, canonical, possible, solve
-from tensorprog.limit.parts import ONE, Part, indices_of
-from tensorprog.limit.univariate import function
+from tensorprog.limit.parts import ONE, Part
+from tensorprog.limit.products import Product, factors_of
 from tensorprog.rename import compose, substitute
 
 if TYPE_CHECKING:
@@ -65,16 +61,11 @@ class Patterns:
         return self._known[key]
 
     def _differences(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Difference]:
-        self._refuse_reductions(p, q)
-        one, two = self._form(p, ranges), self._form(q, ranges)
-        between = self._covariance(p, q, ranges)
-        moments = (
-            [between, *(form[1] for form in (one, two))]
-            if not (p.joint or q.joint)
-            else self._joint_moments(p, q, ranges)
-        )
+        pieces = [factor for part in (p, q) for factor in factors_of(self.compiler.parts, part)]
+        self._refuse_reductions(*pieces)
+        product = Product(self, pieces, ranges)
         lattice: set[Equations] = {frozenset()}
-        for moment in moments:
+        for moment in product.moments:
             for term in moment.terms:
                 lattice |= {known | term.equations for known in lattice}
         result: list[Difference] = []
@@ -83,7 +74,7 @@ class Patterns:
             solution = solve(equations, (*q.bound, *p.bound))
             if self._contradicts(equations, solution, ranges):
                 continue
-            value = self._expectation(p, q, one, two, between, equations, solution, ranges)
+            value = product.expectation(equations, solution)
             found = value
             for smaller, part in result:
                 if smaller < equations:
@@ -116,14 +107,14 @@ class Patterns:
                 return True
         return False
 
-    def _form(self, p: Part, ranges: Mapping[str, Range]) -> tuple[Value, Moment]:
-        """Mean and variance of the affine form inside a part."""
+    def centre(self, p: Part, ranges: Mapping[str, Range]) -> Value:
+        """Mean of the affine form inside a part."""
         total = self.compiler.number(p.offset, ranges)
         for weight, variable, bound in p.inner:
             centre = self.compiler.base_mean(variable, ranges)
             if not centre.zero():
                 total = total + self._summed(self.compiler.number(weight, ranges) * centre, bound, ranges)
-        return total, self._covariance(p, p, ranges)
+        return total
 
     @staticmethod
     def _summed(value: Value, bound: Sequence[str], ranges: Mapping[str, Range]) -> Value:
@@ -136,7 +127,7 @@ class Patterns:
                 value = value.scaled(float(ranges[name][1] - ranges[name][0]))
         return value
 
-    def _covariance(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
+    def covariance(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
         """Covariance of the affine forms inside two parts."""
         total = Moment((), dict(ranges))
         for a, u, bound in p.inner:
@@ -150,126 +141,6 @@ class Patterns:
                 for term in moment.terms:
                     total = total + self.summed_term(first, second, term.equations, term.value, local, ranges)
         return total.simplified().merged()
-
-    def _expectation(
-        self,
-        p: Part,
-        q: Part,
-        one: tuple[Value, Moment],
-        two: tuple[Value, Moment],
-        between: Moment,
-        equations: Equations,
-        solution: Mapping[str, Affine],
-        ranges: Mapping[str, Range],
-    ) -> Value:
-        starts = {name: span[0] for name, span in ranges.items()}
-
-        def total(moment: Moment) -> Value:
-            value = Value.of(0.0)
-            for term in moment.terms:
-                if term.equations <= equations:
-                    inner = {k: v for k, v in solution.items() if k in term.value.axes}
-                    value = value + term.value.gather(inner, ranges, starts)
-            return value
-
-        def placed(value: Value) -> Value:
-            return value.gather({k: v for k, v in solution.items() if k in value.axes}, ranges, starts)
-
-        if p.joint or q.joint:
-            return self._joint(p, q, total, solution, ranges)
-        (mean_p, var_p), (mean_q, var_q) = ((placed(m), total(v)) for m, v in (one, two))
-        cov = total(between)
-        if p.function is None and q.function is None:
-            return Value.of(1.0)
-        if p.linear and q.linear:
-            if p.function is None or q.function is None:
-                return mean_q if p.function is None else mean_p
-            return cov + mean_p * mean_q
-        needed = [substitute(part.function, dict(solution)) for part in (p, q) if part.function is not None]
-        used = union(
-            mean_p.axes, mean_q.axes, var_p.axes, var_q.axes, cov.axes, *(indices_of(e, ranges) for e in needed)
-        )
-        axes, pairs = _paired_axes(used)
-        scope = self.compiler.scope(ranges)
-        means = mean_p.aligned(axes), mean_q.aligned(axes)
-        variances = var_p.aligned(axes), var_q.aligned(axes)
-        f = function(needed[0], scope, axes)
-        if p.function is None or q.function is None:
-            which = 1 if p.function is None else 0
-            found = mean_of_estimates(f, means[which], variances[which])
-        else:
-            g = f if needed[0] == needed[1] else function(needed[1], scope, axes)
-            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs)
-        return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
-
-    def _joint_moments(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Moment]:
-        references = [v for part in (p, q) for _, v, _ in part.inner]
-        return [self.compiler.reference_covariance(u, v, ranges) for u, v in combinations(references, 2)] + [
-            self.compiler.reference_covariance(u, u, ranges) for u in references
-        ]
-
-    def _joint(
-        self, p: Part, q: Part, total: Any, solution: Mapping[str, Affine], ranges: Mapping[str, Range]
-    ) -> Value:
-        """Functions of several arguments: randomised quasi-Monte Carlo over all variables of both.
-
-        Where the equations make members of both equal, their variables are the same, and the covariance is singular.
-        """
-        p, q = p.renamed(dict(solution)), q.renamed(dict(solution))
-        references = list(dict.fromkeys(v for part in (p, q) for _, v, _ in part.inner))
-        if any(bound for part in (p, q) if not part.joint for _, _, bound in part.inner):
-            raise NotCompiledError("a function of several arguments beside one of a sum, not compiled by this version")
-        means = [self.compiler.base_mean(v, ranges) for v in references]
-        covs = [[total(self.compiler.reference_covariance(u, v, ranges)) for v in references] for u in references]
-        exprs = []
-        for part in (p, q):
-            body = part.function
-            if body is not None:
-                exprs.append((part, body))
-        free = union(
-            *(m.axes for m in means),
-            *(c.axes for row in covs for c in row),
-            *(indices_of(body, ranges) for _, body in exprs),
-        )
-        sizes = {name: ranges[name][1] - ranges[name][0] for name in free}
-        mean_array = np.stack([broadcast(m.value, free, sizes) for m in means], axis=-1)
-        cov_array = np.stack(
-            [np.stack([broadcast(c.value, free, sizes) for c in row], axis=-1) for row in covs], axis=-2
-        )
-        scope = self.compiler.scope(ranges)
-
-        def call(z: Array) -> Array:
-            result: Array = np.ones(1)
-            for part, body in exprs:
-
-                def read(reference: Variable, box: Mapping[str, Range]) -> Open:
-                    if reference in references:
-                        return Open((*free, COORDINATE), z[..., references.index(reference), :])
-                    return scope.variable(reference, box)
-
-                inner = Scope(self.compiler.netsor, ranges, read)
-                if part.joint:
-                    value = evaluate(body, inner)
-                else:
-                    form = evaluate(part.offset, inner)
-                    for weight, variable, _ in part.inner:
-                        a, b = evaluate(weight, inner), read(variable, ranges)
-                        axes = union(form.axes, a.axes, b.axes)
-                        form = Open(axes, align(form, axes) + align(a, axes) * align(b, axes))
-                    argument = form
-
-                    def formal(reference: Variable, box: Mapping[str, Range], argument: Open = argument) -> Open:
-                        return argument if reference.name == "." else scope.variable(reference, box)
-
-                    value = evaluate(body, Scope(self.compiler.netsor, ranges, formal))
-                result = result * align(value, (*free, COORDINATE))
-            return np.broadcast_to(result, (*mean_array.shape[:-1], z.shape[-1]))
-
-        if any(name in solution for name in free):
-            raise NotCompiledError(
-                "a function of several arguments over shared weights is not compiled by this version"
-            )
-        return Value(free, qmc.expect(call, mean_array, cov_array, tolerance=1e-5))
 
     def summed_term(
         self,
@@ -332,10 +203,3 @@ class Patterns:
                     axes = union(mask.axes, inside.axes)
                     mask = Open(axes, align(mask, axes) * align(inside, axes))
         return frozenset(remaining), bound_solution, solution, mask
-
-
-def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The axes as (*others, *first copies, *second copies), and how many first copies have a second one."""
-    first = tuple(name for name in used if f"{name}_" in used)
-    second = tuple(f"{name}_" for name in first)
-    return (*(name for name in used if name not in (*first, *second)), *first, *second), len(first)

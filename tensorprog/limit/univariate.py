@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tensorprog.arrays import COORDINATE, Open, align
 from tensorprog.atoms import ATOMS
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Call, Expr, Variable, walk
+from tensorprog.expr import Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.gaussian.function import Function, Term
 from tensorprog.ir import Range
 from tensorprog.limit.parts import FORMAL
 
-__all__ = ["function"]
+__all__ = ["function", "smooth"]
 
 Array = NDArray[Any]
 MAX_ROOTS = 8
@@ -187,6 +187,19 @@ class _Compiler:
         merged = np.concatenate(plain) if plain else np.zeros((0, 2))
 
         return Function(self.values(expr), joined, merged)
+
+
+def smooth(expr: Expr) -> bool:
+    """Whether no function of formal variables (their names begin with a dot) in it has kinks."""
+    if isinstance(expr, Call) and any(v.name.startswith(".") for v in variables(expr)):
+        atom = ATOMS[expr.atom]
+        linear = expr.atom in ("add", "subtract", "negative", "multiply", "divide")
+        params = [p.value if isinstance(p, Number) else 0.5 for p in expr.params]
+        if not linear and (atom.arity > 1 or atom.kinks is None or atom.kinks(*params)):
+            return False
+    if isinstance(expr, Reduction) and expr.reducer == "max":
+        return False
+    return all(map(smooth, expr.children))
 
 
 def _depends(expr: Expr) -> bool:

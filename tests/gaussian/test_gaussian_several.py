@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.propagation import several_of_estimates
+from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import integrate
 
 
@@ -39,3 +42,44 @@ def test_kinks_are_left_to_quasi_monte_carlo():
     assert np.mean(off <= found.error) > 0.95  # 3 standard errors over 8 replicates
     assert np.all(off <= 3 * found.error)
     assert found.error.max() < 2e-3
+
+
+def test_smooth_functions_reach_the_error_asked_for():
+    cov = covariances(5, 3, 8)
+    found = integrate(lambda z: np.sin(z.sum(axis=-2) + 1), np.zeros((5, 3)), cov, True, 1e-10)
+    exact = np.sin(1) * np.exp(-cov.sum(axis=(1, 2)) / 2)
+    assert np.all(np.abs(found.value - exact) <= found.error)
+    assert found.error.max() < 1e-10
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_errors_of_all_moments_count(smooth):
+    """E exp(sum z) for means and covariances that are off by what they state, each by its own amount."""
+    mu, cov = np.array([[0.1, -0.2, 0.3]] * 2), covariances(2, 3, 5)
+    rng = np.random.default_rng(0)
+    off_mu = rng.uniform(0, 1e-3, (2, 3))
+    off_cov = rng.uniform(0, 1e-3, (2, 3, 3)) * np.array([1, 1e-20]).reshape(2, 1, 1)
+    off_cov, off_mu[1] = off_cov + off_cov.swapaxes(1, 2), 0
+
+    def exact(m, c):
+        return np.exp(m.sum(axis=1) + c.sum(axis=(1, 2)) / 2)
+
+    found = several_of_estimates(
+        lambda z: np.exp(z.sum(axis=-2)),
+        [Estimate(mu[:, k], off_mu[:, k]) for k in range(3)],
+        [[Estimate(cov[:, j, k], off_cov[:, j, k]) for k in range(3)] for j in range(3)], smooth,
+    )
+    effect = exact(mu, cov) * (off_mu.sum(axis=1) + off_cov.sum(axis=(1, 2)) / 2)
+    worst = np.maximum(*(np.abs(exact(mu + s * off_mu, cov + s * off_cov) - found.value) for s in (1, -1)))
+    assert np.all(worst <= 1.01 * found.error)
+    own = 1e-9 if smooth else 1e-2
+    assert np.all(found.error <= 1.01 * effect + own * found.value)
+
+
+def test_equal_rows_are_taken_in_one_order_whatever_their_rounding():
+    cov = np.array([[1, 0.5, 0, 0], [0.5, 1, 0, 0], [0, 0, 1, 0.5], [0, 0, 0.5, 1]])
+    for j, k in np.ndindex(4, 4):
+        moved = cov.copy()
+        moved[j, k] += 1e-9
+        moved[k, j] = moved[j, k]
+        assert np.abs(spread_factor(moved) - spread_factor(cov)).max() < 1e-8

@@ -104,7 +104,7 @@ outputs: [f]
     assert float(np.asarray(result.cov("h"))) == pytest.approx(expected - (0.3 + first - 1) ** 2, rel=1e-10)
 
 
-def test_several_arguments_by_quasi_monte_carlo_state_their_error() -> None:
+def test_gates_of_independent_arguments_are_products_of_line_integrals() -> None:
     result = law("""
 program: gate
 weights:
@@ -125,8 +125,8 @@ outputs: [f]
     one = integrate.quad(lambda t: special.expit(t) ** 2 * stats.norm.pdf(t), -12, 12, epsabs=1e-13)[0]
     two = integrate.quad(lambda t: np.tanh(t) ** 2 * stats.norm.pdf(t, 0, np.sqrt(2)), -18, 18, epsabs=1e-13)[0]
     covariance = result.cov("f")
-    assert abs(float(np.asarray(covariance)) - one * two) < covariance.error + 1e-12
-    assert covariance.error < 1e-4
+    assert abs(float(np.asarray(covariance)) - one * two) < covariance.error + 1e-13
+    assert covariance.error < 1e-13
 
 
 def test_averages_are_numbers_and_layer_norm_normalises() -> None:
@@ -245,5 +245,5 @@ outputs: [f]
     apart = np.full((3, 3), 1 / (2 * np.pi) ** 2)  # (E relu)**4, and E tanh = 0
     expected = np.where(np.eye(3) == 1, same, apart) if own else same
     covariance = result.cov("f")
-    assert np.abs(np.asarray(covariance) - expected).max() < covariance.error
-    assert covariance.error < 1e-3
+    assert np.abs(np.asarray(covariance) - expected).max() < covariance.error + 1e-12  # of the oracle
+    assert covariance.error < 1e-12
