@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -199,8 +200,26 @@ class Patterns:
             found = mean_of_estimates(f, means[which], variances[which])
         else:
             g = f if needed[0] == needed[1] else function(needed[1], scope, axes)
-            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs)
+            one = partial(self._one_variable, p, q, solution, axes, pairs, ranges)
+            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs, one)
         return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
+
+    @staticmethod
+    def _one_variable(
+        p: Part, q: Part, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
+    ) -> Array:
+        """Where two parts are functions of one variable: on the diagonal of the paired axes, if they are one part."""
+        split = len(axes) - pairs
+        copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
+        copies |= {name: f"{name}_" for name in p.all_bound if f"{name}_" not in solution}
+        first, second = (part.without_coefficient.renamed(dict(solution)) for part in (p, q))
+        alike = first.renamed({name: Affine(((copy, 1),)) for name, copy in copies.items()}) == second
+        mask = np.full((1,) * len(axes), alike)
+        for k in range(split - pairs, split):
+            line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])
+            one, two = (line.reshape([-1 if k == place else 1 for k in range(len(axes))]) for place in (k, k + pairs))
+            mask = mask & (one == two)
+        return mask
 
     def _joint_moments(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Moment]:
         references = [v for part in (p, q) for _, v, _ in part.inner]
