@@ -176,12 +176,15 @@ def kernel_sensitivity(
         return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
     if any(np.any(e.error > LINEAR * e.value) for e in (var_f, var_g)):
         return None
-    arrays = [array.reshape((1,) * (cov.value.ndim - array.ndim) + array.shape) for array in (v, w, moved, same)]
-    (arcs,) = tiled(partial(_arc_sine_moves, f, g), [cov.value, *arrays], TILE)
+    arrays: list[Array] = [cov.value, v, w, moved, same]  # type: ignore[list-item]
+    arrays = [array.reshape((1,) * (cov.value.ndim - array.ndim) + array.shape) for array in arrays]
+    (arcs,) = tiled(partial(_arc_sine_moves, f, g), arrays, TILE)
     return np.asarray(rate * moved + even + arcs)
 
 
-def _arc_sine_moves(f: Elementary, g: Elementary, cov: Array, var_f: Array, var_g: Array, moved: Array, same: Mask) -> Array:
+def _arc_sine_moves(
+    f: Elementary, g: Elementary, cov: Array, var_f: Array, var_g: Array, moved: Array, same: Mask
+) -> Array:
     """What the products of sigmoids change by where their covariances move by so much, up or down.
 
     Shapes    arrays that broadcast to the batch -> batch
@@ -191,8 +194,9 @@ def _arc_sine_moves(f: Elementary, g: Elementary, cov: Array, var_f: Array, var_
         for b, k in g.sigmoids:
             angle = _arc_sine(cov, (var_f, h), (var_g, k))
             rho = _correlation(cov, var_f + h, var_g + k)
-            # first order in the variances, whose relative errors are at most LINEAR; and the rounding of rho
-            reach = (1 + 8 * LINEAR) * moved * (_inverse_root(var_f + h) * _inverse_root(var_g + k)) + ULPS_ARGUMENT * EPS
+            # D is of first order in the variances, whose relative errors are at most LINEAR
+            reach = (1 + 8 * LINEAR) * moved * (_inverse_root(var_f + h) * _inverse_root(var_g + k))
+            reach += ULPS_ARGUMENT * EPS  # rounding of rho
             ends = np.arcsin(np.minimum(rho + reach, 1)) - angle, angle - np.arcsin(np.maximum(rho - reach, -1))
             signs = h == k == 0
             total += np.where(same & signs, 0.0, abs(a * b) * 2 / np.pi * np.maximum(*ends))

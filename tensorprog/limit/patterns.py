@@ -200,8 +200,8 @@ class Patterns:
             found = mean_of_estimates(f, means[which], variances[which])
         else:
             g = f if needed[0] == needed[1] else function(needed[1], scope, axes)
-            one = partial(self._one_variable, p, q, solution, axes, pairs, ranges)
-            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs, one)
+            same = partial(self._one_variable, p, q, solution, axes, pairs, ranges)
+            found = cross_of_estimates(f, g, means, variances, cov.aligned(axes), pairs, same)
         return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
 
     @staticmethod
