@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.errors import fail
 from tensorprog.evaluate import index_array
 from tensorprog.expr import IndexValue, walk
 from tensorprog.ir import Initial, Netsor, Table
@@ -46,7 +47,10 @@ def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
 
 
 def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
-    """Evaluate the mean and covariance of an initial family."""
+    """Evaluate the mean and covariance of an initial family.
+
+    Raises    ProgramError for data whose inner products overflow
+    """
     shape = netsor.families[initial.name].shape
     members = math.prod(shape)
     if isinstance(initial.mean, Table):
@@ -56,7 +60,13 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
     if isinstance(initial.cov, Table):
         return InitialLaw(mean, (), initial.indices, initial.cov.array.reshape(members, members))
     if initial.data is not None:
-        gram, error = _gram(initial.data.array, float(index_array(netsor, initial.cov, ())))
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram, error = _gram(initial.data.array, float(index_array(netsor, initial.cov, ())))
+        if not (np.isfinite(gram).all() and np.isfinite(error).all()):
+            raise fail(
+                f"{initial.name}: inner products of its data overflow, entries reach "
+                f"{np.abs(initial.data.array).max():.3g}", initial.span, "divide the data by a constant",
+            )
         return InitialLaw(mean, (), initial.indices, gram, error)
     copies = {node.name[:-1] for node in walk(initial.cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
     joint = tuple(name for name in initial.indices if name in copies)

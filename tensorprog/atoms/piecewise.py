@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorprog.atoms.core import INF, Atom, Interval, Regularity, register
@@ -16,6 +18,31 @@ def _leaky_image(a: Interval, slope: float) -> Interval:
     if a[0] <= 0 <= a[1]:
         ends.append(0.0)
     return min(ends), max(ends)
+
+
+def _bound(edge: Any) -> tuple[Any, Any]:
+    """A bound and 1, or 0 and 0 where it is infinite: of numbers, arrays and formulas."""
+    if isinstance(edge, np.ndarray):
+        finite = np.isfinite(edge)
+        return np.where(finite, edge, 0.0), finite.astype(float)
+    return (0.0, 0.0) if edge in (-INF, INF) else (edge, 1.0)
+
+
+def _clip_terms(lo: Any, hi: Any) -> tuple[tuple[Any, int, str, Any, Any], ...] | None:
+    """lo + (x - lo) step(x - lo) - (x - hi) step(x - hi): x in place of the first two where lo is infinite."""
+    if isinstance(lo, float | np.ndarray):  # hi wins where lo > hi
+        lo = np.minimum(lo, hi)
+    if np.any(lo == INF) or np.any(hi == -INF):
+        return None  # infinite everywhere
+    (low, below), (high, above) = _bound(lo), _bound(hi)
+    return (
+        (low, 0, "one", 1.0, 0.0),
+        (1.0 - below, 1, "one", 1.0, 0.0),
+        (below, 1, "step", 1.0, -low),
+        (-low, 0, "step", 1.0, -low),
+        (-above, 1, "step", 1.0, -high),
+        (high, 0, "step", 1.0, -high),
+    )
 
 
 register(
@@ -72,14 +99,7 @@ register(
         monotone=1,
         local=lambda a, lo, hi: Regularity(1 if np.isinf(lo) or np.isinf(hi) else 0, 0, 1.0),
         kinks=lambda lo, hi: (lo, hi),
-        # clip = lo + (x - lo) step(x - lo) - (x - hi) step(x - hi)
-        terms=lambda lo, hi: (
-            (lo, 0, "one", 1.0, 0.0),
-            (1.0, 1, "step", 1.0, -lo),
-            (-lo, 0, "step", 1.0, -lo),
-            (-1.0, 1, "step", 1.0, -hi),
-            (hi, 0, "step", 1.0, -hi),
-        ),
+        terms=_clip_terms,
         doc="x held between lo and hi",
     )
 )

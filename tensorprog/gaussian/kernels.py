@@ -12,6 +12,7 @@ into Williams' (1998). Products of opposite parity vanish. One pass over the cov
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,10 @@ from ..linalg import alike
 from .estimate import EPS, Estimate, compact
 from .function import Function, Term
 from .law import correlation
+from .tiles import tiled
 
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
 
 __all__ = ["Elementary", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
 
@@ -35,6 +38,7 @@ SMALL, LARGE = 1e-150, 1e150
 ULPS, ULPS_ARGUMENT = 16.0, 4.0
 # errors of the argument of an arc sine, times its slope, from which first order may not be enough
 LINEAR = 1e-6
+TILE = 1 << 16  # members at once, so that a handful of arrays stay in cache
 
 
 @dataclass(frozen=True)
@@ -143,33 +147,60 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
 
 
 def kernel_sensitivity(
-    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate, same: Mask
 ) -> Array | None:
-    """A bound, to first order, on what the errors of the law do to `kernel`.
+    """A bound on what the errors of the law do to `kernel`: to first order, but for arc sines near their ends.
 
     With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
     its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
-    by D / sqrt((v + h) (w + k)) at most, and so do the other products. None where first order is not enough: the arc
-    sine has infinite slope at 1.
+    by D / sqrt((v + h) (w + k)) at most, and so do the other products. Where the slope of an arc sine may change on
+    the way (it is infinite at 1), its values at both ends are taken. `same` says where X and Y are one variable: a sign
+    times itself stays 1. None where variances are too uncertain for that.
 
-    Shapes    as `kernel_error`
+    Shapes    as `kernel_error`; the mask broadcasts to the batch
     """
     v, w, error = var_f.value, var_g.value, compact(cov.error)
     if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
         return None
     move_f, move_g = (alike(0.5 * e.error * _inverse_root(e.value)) for e in (var_f, var_g))
-    moved = error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g
+    moved = np.asarray(error + alike(np.sqrt(w)) * move_f + alike(np.sqrt(v)) * move_g)
     if not moved.any():
         return moved
     tilt_f, tilt_g = (alike(_tilt(h, var)) for h, var in ((f, v), (g, w)))
-    slope = _slope(f, g, v, w)
-    if tilt_f.any() and tilt_g.any() and slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
-        return None
     rate = abs(f.linear * g.linear) + abs(f.modulus * g.modulus) + abs(f.linear) * tilt_g + abs(g.linear) * tilt_f
-    if f.sigmoids and g.sigmoids:
-        rate = rate + slope * tilt_f * tilt_g
     even = abs(f.constant * g.modulus) * move_g + abs(g.constant * f.modulus) * move_f
-    return np.asarray(rate * moved + even)
+    if not (tilt_f.any() and tilt_g.any()):
+        return np.asarray(rate * moved + even)
+    slope = _slope(f, g, v, w)
+    if slope * np.max(tilt_f * tilt_g * moved) <= LINEAR:
+        return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
+    if any(np.any(e.error > LINEAR * e.value) for e in (var_f, var_g)):
+        return None
+    arrays: list[Array] = [cov.value, v, w, moved, same]  # type: ignore[list-item]
+    arrays = [array.reshape((1,) * (cov.value.ndim - array.ndim) + array.shape) for array in arrays]
+    (arcs,) = tiled(partial(_arc_sine_moves, f, g), arrays, TILE)
+    return np.asarray(rate * moved + even + arcs)
+
+
+def _arc_sine_moves(
+    f: Elementary, g: Elementary, cov: Array, var_f: Array, var_g: Array, moved: Array, same: Mask
+) -> Array:
+    """What the products of sigmoids change by where their covariances move by so much, up or down.
+
+    Shapes    arrays that broadcast to the batch -> batch
+    """
+    total = np.zeros(np.broadcast_shapes(*(array.shape for array in (cov, var_f, var_g, moved, same))))
+    for a, h in f.sigmoids:
+        for b, k in g.sigmoids:
+            angle = _arc_sine(cov, (var_f, h), (var_g, k))
+            rho = _correlation(cov, var_f + h, var_g + k)
+            # D is of first order in the variances, whose relative errors are at most LINEAR
+            reach = (1 + 8 * LINEAR) * moved * (_inverse_root(var_f + h) * _inverse_root(var_g + k))
+            reach += ULPS_ARGUMENT * EPS  # rounding of rho
+            ends = np.arcsin(np.minimum(rho + reach, 1)) - angle, angle - np.arcsin(np.maximum(rho - reach, -1))
+            signs = h == k == 0
+            total += np.where(same & signs, 0.0, abs(a * b) * 2 / np.pi * np.maximum(*ends))
+    return total
 
 
 def _tilt(h: Elementary, var: Array) -> Array:

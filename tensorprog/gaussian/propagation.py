@@ -16,11 +16,16 @@ from .kernels import elementary, kernel_sensitivity
 from .several import integrate
 
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+Values = Sequence[Array]
 
 __all__ = ["ROUNDING", "cross_of_estimates", "mean_of_estimates", "several_of_estimates"]
 
-# errors up to this, relative to the largest argument of a member, count as rounding, which expectations bound
+# errors of arguments up to this, relative to the largest argument of a member, count as rounding, which expectations
+# bound; not those of functions that jump: E sign(X) sign(Y) has infinite slope at correlation +-1
 ROUNDING = 64 * EPS
+# distance from a kink at which a jump is looked for, relative to the place of the kink, or absolute at 0
+NEAR, NEAR_ZERO = 1e-7, 1e-100
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
@@ -29,28 +34,45 @@ def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
 
     Shapes    as `mean`
     """
-    return _by_differences(partial(mean, f), (mu, var))
+    return _by_differences(partial(mean, f), (mu, var), (-np.inf, 0.0), jumps=_jumps(f))
 
 
 def cross_of_estimates(
-    f: Function, g: Function, mu: tuple[Estimate, Estimate], var: tuple[Estimate, Estimate], cov: Estimate, pairs: int
+    f: Function,
+    g: Function,
+    mu: tuple[Estimate, Estimate],
+    var: tuple[Estimate, Estimate],
+    cov: Estimate,
+    pairs: int,
+    one: Callable[[], Mask] = lambda: np.zeros((), dtype=bool),
 ) -> Estimate:
     """E f(X) g(Y) for (X, Y) Gaussian; a covariance may exceed sqrt(var var) by its own error.
 
-    Shapes    as `cross`
+    `one` says where X and Y are one variable: there errors of the law move it along correlation 1. It is asked where
+    that matters only: for functions that both jump.
+
+    Shapes    as `cross`; the mask broadcasts to the batch
     """
     var_f, var_g = (Estimate(np.maximum(v.value, 0), v.error) for v in var)
     call = partial(cross, f, g, slack=np.inf, pairs=pairs)
     args = (*mu, var_f, var_g, cov)
+    jumps = _jumps(f), _jumps(g)
+    same = one() if all(jumps) else np.zeros((), dtype=bool)
     if not any(np.any(m.value) or np.any(m.error) for m in mu):
         first, second = elementary(f), elementary(g)
         moved = None
         if first is not None and second is not None:
-            moved = kernel_sensitivity(first, second, var_f, var_g, cov)
+            moved = kernel_sensitivity(first, second, var_f, var_g, cov, same)
         if moved is not None:
             result = call(*(arg.value for arg in args))
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
-    return _by_differences(call, args)
+
+    def tied(values: Values) -> Values:
+        a, b, v, w, c = values
+        return a, np.where(same, a, b), v, np.where(same, v, w), np.where(same, v, c)
+
+    lowest = (-np.inf, -np.inf, 0.0, 0.0, -np.inf)
+    return _by_differences(call, args, lowest, jumps=any(jumps), tied=tied if same.any() else None)
 
 
 def several_of_estimates(
@@ -70,18 +92,42 @@ def several_of_estimates(
             matrix[..., j, k] = matrix[..., k, j] = value
         return integrate(call, np.stack(values[: len(mu)], axis=-1), matrix, smooth, SEVERAL)
 
-    return _by_differences(of_moments, (*mu, *(cov[j][k] for j, k in places)))
+    lowest = [-np.inf] * len(mu) + [0.0 if j == k else -np.inf for j, k in places]
+    return _by_differences(of_moments, (*mu, *(cov[j][k] for j, k in places)), lowest, jumps=False)
 
 
-def _by_differences(call: Callable[..., Estimate], args: Sequence[Estimate]) -> Estimate:
-    """Evaluate again with every argument moved by its error, where errors exceed rounding."""
+def _by_differences(
+    call: Callable[..., Estimate],
+    args: Sequence[Estimate],
+    lowest: Sequence[float],
+    jumps: bool,
+    tied: Callable[[Values], Values] | None = None,
+) -> Estimate:
+    """Evaluate again with every argument moved up and down by its error, where errors exceed rounding.
+
+    At correlation +-1 a covariance can move to one side only, so that the larger change of both counts.
+    """
     values = [arg.value for arg in args]
     result = call(*values)
     error = result.error
-    scale = reduce(np.maximum, (np.abs(value) for value in values))
-    if any(np.any(arg.error > ROUNDING * scale) for arg in args):
-        for k, arg in enumerate(args):
-            if np.any(arg.error > 0):
-                moved = call(*values[:k], values[k] + arg.error, *values[k + 1 :])
-                error = error + np.abs(moved.value - result.value)
+    scale = reduce(np.maximum, (np.abs(value) for value in values)) * (0.0 if jumps else ROUNDING)
+    if not any(np.any(arg.error > scale) for arg in args):
+        return result
+    for k, (arg, low) in enumerate(zip(args, lowest, strict=True)):
+        if np.any(arg.error > 0):
+            ends = arg.value + arg.error, np.maximum(arg.value - arg.error, low)
+            moved = ([*values[:k], end, *values[k + 1 :]] for end in ends)
+            changes = [np.abs(call(*(tied(law) if tied else law)).value - result.value) for law in moved]
+            error = error + np.maximum(*changes)
     return Estimate(result.value, error)
+
+
+def _jumps(f: Function) -> bool:
+    """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
+    places = np.where(np.isfinite(f.kinks), f.kinks, 0.0)
+    if not places.size:
+        return False
+    step = np.where(places == 0, NEAR_ZERO, NEAR * np.abs(places))
+    with np.errstate(all="ignore"):
+        near, far = (np.abs(f.call(places + k * step) - f.call(places - k * step)) for k in (1, 8))
+    return bool(np.any(near > far / 2))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import NotCompiledError, ProgramError
+from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate, index_array
 from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -47,10 +47,20 @@ def random_families(netsor: Netsor) -> frozenset[str]:
     return frozenset(found)
 
 
+def _finite(moment: Moment, name: str) -> Moment:
+    """The moment, refused where an entry or its error is not finite."""
+    for term in moment.terms:
+        for factor in term.value.factors:
+            for numbers in (factor.estimate.value, factor.estimate.error):
+                if not np.isfinite([numbers.min(initial=0.0), numbers.max(initial=0.0)]).all():
+                    raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+    return moment
+
+
 class Compiler:
     """Moments of one program, computed when asked for and remembered.
 
-    Raises    NotCompiledError for what this version does not compile
+    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
     def __init__(self, netsor: Netsor) -> None:
@@ -115,7 +125,7 @@ class Compiler:
                 p2, q2, local = self.patterns.paired(p, q, ranges)
                 for equations, value in self.patterns.differences(p2, q2, local):
                     total = total + self.patterns.summed_term(p2, q2, equations, value, local, ranges)
-        return total
+        return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def mean(self, name: str) -> Value:
         """E[Z^f] of a vector that no score reaches, over positions '0', '1', ..."""
@@ -142,7 +152,7 @@ class Compiler:
             for equations, value in self.patterns.differences(p, one, local):
                 total = total + self.patterns.summed_term(p, one, equations, value, local, ranges)
         axes = tuple(ranges)
-        return Value(axes, total.dense(axes))
+        return Value(axes, _finite(total, f"E of a function of {name}").dense(axes))
 
     def centred(self, f: str, g: str) -> Moment:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""

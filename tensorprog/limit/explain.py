@@ -55,7 +55,8 @@ def explain(law: Law, text: str) -> str:
             moment = law.cov(name)
             lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
     elif (family.kind == "vector" and name not in law.compiler.random) or name in law.scores:
-        for factor in law.cov(name).factors:
+        names = _index_names(law, name)
+        for factor in law.cov(name).written(names):
             where = " and ".join(factor["equations"]) or "always"
             shown = " times ".join(
                 f"{float(values.flat[0]):.10g}"
@@ -63,5 +64,16 @@ def explain(law: Law, text: str) -> str:
                 else f"values from {values.min():.6g} to {values.max():.6g}"
                 for _, values in factor["factors"]
             )
-            lines.append(f"  covariance {shown} where {where}  (positions 0, 1, ... and second copies 0_, 1_, ...)")
+            copies = f"  (second copies {', '.join(n for n in names.values() if n.endswith('_'))})"
+            lines.append(f"  covariance {shown} where {where}{copies if factor['equations'] else ''}")
     return "\n".join(lines)
+
+
+def _index_names(law: Law, name: str) -> dict[str, str]:
+    """Names of the positions of a family as its definition writes them, with those of the second copies."""
+    family = law.netsor.families[name]
+    if family.statements:
+        written = [str(slot) for slot in law.netsor.body[family.statements[0]].target.slots]
+    else:
+        written = list(next(entry.indices for entry in law.netsor.initial if entry.name == name))
+    return {f"{k}{copy}": f"{index}{copy}" for copy in ("", "_") for k, index in enumerate(written)}

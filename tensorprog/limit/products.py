@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,7 +160,9 @@ class _Law:
             found = mean_of_estimates(f, args[0], args[1])
         else:
             g = f if bodies[0] == bodies[1] else function(bodies[1], scope, axes)
-            found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs)
+            one, two = (self.product.forms[place].renamed(self.solution) for place in places)
+            same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
+            found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
         return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
@@ -224,6 +227,22 @@ def _merged(block: Sequence[_Factor]) -> list[_Factor]:
         known = bodies.get(factor.places)
         bodies[factor.places] = factor.body if known is None else Call("multiply", (known, factor.body))
     return [_Factor(body, places) for places, body in bodies.items()]
+
+
+def _one_variable(
+    one: Part, two: Part, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
+) -> Array:
+    """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
+    split = len(axes) - pairs
+    copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
+    copies |= {name: f"{name}_" for name in one.all_bound if f"{name}_" not in solution}
+    alike = one.renamed({name: Affine(((copy, 1),)) for name, copy in copies.items()}) == two
+    mask = np.full((1,) * len(axes), alike)
+    for k in range(split - pairs, split):
+        line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])
+        first, second = (line.reshape([-1 if m == place else 1 for m in range(len(axes))]) for place in (k, k + pairs))
+        mask = mask & (first == second)
+    return mask
 
 
 def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -46,19 +46,37 @@ class Covariance:
 
     @property
     def factors(self) -> list[dict[str, Any]]:
-        """The terms: equations that must hold, and factors whose product is the value, as (positions, array)."""
+        """The terms: equations that must hold, and factors whose product is the value, as (positions, array).
+
+        Equations write [0], [1], .. for the positions of the first family, [0_], [1_], .. for those of the second.
+        """
+        return self.written({name: f"[{name}]" for name in self._axes})
+
+    def written(self, names: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The terms as in `factors`, with names of one's own for positions in the equations."""
         return [
             {
-                "equations": [f"{e} = 0" for e in sorted(map(str, term.equations))],
+                "equations": sorted(_written(equation, names) for equation in term.equations),
                 "factors": [(factor.axes, factor.estimate.value) for factor in term.value.factors],
             }
             for term in self.moment.terms
         ]
 
     def at(self, first: Sequence[Any], second: Sequence[Any]) -> Array:
-        """Entries at index values of the first and the second family (arrays broadcast)."""
+        """Entries at index values of the first and the second family (arrays broadcast).
+
+        Raises    ProgramError for a wrong number of indices, and for one that is no whole number of its range
+        """
+        counts = len(self._first), len(self._axes) - len(self._first)
+        if (len(first), len(second)) != counts:
+            raise ProgramError(
+                f".at takes {counts[0]} and {counts[1]} indices, of the first and of the second family, "
+                f"not {len(first)} and {len(second)}"
+            )
         positions = dict(zip(self._axes, [np.asarray(i) for i in (*first, *second)], strict=True))
         for name, value in positions.items():
+            if value.dtype.kind not in "iu":
+                raise ProgramError(f"an index is a whole number, not {value.flat[0] if value.size else value}")
             start, stop = self.moment.ranges[name]
             if np.any(value < start) or np.any(value >= stop):
                 raise ProgramError(f"an index lies outside {start}..{stop - 1}")
@@ -90,8 +108,12 @@ class Covariance:
         Shapes    (size, *members)
         Scale     blocks of members that are independent, or whose covariances multiply, are drawn by factors of their
                   own
-        Raises    MemoryLimitError if the draws, or the covariance of members that no structure separates, do not fit
+        Raises    ProgramError for a size or seed that is none, or two families; MemoryLimitError if the draws, or the
+                  covariance of members that no structure separates, do not fit
         """
+        for name, number in (("size", size), ("seed", seed)):
+            if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
+                raise ProgramError(f"{name} must be a whole number of at least 0, not {number!r}")
         shape = self.shape[: len(self._first)]
         if self.shape != (*shape, *shape):
             raise ProgramError("only the covariance of a family with itself can be sampled")
@@ -159,6 +181,16 @@ class Root:
         full = (BATCH, *self.independent, *(name for group in self.groups for name in group))
         split = Open(full, align(value, axes).reshape([sizes[name] for name in full]))
         return broadcast(split, (BATCH, *self.positions), sizes)
+
+
+def _written(equation: Affine, names: Mapping[str, str]) -> str:
+    """An equation between positions, what is subtracted on its right: 'a = a_'."""
+
+    def side(sign: int) -> Affine:
+        terms = tuple((names.get(name, name), sign * value) for name, value in equation.terms if sign * value > 0)
+        return Affine(terms, max(sign * equation.offset, 0))
+
+    return f"{side(1)} = {side(-1)}"
 
 
 def _indices(term: Term) -> set[str]:

@@ -20,6 +20,7 @@ __all__ = ["function", "smooth"]
 
 Array = NDArray[Any]
 MAX_ROOTS = 8
+INFINITY = Number(np.inf)
 
 
 def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> Function:
@@ -77,6 +78,10 @@ class _Compiler:
             return self.product(expr.args[0], expr.args[1])
         if expr.atom in ("maximum", "minimum"):  # max(a, b) = b + relu(a - b), min(a, b) = a - relu(a - b)
             first, second = expr.args
+            for number, other in ((first, second), (second, first)):
+                if not _depends(number):  # possibly infinite
+                    span = (number, INFINITY) if expr.atom == "maximum" else (Call("negative", (INFINITY,)), number)
+                    return self.build(Call("clip", (other, *span)))
             hinge = self.build(Call("relu", (Call("subtract", (first, second)),)))
             if expr.atom == "maximum":
                 return self.build(second).plus(hinge)
@@ -128,12 +133,12 @@ class _Compiler:
         parity = atom.parity
         if expr.atom == "power" and isinstance(uniform[0], float) and uniform[0] == int(uniform[0]):
             parity = 1 if uniform[0] % 2 == 0 else -1
-        if expr.atom == "clip" and np.array_equal(values[0], -values[1]):
+        if expr.atom == "clip" and np.array_equal(values[0], -values[1]) and np.all(values[0] <= 0):
             parity = -1
         terms = None
         if atom.terms is not None and scalar_power:
             raw = atom.terms(*uniform)
-            terms = None if raw is None else tuple(Term(*term) for term in raw)
+            terms = None if raw is None else tuple(Term(*term) for term in raw if np.any(term[0]))
         alone = Function(outer, own, features, parity, terms)
         line = _affine(inner)
         if line is not None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
+from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import Estimate, Function, Term, cross, expectation, tiles
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
@@ -171,3 +172,49 @@ def test_errors_of_the_law_are_bounded(f):
         moved = call(off, v * (1 + size * signs[1]), v * (1 + size * signs[2]))
         assert np.all(np.abs(moved.value - result.value) <= result.error + 1e-15)
     assert np.all(result.error <= 1e-6)
+
+
+def clip(lo, hi):
+    terms = tuple(Term(*term) for term in ATOMS["clip"].terms(lo, hi) if np.any(term[0]))
+    return Function(lambda x: np.clip(x, lo, hi), np.array([lo, hi]), terms=terms)
+
+
+def conditional_clip(lo, hi, mu, sd):
+    """E clip(mu + sd Z): lo + (Y - lo)_+ - (Y - hi)_+, without what is infinite."""
+    hinge = lambda a: (mu - a) * mpmath.ncdf((mu - a) / sd) + sd * mpmath.npdf((mu - a) / sd)  # noqa: E731
+    if not sd:
+        return min(max(mu, mpmath.mpf(lo)), mpmath.mpf(hi))
+    low = mu if np.isinf(lo) else lo + hinge(mpmath.mpf(lo))
+    return low - (0 if np.isinf(hi) else hinge(mpmath.mpf(hi)))
+
+
+def integral(first, second, mu, sd, rho):
+    """E clip(X) clip(Y) as an integral over X of clip(X) E[clip(Y) | X], split at kinks and where Y | X crosses one."""
+    s = mpmath.sqrt(1 - rho**2)
+    inner = lambda z: conditional_clip(*second, mu[1] + sd[1] * rho * z, sd[1] * s)  # noqa: E731
+    outer = lambda z: min(max(mu[0] + sd[0] * z, mpmath.mpf(first[0])), mpmath.mpf(first[1]))  # noqa: E731
+    points = {mpmath.mpf(-14), mpmath.mpf(0), mpmath.mpf(14)}
+    points |= {(b - mu[0]) / sd[0] for b in first if sd[0] and np.isfinite(b)}
+    crossings = [(b - mu[1]) / (sd[1] * rho) for b in second if sd[1] * rho and np.isfinite(b)]
+    points |= {c + k * s for c in crossings for k in (-30, -8, -3, 0, 3, 8, 30)}
+    inside = sorted(point for point in points if abs(point) <= 14)
+    return mpmath.quad(lambda z: outer(z) * inner(z) * mpmath.npdf(z), inside)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_bounds_and_laws(seed):
+    """Infinite bounds, variances of zero, correlations of +-1 and next to it."""
+    rng = np.random.default_rng(seed)
+    bounds = [-np.inf, np.inf, 0.0, -1.0, 1.0, 2.5, -0.3, 1e-3, 100.0]
+    for _ in range(12):
+        first, second = (np.sort(rng.choice(bounds, 2, replace=False)).tolist() for _ in range(2))
+        mu, var = rng.choice([0.0, 0.0, 0.3, -2.0], 2), rng.choice([0.0, 1.0, 1.7, 1e-4, 9.0], 2)
+        rho = rng.choice([0.0, 0.5, -0.8, 1.0, -1.0, 0.99999, 1 - 1e-10, 1e-9 - 1]) if var.all() else 0.0
+        cov = rho * np.sqrt(var.prod())
+        found = cross(clip(*first), clip(*second), *mu, *var, cov)
+        with mpmath.workdps(20):
+            sd = [mpmath.sqrt(mpmath.mpf(v)) for v in var]
+            correlation = max(-1, min(1, mpmath.mpf(cov) / (sd[0] * sd[1]))) if var.all() else mpmath.mpf(0)
+            truth = integral(first, second, [mpmath.mpf(m) for m in mu], sd, correlation)
+        assert abs(found.value - float(truth)) <= found.error + 1e-20 + 1e-16 * abs(truth), (first, second, mu, cov)
+        assert found.error <= 1e-11 * (1 + abs(float(truth)))

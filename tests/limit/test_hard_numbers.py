@@ -1,0 +1,200 @@
+"""Infinite bounds, uncertain laws beside functions that jump, huge data, wrong questions: by mpmath and brute force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tensorprog as tp
+from tensorprog.atoms import ATOMS
+from tensorprog.gaussian import Estimate, Function, Term, cross
+from tensorprog.gaussian.function import terms_call
+from tensorprog.gaussian.propagation import cross_of_estimates
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+Array = NDArray[np.float64]
+INF = float("inf")
+
+
+def one_layer(function: str) -> Law:
+    return Law(loads(f"""
+program: one_layer
+indices: {{i: 3}}
+initial:
+  h: {{cov: 1}}
+weights:
+  W: 1
+body:
+  - u = MatMul(W, h)
+  - y[i] = Nonlin({function})
+outputs: [y]
+"""))
+
+
+BOUNDS = {
+    "clip(u, 0, inf)": (0, INF),
+    "clip(u, -inf, 1)": (-INF, 1),
+    "clip(u, -inf, inf)": (-INF, INF),
+    "max(u, -inf)": (-INF, INF),
+    "max(-inf, u)": (-INF, INF),
+    "min(u, inf)": (-INF, INF),
+    "min(0.5, u)": (-INF, 0.5),
+    "max(u, 2)": (2, INF),
+    "clip(u, 1, -1)": (-1, -1),  # the upper bound wins, as in numpy
+    "clip(u, inf, 1)": (1, 1),
+}
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_infinite_bounds_are_no_bounds(function: str) -> None:
+    law = one_layer(function)
+    mean, error = law.mean("y", with_error=True)
+    second = law.second_moment("y")
+    with mpmath.workdps(30):
+        lo, hi = map(mpmath.mpf, BOUNDS[function])
+        points = sorted({-mpmath.inf, lo, hi, mpmath.inf})
+        moments = [mpmath.quad(lambda x, k=k: min(max(x, lo), hi) ** k * mpmath.npdf(x), points) for k in (1, 2)]
+    assert np.all(np.abs(mean - float(moments[0])) <= error + 1e-15)
+    assert np.abs(np.asarray(second) - float(moments[1])).max() <= second.error + 1e-15
+    assert second.error < 1e-13
+
+
+def test_bounds_that_are_infinite_for_some_members() -> None:
+    law = one_layer("clip(u, where(i < 1, -inf, -i), where(i < 2, inf, i))")
+    each = [one_layer(f"clip(u, {lo}, {hi})") for lo, hi in ((-INF, INF), (-1, INF), (-2, 2))]
+    found, second = law.mean("y"), law.second_moment("y")
+    for k, single in enumerate(each):
+        assert found[k] == pytest.approx(single.mean("y")[0], abs=1e-14)
+        assert np.asarray(second)[k, k] == pytest.approx(np.asarray(single.second_moment("y"))[0, 0], abs=1e-13)
+
+
+@pytest.mark.parametrize("lo", [-INF, -1.5, 0.0])
+@pytest.mark.parametrize("hi", [INF, 0.25, -2.0])
+def test_terms_of_clip_are_clip(lo: float, hi: float) -> None:
+    x = np.linspace(-4, 4, 97)
+    clip = ATOMS["clip"]
+    assert clip.terms is not None
+    for low, high in ((lo, hi), (np.array([lo]), np.array([hi]))):
+        terms = clip.terms(low, high)
+        assert terms is not None
+        values = terms_call(tuple(Term(*term) for term in terms))(x[None])
+        np.testing.assert_allclose(values[0], np.clip(x, lo, hi), atol=1e-15)
+
+
+@pytest.mark.parametrize("function", ["max(u, inf)", "clip(u, -inf, -inf)", "exp(40*u) * exp(30*u)", "u**2 * inf"])
+def test_a_moment_that_is_not_finite_is_refused_by_name(function: str) -> None:
+    law = one_layer(function)
+    for ask in (law.mean, law.second_moment, law.cov):
+        with pytest.raises(tp.AccuracyError, match="y"):
+            ask("y")
+
+
+JUMPING = {
+    "sign": Function.from_terms((Term(2.0, 0, "step"), Term(-1.0, 0)), parity=-1),
+    "step": Function.from_terms((Term(1.0, 0, "step"),)),
+    "threshold": Function.from_terms((Term(1.0, 0, "step", 1.0, -0.5),)),
+    "bumped": Function.from_terms((Term(1.0, 1, "step"), Term(-0.5, 0, "step", -1.0), Term(0.3, 0, "erf"))),
+    "opaque": Function(lambda x: np.where(x > 0.25, np.tanh(x), -1.0), np.array([0.25]), np.array([[0.0, 1.0]])),
+}
+
+
+def at(value: float, error: float = 0.0) -> Estimate:
+    return Estimate(np.full((1, 1), value), np.full((1, 1), error))
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3])
+@pytest.mark.parametrize("name", JUMPING)
+def test_errors_of_laws_hold_for_functions_that_jump(name: str, mean: float) -> None:
+    f, rng = JUMPING[name], np.random.default_rng(7)
+    for centre, size in ((1.0, 1e-6), (-1.0, 1e-9), (1 - 1e-6, 1e-6), (1 - 1e-9, 2e-9), (1.0, 1e-15), (0.5, 1e-7)):
+        for spread in (0.0, size):  # of the variances
+            law = (at(mean), at(mean)), (at(1.0, spread), at(1.0, spread)), at(centre, size)
+            found = cross_of_estimates(f, f, *law, 1)
+            corners = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 3)).reshape(3, -1)
+            signs = np.concatenate([corners, rng.uniform(-1, 1, (3, 40))], axis=1)
+            v, w = (1 + spread * s for s in signs[:2])
+            c = np.clip(centre + size * signs[2], -np.sqrt(v * w), np.sqrt(v * w))
+            truth = cross(f, f, mean, mean, v, w, c)
+            stated = found.error[0] + truth.error + size**2  # of first order, where steps are not steep
+            assert np.all(np.abs(truth.value - found.value[0]) <= stated), (centre, size, spread)
+
+
+def test_what_is_one_variable_stays_one() -> None:
+    law = at(1.0, 1e-9)
+    for mean, name in ((0.0, "sign"), (0.3, "sign"), (0.0, "threshold")):
+        args = JUMPING[name], JUMPING[name], (at(mean), at(mean)), (law, law), law, 1
+        apart, tied = cross_of_estimates(*args), cross_of_estimates(*args, lambda: np.ones((1, 1), dtype=bool))
+        assert apart.error > 1e-6 > 1e-8 > tied.error
+
+
+def moved(seed: int) -> Array:
+    """Two inputs that differ by 1e-8 in one of seven coordinates."""
+    x = np.repeat(np.random.default_rng(seed).standard_normal((1, 7)), 2, axis=0)
+    x[1, 3] += 1e-8
+    return x
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_sign_networks_on_inputs_that_nearly_agree(tmp_path: Path, seed: int, depth: int) -> None:
+    inputs = moved(seed)
+    np.save(tmp_path / "x.npy", inputs)
+    layers = range(1, depth + 1)
+    text = ["program: signs", "indices: {i: 2}", "initial:", "  'u0[i]': {data: x.npy}", "weights:"]
+    text += [*(f"  W{k}: 1" for k in layers), "body:"]
+    for k in layers:
+        text += [f"  - x{k}[i] = Nonlin(sign(u{k - 1}[i]))", f"  - u{k}[i] = MatMul(W{k}, x{k}[i])"]
+    text += [f"  - y[i] = Nonlin(u{depth}[i])", "outputs: [y]"]
+    (tmp_path / "signs.yaml").write_text("\n".join(text), encoding="utf-8")
+    cov = tp.load(tmp_path / "signs.yaml").limit().cov("y")
+    with mpmath.workdps(50):
+        x, y = ([mpmath.mpf(float(entry)) for entry in row] for row in inputs)
+        rho = mpmath.fdot(x, y) / mpmath.sqrt(mpmath.fdot(x, x) * mpmath.fdot(y, y))
+        for _ in layers:
+            rho = 2 / mpmath.pi * mpmath.asin(rho)
+        assert abs(np.asarray(cov)[0, 1] - rho) <= cov.error
+    assert np.abs(np.diagonal(np.asarray(cov)) - 1).max() < 1e-14
+    assert cov.moment.at({"0": np.array(1), "0_": np.array(1)}).error < 1e-13  # a sign times itself is known
+    assert cov.error < 4 * 1e-7 ** (2.0 ** (1 - depth))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e160, 1e200])
+def test_data_that_overflow_are_refused_by_name(tmp_path: Path, size: float) -> None:
+    np.save(tmp_path / "x.npy", size * moved(0))
+    text = "program: huge\nindices: {i: 2}\ninitial:\n  'u[i]': {data: x.npy}\nbody:\n  - y[i] = Nonlin(relu(u[i]))\n"
+    (tmp_path / "huge.yaml").write_text(text + "outputs: [y]\n", encoding="utf-8")
+    program = tp.load(tmp_path / "huge.yaml")
+    for ask in (lambda: program.limit().cov("y"), lambda: program.run(width=4, samples=2)):
+        with pytest.raises(tp.ProgramError, match=r"(?s)u: inner products .* overflow.*huge\.yaml, line 4"):
+            ask()
+
+
+@pytest.fixture(scope="module")
+def attention() -> Law:
+    return tp.load("attention").limit()
+
+
+def test_wrong_questions_to_a_covariance(attention: Law) -> None:
+    cov = attention.cov("p")
+    wrong = {
+        "whole number, not 0.5": lambda: cov.at([0.5, 1, 1], [0, 1, 1]),
+        "3 and 3 indices": lambda: cov.at([0, 1], [0]),
+        "outside": lambda: cov.at([0, 1, 9], [0, 1, 1]),
+        "size must be": lambda: cov.sample(-1),
+        "not 2.5": lambda: cov.sample(2.5),  # type: ignore[arg-type]
+        "seed must be": lambda: cov.sample(2, seed=-1),
+    }
+    for message, ask in wrong.items():
+        with pytest.raises(tp.ProgramError, match=message):
+            ask()
+
+
+def test_explanations_name_indices() -> None:
+    text = tp.load("attention").explain("p")
+    assert "covariance 1 where a = a_ and i = i_ and j = j_" in text
