@@ -11,8 +11,8 @@ import sympy as sp
 import tensorprog as tp
 from tensorprog.limit.law import Law
 from tensorprog.limit.symbolic import Expectation, SymbolicLaw
-from tensorprog.program import Program
 from tensorprog.limit.symbolic.numbers import estimate
+from tensorprog.program import Program
 from tensorprog.yaml_io import loads
 
 from .symbolic_programs import ATTENTION, FUNCTIONS, OTHERS, SHARED_KEYS, mlp
