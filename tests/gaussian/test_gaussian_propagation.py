@@ -72,7 +72,7 @@ def test_the_error_of_a_variance_moves_the_mean_of_a_modulus():
 def test_arc_sines_at_their_infinite_slope():
     """E sign(X) sign(Y) = (2 / pi) asin(rho) falls like sqrt(1 - rho) from rho = 1, whatever first order says."""
     size = 1e-8
-    call, estimated = pair("sign sign")
+    _, estimated = pair("sign sign")
     args = np.array([[0.0], [0.0], [1.0], [1.0], [1 - size]])
     found = estimated(*(Estimate(a, np.full(1, size * (k == 4))) for k, a in enumerate(args)))
     change = 2 / np.pi * np.arccos(1 - size)
