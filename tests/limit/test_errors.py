@@ -71,11 +71,11 @@ def test_replicates_show_three_standard_errors(name: str, count: int) -> None:
     rng = np.random.default_rng(7)
     truth = exact(name, np.array([0.5, 2.0]), np.array([0.7, 0.3]), count)
     scores = []
-    for _ in range(100):
+    for _ in range(50):
         var = np.where(rng.random((16, 64)) < 0.3, 2.0, 0.5)
         value, error = NUMBERS[name](mixture(var, np.full(var.shape, 1 / 64), count))
         scores.append((value - truth) / (error / 3 + 1e-14))
-    size = np.sqrt(np.mean(np.square(scores), axis=0))  # 15 degrees of freedom: sqrt(15 / 13) = 1.07, spread 0.08
+    size = np.sqrt(np.mean(np.square(scores), axis=0))  # 15 degrees of freedom: sqrt(15 / 13) = 1.07, spread 0.11
     assert np.all(size < 1.4)
     assert size.max() > 0.7
 
