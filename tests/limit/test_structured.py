@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog.limit import draws, normals, sampler
@@ -307,3 +308,73 @@ def test_memory_does_not_grow_with_all_scores() -> None:
         assert peak(lambda: law.given({"p": values}).cov()) < 16 * scores
     finally:
         tracemalloc.stop()
+
+
+# -- which heads are independent, which are alike -----------------------------------------------------------------
+
+
+CROSSED = """
+program: crossed
+constants: {H: 3}
+indices: {i: 2, a: H, c: 0..H}
+initial:
+  h[i]: {mean: 0, cov: 0.9**abs(i - i_)}
+weights: {"A[c]": 1, "B[c]": 1, "V[a]": 1}
+body:
+  - x[i] = Nonlin(clip(h[i], -1, 1))
+  - f[c,i] = MatMul(A[c], x[i])
+  - g[c,i] = MatMul(B[c], x[i])
+  - p[a] = Dot(f[a,0], g[a,1])
+  - t[a] = Dot(g[a+1,0], f[a+1,1])
+  - v[a] = MatMul(V[a], x[0])
+  - y = Nonlin(sum[a](tanh(2*p[a]) * tanh(2*t[a]) * v[a]))
+outputs: [y]
+"""
+
+
+def test_heads_that_meet_in_crossed_weights_only_are_dependent() -> None:
+    """Cov(p[a+1], t[a]) is the second product of Isserlis' theorem: f . f and g . g, in the other order."""
+    law = Law(loads(CROSSED))
+    x = np.asarray(law.cov("x"))
+    np.testing.assert_allclose(law.cov("p", "t"), x[0, 1] ** 2 * np.eye(3, k=-1), atol=1e-12)
+    root, rng, size = np.linalg.cholesky(x), np.random.default_rng(5), 400_000
+    # f[c,i] . g[c,j] / sqrt(n), a matrix over i, j for each c
+    scores = root @ rng.standard_normal((size, 4, 2, 2)) @ root.T
+    p, t = scores[:, :3, 0, 1], scores[:, 1:, 1, 0]
+    var = x[0, 0] * np.square(np.tanh(2 * p) * np.tanh(2 * t)).sum(axis=1)
+    found, error = law.moment("y", 4, with_error=True)
+    z = (3 * np.square(var).mean() - found) / np.hypot(3 * np.square(var).std() / np.sqrt(size), error / 3)
+    assert abs(z) < 4.9
+    assert law.density_method("y") == "conditional"
+    density, error = law.density("y", [0.0, 0.5, 1.5], with_error=True)
+    each = stats.norm.pdf([[0.0], [0.5], [1.5]], scale=np.sqrt(var))
+    z = (each.mean(axis=1) - density) / np.hypot(each.std(axis=1) / np.sqrt(size), error / 3)
+    assert np.abs(z).max() < 4.9
+
+
+def test_heads_that_differ_in_a_mean_only() -> None:
+    """y = sum over a of S_a r_a, S_a = sigmoid(p_a), r_a ~ N(a - 1, 1): of the same law but for their means."""
+    law = Law(loads("""
+program: means
+constants: {H: 3}
+indices: {a: H}
+initial:
+  h: {mean: 0, cov: 1}
+  r[a]: {mean: a - 1, cov: 1}
+weights: {"A[a]": 1, "B[a]": 1}
+body:
+  - f[a] = MatMul(A[a], h)
+  - g[a] = MatMul(B[a], h)
+  - p[a] = Dot(f[a], g[a])
+  - y = Nonlin(sum[a](sigmoid(p[a]) * r[a]))
+outputs: [y]
+"""))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    weights /= weights.sum()
+    first, second = (weights @ special.expit(nodes) ** k for k in (1, 2))
+    means = np.arange(3) - 1.0
+    variance = (second * (1 + means**2) - (first * means) ** 2).sum()
+    assert abs(law.mean("y") - first * means.sum()) < 1e-12
+    assert law.var("y") == pytest.approx(variance, rel=1e-9)
+    assert law.cov("y") == pytest.approx(variance, rel=1e-5)
+    assert law.moment("y", 3) == pytest.approx(0, abs=1e-9)  # those of opposite means cancel

@@ -168,3 +168,37 @@ body:
   - y[i] = Nonlin(sum[a,j](softmax[j](where(j <= i, p[a,i,j], -inf)) * o[a,j]) + 0.5*u[i])
 outputs: [y]
 """
+
+CROSSED = """
+program: crossed
+constants: {s: 2, w: 1.5, rho: 0.4}
+indices: {i: s, j: s}
+initial:
+  h[i]: {mean: 0, cov: rho**abs(i - i_)}
+weights: {W: 1, A: w, B: 0.7}
+body:
+  - u[i] = MatMul(W, h[i])
+  - x[i] = Nonlin(erf(u[i]))
+  - f[i] = MatMul(A, x[i])
+  - g[i] = MatMul(B, x[i])
+  - p[i,j] = Dot(f[i], g[j])
+  - t[i,j] = Dot(g[i], f[j])
+  - y = Nonlin(tanh(p[0,1])*u[0] + t[1,0]*u[1])
+outputs: [y]
+"""
+
+# windows of two that overlap: the sum over d = d' + k' - k has fewer terms the farther k' is from k
+WINDOWS = """
+program: windows
+constants: {s: 4, t: 3, w: 1.5}
+indices: {i: s, k: t, d: 2}
+initial:
+  h[i]: {mean: 0, cov: 1}
+weights: {"W[i]": 1, V: w}
+body:
+  - u[i] = MatMul(W[i], h[i])
+  - x[i] = Nonlin(erf(u[i]))
+  - z[k] = Nonlin(sum[d]((1 + d) * x[k+d]))
+  - g[k] = MatMul(V, z[k])
+outputs: [g, z]
+"""

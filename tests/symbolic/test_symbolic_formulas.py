@@ -15,7 +15,7 @@ from tensorprog.limit.symbolic.numbers import estimate
 from tensorprog.program import Program
 from tensorprog.yaml_io import loads
 
-from .symbolic_programs import ATTENTION, FUNCTIONS, OTHERS, SHARED_KEYS, mlp
+from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp
 
 
 def program(text: str) -> Program:
@@ -104,6 +104,32 @@ def test_scores_with_shared_keys_and_masks() -> None:
     assert "softmax" in text
     value, error = numeric.cov("y", with_error=True)
     assert float(law.cov("y")[0, 1].subs(values).evalf()) == pytest.approx(value[0, 1], abs=error[0, 1])
+
+
+def test_scores_that_share_weights_crosswise() -> None:
+    """f[i] . g[j] and g[k] . f[l] meet in the second product of Isserlis' theorem only."""
+    law, numeric, values = both(CROSSED)
+    k = 2 / np.pi * np.arcsin(2 * np.array([[1, 0.4], [0.4, 1]]) / 3)  # of erf, Williams 1998
+    scores = {"p": law.cov("p"), "t": law.cov("t"), "pt": law.cov("p", "t")}
+    expected = {"p": np.einsum("ik,jl->ijkl", k, k), "pt": np.einsum("il,jk->ijkl", k, k)}
+    expected["t"] = expected["p"]
+    for name, formulas in scores.items():
+        for place in product(range(2), repeat=4):
+            got = float(formulas[place].subs(values).evalf())
+            assert got == pytest.approx(1.5 * 0.7 * expected[name][place], abs=1e-13), (name, place)
+    np.testing.assert_allclose(numeric.cov("p", "t"), 1.05 * expected["pt"], atol=1e-12)
+
+
+def test_sums_over_offsets_stop_at_the_edges() -> None:
+    law, numeric, values = both(WINDOWS)
+    window = np.array([[1, 2, 0, 0], [0, 1, 2, 0], [0, 0, 1, 2]])
+    expected = 2 / np.pi * np.arcsin(2 / 3) * window @ window.T
+    formulas = {"z": law.cov("z"), "g": law.cov("g")}
+    for place in product(range(3), repeat=2):
+        for name, size in (("z", 1), ("g", 1.5)):
+            got = float(formulas[name][place].subs(values).evalf())
+            assert got == pytest.approx(size * expected[place], abs=1e-13), (name, place)
+    np.testing.assert_allclose(numeric.cov("g"), 1.5 * expected, atol=1e-12)
 
 
 def test_three_layers_of_tanh_evaluate() -> None:

@@ -1,0 +1,153 @@
+"""Errors that the laws of outputs state: they cover the truth, and are not much larger than what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import tensorprog as tp
+from tensorprog.gaussian.qmc import normal_points
+from tensorprog.limit.averaging import Rule, product_points
+from tensorprog.limit.convolution import Convolution
+from tensorprog.limit.joint import Joint
+from tensorprog.limit.mixture import Mixture, Summand
+
+Array = NDArray[Any]
+Numbers = Callable[[Mixture], tuple[Array, Array]]  # value and error
+GRID = np.array([-6.0, -3.0, -1.5, -0.4, 0.0, 0.8, 2.0, 4.0])
+NUMBERS: dict[str, Numbers] = {
+    "variance": lambda m: m.moment(2),
+    "fourth moment": lambda m: m.moment(4),
+    "sixth moment": lambda m: m.moment(6),
+    "kurtosis": lambda m: m.standardised(4),
+    "density": lambda m: (m if m.factors < 2 else Convolution(m)).density(GRID),
+    "cdf": lambda m: (m if m.factors < 2 else Convolution(m)).cdf(GRID),
+}
+FIXED = 0.1  # variance of what is Gaussian
+
+
+def mixture(var: Array, weights: Array, count: int, **more: Any) -> Mixture:
+    """`count` summands N(0, V) and a Gaussian: var, weights (sets, draws)."""
+    own = Summand(np.zeros((*var.shape, 1)), var[..., None], weights, count)
+    return Mixture((own,), np.zeros(()), np.asarray(FIXED), **more)
+
+
+def exact(name: str, var: Array, weights: Array, count: int) -> Array:
+    """The same number from all combinations of values of V: var, weights (values,)."""
+    total, chance = np.array([FIXED]), np.ones(1)
+    for _ in range(count):
+        total, chance = np.add.outer(total, var).reshape(-1), np.multiply.outer(chance, weights).reshape(-1)
+    sd = np.sqrt(total)[:, None]
+    second, fourth, sixth = chance @ total, 3 * chance @ total**2, 15 * chance @ total**3
+    known = {"variance": second, "fourth moment": fourth, "sixth moment": sixth, "kurtosis": fourth / second**2}
+    known |= {"density": chance @ stats.norm.pdf(GRID, scale=sd), "cdf": chance @ stats.norm.cdf(GRID, scale=sd)}
+    return np.asarray(known[name])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: str, count: int) -> None:
+    """V = exp(z): rules of 5 and 4 nodes against one of 80.  Differences of rules change sign over a grid."""
+    var, weights = np.ones((2, 5)), np.zeros((2, 5))
+    for k, order in enumerate((5, 4)):
+        points, own = product_points(1, order)
+        var[k, :order], weights[k, :order] = np.exp(points[:, 0]), own
+    value, error = NUMBERS[name](mixture(var, weights, count, rule=Rule(orders=True)))
+    points, own = product_points(1, 80)
+    off = np.abs(value - exact(name, np.exp(points[:, 0]), own, count)).max()
+    assert 1e-5 < off <= error.max() <= 50 * off
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_replicates_show_three_standard_errors(name: str, count: int) -> None:
+    """V is 0.5 or 2 at random: over repetitions the errors stated are three times those that are seen."""
+    rng = np.random.default_rng(7)
+    truth = exact(name, np.array([0.5, 2.0]), np.array([0.7, 0.3]), count)
+    scores = []
+    for _ in range(50):
+        var = np.where(rng.random((16, 64)) < 0.3, 2.0, 0.5)
+        value, error = NUMBERS[name](mixture(var, np.full(var.shape, 1 / 64), count))
+        scores.append((value - truth) / (error / 3 + 1e-14))
+    size = np.sqrt(np.mean(np.square(scores), axis=0))  # 15 degrees of freedom: sqrt(15 / 13) = 1.07, spread 0.11
+    assert np.all(size < 1.4)
+    assert size.max() > 0.7
+
+
+SMALL = 1e-6  # relative error of the covariances: second order is a millionth of first
+
+
+def shifted(made: Mixture, low: int, high: int) -> Mixture:
+    """The law when variances below and above 1 are wrong by so many times SMALL."""
+
+    def moved(var: Array) -> Array:
+        return np.asarray(var * (1 + SMALL * np.where(var > 1, high, low)))
+
+    own = tuple(replace(s, var=moved(s.var)) for s in made.summands)
+    return replace(made, summands=own, var=moved(made.var), relative_error=0.0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_an_error_of_the_variances_is_carried_to_every_number(name: str, count: int) -> None:
+    made = mixture(np.array([[0.5, 2.0]]), np.array([[0.7, 0.3]]), count, relative_error=SMALL)
+    value, error = NUMBERS[name](made)
+    largest = 0.0
+    for low, high in ((1, 1), (1, 0), (0, 1), (1, -1), (-1, -1)):
+        change = np.abs(NUMBERS[name](shifted(made, low, high))[0] - value)
+        assert np.all(change <= (1 + 10 * SMALL) * error + 1e-14)
+        largest = max(largest, change.max())
+    assert error.max() <= 20 * largest
+
+
+def gaussian_pair(cov: Array, relative_error: float) -> Joint:
+    points = normal_points(1, 9, 16, 3)
+    return Joint(np.zeros((1, 1, 2)), cov[None, None], points, relative_error)
+
+
+COV = np.array([[1.0, 0.6], [0.6, 2.0]])
+PLACES = np.array([[0.0, 0.0], [0.5, -0.5], [-1.0, -1.5], [1.0, 2.0], [-1.2, 0.8]])
+PAIRS: dict[str, Callable[[Joint], tuple[Any, Any]]] = {
+    "density": lambda pair: pair.density(PLACES),
+    "cdf": lambda pair: pair.cdf(PLACES),
+} | {f"moment {orders}": lambda pair, orders=orders: pair.moment(orders) for orders in ((1, 1), (2, 2), (1, 3), (4, 0))}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_error_of_the_covariances_is_carried_to_joint_laws(name: str) -> None:
+    value, error = PAIRS[name](gaussian_pair(COV, SMALL))
+    own = PAIRS[name](gaussian_pair(COV, 0.0))[1]  # of the draws
+    change = np.abs(PAIRS[name](gaussian_pair(COV * (1 + SMALL), 0.0))[0] - value)
+    carried = np.asarray(error - own)
+    assert np.all(change <= (1 + 10 * SMALL) * carried + 1e-14)
+    assert carried.max() <= 20 * change.max()
+
+
+def test_moments_of_infinitely_many_heads_carry_the_error_of_the_variance() -> None:
+    limit = tp.load("attention", H=3, s=3).limit().infinite_heads("a")
+    var, off = limit.var("y[0]", with_error=True)
+    assert off > 0
+    for order, factor in ((2, 1), (4, 3), (6, 15)):
+        value, error = limit.moment("y[0]", order, with_error=True)
+        change = factor * (var + off) ** (order // 2) - value
+        assert error == pytest.approx(change, rel=1e-2)
+    assert limit.moment("y[0]", 3, with_error=True) == (0.0, 0.0)
+
+
+def test_kernel_densities_state_their_bias() -> None:
+    """Stratified draws of N(0, 1) in place of random ones: nothing but the bias of the kernel is wrong."""
+    start = (np.arange(16)[:, None] + 0.5) / 16
+    values = stats.norm.ppf((np.arange(256) + start) / 256)
+    own = Summand(values[..., None], np.zeros((16, 256, 1)), np.full((16, 256), 1 / 256))
+    made = Mixture((own,), np.zeros(()), np.zeros(()), 0.0, True)
+    grid = np.linspace(-1.5, 1.5, 25)
+    value, error = made.density(grid)
+    off = np.abs(value - stats.norm.pdf(grid))
+    assert np.all(off <= error)
+    assert error.max() <= 10 * off.max()
