@@ -48,7 +48,8 @@ def derivation(law: SymbolicLaw) -> str:
 
 def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
     name = statement.target.name
-    yield rf"\[ {statement_tex(statement)} \]"
+    operand = statement.left.name if isinstance(statement, Dot) else name
+    yield rf"\[ {statement_tex(statement, law.netsor.families[operand].width)} \]"
     kind = _kind(law, statement)
     yield CLAUSES[kind]
     if kind in ("average", "scalar"):
