@@ -8,6 +8,7 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.atoms import ATOMS
+from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.limit.parts import FORMAL, Part
@@ -178,7 +179,12 @@ class Expectation(sp.Expr):  # type: ignore[misc]
         return None if self.free_symbols else sp.Float(float(self.estimate().value), 15)
 
     def _eval_derivative(self, symbol: Any) -> Any:
-        return sp.Derivative(self, symbol, evaluate=False) if self.has(symbol) else ZERO
+        if not self.has_free(symbol):
+            return ZERO
+        raise NotCompiledError(
+            f"the derivative of an expectation without closed form in {symbol} is not written as a formula; "
+            "take differences of its values, or ask for closed forms with doit() first"
+        )
 
     # -- text ---------------------------------------------------------------------------------------------------
 

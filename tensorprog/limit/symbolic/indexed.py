@@ -53,6 +53,10 @@ class Choice(sp.Expr):  # type: ignore[misc]
         condition, value, other = (arg.doit(**hints) for arg in self.args)
         return sp.Piecewise((value, condition), (other, True))
 
+    def _eval_derivative(self, symbol: Any) -> Any:
+        condition, value, other = self.args
+        return Choice(condition, value.diff(symbol), other.diff(symbol))
+
     def _sympystr(self, printer: Any) -> str:
         return f"where({', '.join(map(printer._print, self.args))})"
 

@@ -180,7 +180,7 @@ def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
     yield from letters.expectations(tex(named), replaced)
     with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
     if with_closed != replaced:
-        yield "In closed form"
+        yield "In closed form" + (" as far as there is one" if with_closed.has(Expectation) else "")
         yield display(tex(named), with_closed)
 
 
