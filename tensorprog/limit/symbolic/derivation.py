@@ -118,7 +118,7 @@ def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[l
 NOTATION = {
     r"\varphi\left(": r"$\varphi$ is the density of $N(0, 1)$.",
     r"\Phi\left(": r"$\Phi$ is the distribution function of $N(0, 1)$.",
-    r"\Phi_2": r"$\Phi_2(h, k, r)$ is the probability that two such variables of correlation $r$ are below $h$ and $k$.",
+    r"\Phi_2": r"$\Phi_2(h, k, r)$ is that of two such variables of correlation $r$ at $h$ and $k$.",
     r"\delta_{": r"$\delta$ is 1 where its indices are equal, else 0.",
     "'": "A prime marks the second copy of an index.",
     r"\mathring": "A ring marks the limit of a score.",

@@ -31,7 +31,7 @@ def written_out(expr: Any, limits: Any) -> Iterator[Any]:
     """An expression at all values of bound indices."""
     ranges = [range(int(start), int(stop) + 1) for _, start, stop in limits]
     if math.prod(map(len, ranges)) > MOST:
-        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms of a sum are not written out; it evaluates as it is")
+        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out; sums evaluate as they are")
     for values in product(*ranges):
         yield expr.xreplace({limit[0]: sp.Integer(value) for limit, value in zip(limits, values, strict=True)})
 
@@ -136,7 +136,7 @@ class Softmax(sp.Expr):  # type: ignore[misc]
     def _eval_derivative(self, symbol: Any) -> Any:
         if not self.has_free(symbol):
             return sp.S.Zero
-        argument, limits, at = self.args
+        argument, limits, _ = self.args
         slope = Softmax(argument, limits, self.bound_symbols) * argument.diff(symbol)
         return self * (self.here.diff(symbol) - IndexSum(slope, *limits))
 

@@ -16,8 +16,8 @@ from tensorprog.ir import Dot, Netsor, Table
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.symbolic.cases import Cases
 from tensorprog.limit.symbolic.convert import Data, Lookup, kept_constants
-from tensorprog.limit.symbolic.indexed import index_symbol
 from tensorprog.limit.symbolic.functions import Phi, phi
+from tensorprog.limit.symbolic.indexed import index_symbol
 from tensorprog.limit.symbolic.names import readable
 from tensorprog.limit.symbolic.outputs import Conditional, Program, Score, ScoreAverage
 from tensorprog.limit.symbolic.recursion import Formulas
@@ -115,7 +115,7 @@ class SymbolicLaw:
         if not isinstance(symbolic, bool | str) and not (
             isinstance(symbolic, Sequence) and all(isinstance(name, str) for name in symbolic)
         ):
-            raise ProgramError(f"symbolic takes True, False, or names of constants such as [\"C\"], not {symbolic!r}")
+            raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
         self.netsor, self.grade = netsor, grade
         self.formulas = Formulas(netsor, kept_constants(netsor, symbolic))
         inside = self.formulas.converter.symbols
