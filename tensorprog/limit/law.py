@@ -603,9 +603,10 @@ class Law:
         Raises    ProgramError if the file is not one
         """
         import json
-        import zipfile
 
         from tensorprog.yaml_io import loads
+
+        import zipfile
 
         try:
             with np.load(path, allow_pickle=False) as data:

@@ -354,4 +354,6 @@ def _split(term: Any) -> tuple[Any, Any]:
         outside *= base ** int(power / 2)
         inside *= base ** (power - 2 * int(power / 2))
     top, bottom = map(sp.expand, sp.fraction(inside))
+    if top.is_negative:  # then both are, their quotient being positive
+        top, bottom = -top, -bottom
     return coefficient * outside, rest * sp.sqrt(top) / sp.sqrt(bottom)

@@ -113,7 +113,8 @@ class Softmax(sp.Expr):  # type: ignore[misc]
     @property
     def free_symbols(self) -> set[Any]:
         """Those of the argument but for the indices it runs over, and those of where it is read."""
-        return (self.args[0].free_symbols - set(self.bound_symbols)) | self.args[2].free_symbols
+        inside: set[Any] = self.args[0].free_symbols - set(self.bound_symbols)
+        return inside | self.args[2].free_symbols
 
     @property
     def here(self) -> Any:
