@@ -114,7 +114,8 @@ class Softmax(sp.Expr):  # type: ignore[misc]
     def free_symbols(self) -> set[Any]:
         """Those of the argument but for the indices it runs over, and those of where it is read."""
         inside: set[Any] = self.args[0].free_symbols - set(self.bound_symbols)
-        return inside | self.args[2].free_symbols
+        at: set[Any] = self.args[2].free_symbols
+        return inside | at
 
     @property
     def here(self) -> Any:
