@@ -142,7 +142,7 @@ class Program(Builder):
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
-        if symbolic is not False:
+        if symbolic is not False and symbolic is not None:
             from tensorprog.limit.symbolic import SymbolicLaw
 
             return SymbolicLaw(self.netsor, symbolic, grade=report.grade)

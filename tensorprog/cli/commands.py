@@ -172,6 +172,10 @@ def limit(
     code = _refused(program, require, form)
     if code:
         return code
+    if symbolic and latex:
+        raise fail("--symbolic and --latex together: one prints formulas, the other a document", fix="--latex")
+    if (symbolic or latex) and accuracy is not None:
+        raise fail("--accuracy is about numbers; formulas are exact", fix="without --accuracy")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
     from tensorprog.reference import Reference

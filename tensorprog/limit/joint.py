@@ -74,8 +74,14 @@ class Joint:
             square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
             return np.asarray(norm[number, None] * np.exp(-0.5 * square))
 
+        def moved(offset: Array, number: Array) -> Array:
+            """What a relative change of the covariance does: (q + d) / 2, q the squared Mahalanobis distance."""
+            square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
+            return np.asarray(0.5 * (square + d) * norm[number, None] * np.exp(-0.5 * square))
+
         value, error = self._averaged(normal, points.reshape(-1, d))
-        error = error + d * self.relative_error * value
+        if self.relative_error:
+            error = error + 2 * self.relative_error * self._averaged(moved, points.reshape(-1, d))[0]
         return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
     def cdf(self, points: Array) -> tuple[Array, Array]:
@@ -106,7 +112,7 @@ class Joint:
             return result
 
         value, error = wide._averaged(below, points.reshape(-1, d))
-        error = error + d * self.relative_error * np.minimum(value, 1 - value)
+        error = error + d * self.relative_error * 0.25  # |x pdf(x)| / 2 is at most 0.121
         return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
 
     def moment(self, orders: Sequence[int]) -> tuple[float, float]:

@@ -140,6 +140,9 @@ class Mixture:
 
     def standardised(self, order: int) -> tuple[Array, Array]:
         """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
+        if not self.summands:  # Gaussian
+            moment = 0.0 if order % 2 else float(math.prod(range(order - 1, 0, -2)))
+            return np.where(self.var > 0, moment, np.nan), np.zeros(self.var.shape)
         series = self._series(order)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = series[:, order] * math.factorial(order) / (2 * series[:, 2]) ** (order / 2)

@@ -14,7 +14,8 @@ import sympy as sp
 from tensorprog.expr import Affine
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, canonical, possible, rewrite, solve
-from tensorprog.limit.symbolic.convert import affine, index_symbol
+from tensorprog.limit.symbolic.convert import affine
+from tensorprog.limit.symbolic.indexed import index_symbol
 from tensorprog.rename import compose
 
 __all__ = ["Cases", "place"]

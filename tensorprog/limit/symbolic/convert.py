@@ -14,6 +14,7 @@ from tensorprog.atoms import ATOMS
 from tensorprog.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range, Table
+from tensorprog.limit.symbolic.indexed import Softmax, index_symbol, summed
 from tensorprog.limit.symbolic.terms import exact
 from tensorprog.rename import substitute
 
@@ -21,22 +22,14 @@ __all__ = [
     "Converter",
     "Data",
     "Lookup",
-    "Softmax",
     "affine",
-    "index_symbol",
     "inside",
     "kept_constants",
     "scalar_function",
-    "summed",
 ]
 
 
 LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
-
-
-def index_symbol(name: str) -> Any:
-    """The symbol of an index or of a position of a family."""
-    return sp.Symbol(name, integer=True)
 
 
 def affine(form: Affine) -> Any:
@@ -104,36 +97,18 @@ class Lookup(sp.Expr):  # type: ignore[misc]
         return rf"{text}^{{{exp}}}" if exp else text
 
 
-class Softmax(sp.Expr):  # type: ignore[misc]
-    """softmax over indices, args (argument, indices it runs over, where it is read)."""
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
-
-    def _texts(self, printer: Any) -> tuple[str, str, str]:
-        argument, over, at = self.args
-        bare = at if all(place.is_Symbol for place in at) else [index_symbol(str(i).rstrip("*")) for i in over]
-        shown = argument.xreplace(dict(zip(over, bare, strict=True)))
-        return ",".join(map(printer._print, bare)), printer._print(shown), ",".join(map(printer._print, at))
-
-    def _sympystr(self, printer: Any) -> str:
-        names, shown, at = self._texts(printer)
-        return f"softmax[{names}]({shown})" + (f"[{at}]" if at != names else "")
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        names, shown, at = self._texts(printer)
-        text = rf"\operatorname{{softmax}}_{{{names}}}\left({shown}\right)" + (f"_{{{at}}}" if at != names else "")
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
-
-
 def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
     """An expression of numbers and the variables given."""
+    return _number(_scalar_value(expr, values))
+
+
+def _scalar_value(expr: Expr, values: Mapping[Variable, Any]) -> Any:
     if isinstance(expr, Number):
         return exact(expr.value)
     if isinstance(expr, Variable):
         return values[expr]
     assert isinstance(expr, Call), expr
-    return apply(expr.atom, [scalar_function(arg, values) for arg in expr.args])
+    return apply(expr.atom, [_scalar_value(arg, values) for arg in expr.args])
 
 
 def apply(atom: str, args: Sequence[Any]) -> Any:
@@ -166,7 +141,11 @@ class Converter:
         scalar: Callable[[Variable], Any],
         ranges: Mapping[str, Range],
     ) -> Any:
-        """An expression of constants, indices and scalars, which `scalar` gives."""
+        """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
+        return _number(self._value(expr, scalar, ranges))
+
+    def _value(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
+        """The same, conditions left as they are."""
         if isinstance(expr, Number):
             return exact(expr.value)
         if isinstance(expr, IndexValue):
@@ -176,13 +155,13 @@ class Converter:
         if isinstance(expr, Variable):
             return scalar(expr)
         if isinstance(expr, Call):
-            return apply(expr.atom, [self.number(arg, scalar, ranges) for arg in expr.args])
+            return apply(expr.atom, [self._value(arg, scalar, ranges) for arg in expr.args])
         assert isinstance(expr, Reduction)
         inner = self.number(expr.arg, scalar, ranges)
         over = [index_symbol(name) for name in expr.indices]
         if expr.reducer == "softmax":
             at = [affine(form) for form in expr.at] or over
-            return Softmax(inner, sp.Tuple(*over), sp.Tuple(*at))
+            return Softmax.over(inner, {name: self._range(name, ranges) for name in expr.indices}, at)
         if expr.reducer == "max":
             raise NotCompiledError("a maximum over an index is not written as a formula by this version")
         total = sp.exp(inner) if expr.reducer == "logsumexp" else inner
@@ -192,6 +171,11 @@ class Converter:
             count *= stop - start
             total = summed(total, symbol, (start, stop))
         return total / count if expr.reducer == "mean" else sp.log(total) if expr.reducer == "logsumexp" else total
+
+    @staticmethod
+    def _range(name: str, ranges: Mapping[str, Range]) -> Range:
+        """The range of an index; those that a softmax runs over carry a star."""
+        return ranges[name if name in ranges else name.rstrip("*")]
 
     def _constant(self, node: Constant, ranges: Mapping[str, Range]) -> Any:
         if node.name in self.symbols:
@@ -207,14 +191,6 @@ class Converter:
         return exact(definition.value)
 
 
-def summed(value: Any, symbol: Any, span: Range) -> Any:
-    """Sum over start <= symbol < stop; a value without the symbol counts that often."""
-    from tensorprog.limit.symbolic.expectation import IndexSum
-
-    start, stop = span
-    return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))
-
-
 def inside(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
     """1 where a form stays in a range, else 0."""
     low, high = form.bounds(dict(ranges))
@@ -228,8 +204,9 @@ def _no_scalar(reference: Variable) -> Any:
 
 
 def _symbol(name: str, value: float | int | None) -> Any:
-    positive = value is not None and value > 0
-    return sp.Symbol(name, positive=True) if positive else sp.Symbol(name, real=True)
+    """A constant has the sign of its value."""
+    sign = {1: "positive", -1: "negative"}.get(int(np.sign(value or 0)), "real")
+    return sp.Symbol(name, **{sign: True})
 
 
 # ---- which constants can be symbols --------------------------------------------------------------------------------

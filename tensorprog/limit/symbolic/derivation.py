@@ -48,7 +48,8 @@ def derivation(law: SymbolicLaw) -> str:
 
 def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
     name = statement.target.name
-    yield rf"\[ {statement_tex(statement)} \]"
+    operand = statement.left.name if isinstance(statement, Dot) else name
+    yield rf"\[ {statement_tex(statement, law.netsor.families[operand].width)} \]"
     kind = _kind(law, statement)
     yield CLAUSES[kind]
     if kind in ("average", "scalar"):
@@ -114,6 +115,15 @@ def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[l
 
 # ---- a document ----------------------------------------------------------------------------------------------------
 
+NOTATION = {
+    r"\varphi\left(": r"$\varphi$ is the density of $N(0, 1)$.",
+    r"\Phi\left(": r"$\Phi$ is the distribution function of $N(0, 1)$.",
+    r"\Phi_2": r"$\Phi_2(h, k, r)$ is that of two such variables of correlation $r$ at $h$ and $k$.",
+    r"\delta_{": r"$\delta$ is 1 where its indices are equal, else 0.",
+    "'": "A prime marks the second copy of an index.",
+    r"\mathring": "A ring marks the limit of a score.",
+    r"\begin{cases}": "Cases are read from top to bottom.",
+}
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -169,4 +179,6 @@ def document(law: SymbolicLaw) -> str:
     intro.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
     if law.grade:
         intro.append(f"Grade of the program: {escaped(law.grade)}.")
-    return "\n".join([*head, "\n".join(intro), "", derivation(law), r"\end{document}", ""])
+    body = derivation(law)
+    meanings = [meaning for mark, meaning in NOTATION.items() if mark in body]
+    return "\n".join([*head, "\n".join([*intro, *meanings]), "", body, r"\end{document}", ""])

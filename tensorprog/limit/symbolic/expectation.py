@@ -8,16 +8,18 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.atoms import ATOMS
+from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.limit.parts import FORMAL, Part
 from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
-from tensorprog.limit.symbolic.convert import scalar_function
+from tensorprog.limit.symbolic.convert import Lookup, scalar_function
+from tensorprog.limit.symbolic.indexed import IndexSum, Softmax
 from tensorprog.limit.symbolic.statements import expression_tex
 from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
 from tensorprog.rename import replace_variables
 
-__all__ = ["Body", "Entry", "Expectation", "IndexSum", "factor_of", "in_variables", "indexed"]
+__all__ = ["Body", "Entry", "Expectation", "factor_of", "in_variables", "indexed"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
@@ -177,7 +179,12 @@ class Expectation(sp.Expr):  # type: ignore[misc]
         return None if self.free_symbols else sp.Float(float(self.estimate().value), 15)
 
     def _eval_derivative(self, symbol: Any) -> Any:
-        return sp.Derivative(self, symbol, evaluate=False) if self.has(symbol) else ZERO
+        if not self.has_free(symbol):
+            return ZERO
+        raise NotCompiledError(
+            f"the derivative of an expectation without closed form in {symbol} is not written as a formula; "
+            "take differences of its values, or ask for closed forms with doit() first"
+        )
 
     # -- text ---------------------------------------------------------------------------------------------------
 
@@ -270,6 +277,8 @@ def _alone(factor: sp.Tuple, mean: Any, variance: Any) -> Expectation:
 
 def _zero(value: Any, scale: Any) -> bool:
     """Whether an expression is zero: at numbers for its symbols first, and if so, exactly."""
+    nodes = {node: sp.Dummy(real=True) for node in value.atoms(Expectation, IndexSum, Lookup, Softmax, sp.Piecewise)}
+    value, scale = value.xreplace(nodes), scale.xreplace(nodes)
     if value == 0:
         return True
     free = sorted(value.free_symbols, key=str)
@@ -304,18 +313,3 @@ class Entry(sp.Expr):  # type: ignore[misc]
         if self.args[3:]:
             text += rf"\left({','.join(map(printer._print, self.args[3:]))}\right)"
         return rf"{{{text}}}^{{{exp}}}" if exp else text
-
-
-class IndexSum(sp.Sum):  # type: ignore[misc]
-    """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
-
-    def _eval_evalf(self, prec: int) -> Any:
-        if self.free_symbols:
-            return None
-        from tensorprog.limit.symbolic.numbers import estimate
-
-        return sp.Float(float(estimate(self).value), 15)
-
-    def _sympystr(self, printer: Any) -> str:
-        limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
-        return f"sum[{limits}]({printer._print(self.function)})"

@@ -44,6 +44,13 @@ class _Printer(LatexPrinter):  # type: ignore[misc]
         mantissa, _, exponent = f"{float(expr):.12g}".partition("e")
         return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
+    def _print_Piecewise(self, expr: Any) -> str:
+        """Conditions that stand for 0 or 1 as indicators."""
+        (value, condition), (other, _) = expr.args[0], expr.args[-1]
+        if len(expr.args) == 2 and (value, other) == (1, 0):
+            return rf"\mathbf{{1}}\left[{self._print(condition)}\right]"
+        return str(super()._print_Piecewise(expr))
+
     def _print_IndexSum(self, expr: Any) -> str:
         limits = r" \sum".join(f"_{{{self._print(i)}={a}}}^{{{b}}}" for i, a, b in expr.limits)
         inner = self._print(expr.function)
@@ -173,7 +180,7 @@ def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
     yield from letters.expectations(tex(named), replaced)
     with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
     if with_closed != replaced:
-        yield "In closed form"
+        yield "In closed form" + (" as far as there is one" if with_closed.has(Expectation) else "")
         yield display(tex(named), with_closed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -12,13 +12,14 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.ir import Dot, Netsor
+from tensorprog.ir import Dot, Netsor, Table
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.symbolic.cases import Cases
-from tensorprog.limit.symbolic.convert import index_symbol, kept_constants
+from tensorprog.limit.symbolic.convert import Data, Lookup, kept_constants
 from tensorprog.limit.symbolic.functions import Phi, phi
+from tensorprog.limit.symbolic.indexed import index_symbol
 from tensorprog.limit.symbolic.names import readable
-from tensorprog.limit.symbolic.outputs import Conditional, Program, ScoreAverage
+from tensorprog.limit.symbolic.outputs import Conditional, Program, Score, ScoreAverage
 from tensorprog.limit.symbolic.recursion import Formulas
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
@@ -111,6 +112,10 @@ class SymbolicLaw:
     """
 
     def __init__(self, netsor: Netsor, symbolic: bool | Sequence[str] = True, *, grade: str = "") -> None:
+        if not isinstance(symbolic, bool | str) and not (
+            isinstance(symbolic, Sequence) and all(isinstance(name, str) for name in symbolic)
+        ):
+            raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
         self.netsor, self.grade = netsor, grade
         self.formulas = Formulas(netsor, kept_constants(netsor, symbolic))
         inside = self.formulas.converter.symbols
@@ -133,6 +138,9 @@ class SymbolicLaw:
     def families(self) -> tuple[str, ...]:
         """Names of vectors and scalars, in the order of the program."""
         return tuple(dict.fromkeys(s.target.name for s in self.netsor.body))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a law in formulas has no {name}: numbers are those of P.limit(), without symbolic")
 
     def __repr__(self) -> str:
         symbols = ", ".join(self.symbols) or "none"
@@ -187,18 +195,41 @@ class SymbolicLaw:
             )
         return FormulaArray(self, (name,), cases)
 
-    def given_scores(self, first: str, second: str | None = None) -> FormulaArray:
-        """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them."""
+    def given_scores(
+        self, first: str, second: str | None = None, *, scores: Mapping[str, Any] | None = None
+    ) -> FormulaArray:
+        """Cov(f, g | p-ring), a function of the scores, for vectors that are linear given them.
+
+        With `scores={"p": array}` the formulas hold these numbers and evaluate.
+        """
         second = first if second is None else second
         self._known(first, second)
         if not all(self.is_linear(name) for name in (first, second)):
             raise NotCompiledError(f"{first} and {second} are not linear in Gaussian vectors given the scores")
-        return FormulaArray(self, (first, second), self.formulas.conditional(first, second))
+        cases = self.formulas.conditional(first, second).mapped(self._with_scores(scores or {}))
+        return FormulaArray(self, (first, second), cases)
 
     def conditional_mean(self, name: str) -> FormulaArray:
         """E[f | p-ring], likewise."""
         self._known(name)
         return FormulaArray(self, (name,), self.formulas.conditional_mean(name))
+
+    def _with_scores(self, given: Mapping[str, Any]) -> Callable[[Any], Any]:
+        """Scores in a formula read from arrays of numbers."""
+        data = {}
+        for name, values in given.items():
+            if name not in self.scores:
+                raise ProgramError(f"{name} is not a score of the program; {did_you_mean(name, self.scores)}")
+            array, family = np.asarray(values, dtype=np.float64), self.netsor.families[name]
+            if array.shape != family.shape:
+                raise ProgramError(f"{name} must have shape {family.shape}, not {array.shape}")
+            data[sp.Symbol(name)] = Data(name, Table.of(array), tuple(start for start, _ in family.ranges))
+
+        def change(formula: Any) -> Any:
+            found = [score for score in formula.atoms(Score) if score.args[0] in data]
+            return formula.xreplace({score: Lookup(data[score.args[0]], *score.args[1:]) for score in found})
+
+        return change
 
     @staticmethod
     def _or_averaged(random: Any, formula: Callable[[], Cases], averaged: Callable[[], Cases]) -> Cases:

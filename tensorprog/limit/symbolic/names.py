@@ -10,7 +10,7 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.ir import Netsor
-from tensorprog.limit.symbolic.convert import index_symbol
+from tensorprog.limit.symbolic.indexed import index_symbol
 
 __all__ = ["index_names", "pair_names", "readable", "tex_name"]
 

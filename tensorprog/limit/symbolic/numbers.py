@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tensorprog.arrays import COORDINATE, Open, align
+from tensorprog.errors import ProgramError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Call, Expr, Variable
 from tensorprog.gaussian import cross, expect, mean
@@ -20,8 +22,9 @@ from tensorprog.gaussian.orthant import step_step
 from tensorprog.ir import Range
 from tensorprog.limit.parts import FORMAL
 from tensorprog.limit.symbolic.convert import Lookup
-from tensorprog.limit.symbolic.expectation import Expectation, IndexSum
-from tensorprog.limit.symbolic.outputs import ScoreAverage
+from tensorprog.limit.symbolic.expectation import Expectation
+from tensorprog.limit.symbolic.indexed import Choice, IndexSum, Softmax
+from tensorprog.limit.symbolic.outputs import Score, ScoreAverage
 from tensorprog.limit.univariate import function
 from tensorprog.rename import replace_variables
 
@@ -29,7 +32,7 @@ __all__ = ["estimate"]
 
 Array = NDArray[Any]
 Grid = Mapping[Any, Array]
-NODES = (Expectation, IndexSum, Lookup, ScoreAverage)
+NODES = (Expectation, IndexSum, Lookup, ScoreAverage, Softmax)
 LEVEL = 64 * EPS  # errors of arguments below this, relatively, are rounding
 
 
@@ -38,8 +41,13 @@ def estimate(expr: Any) -> Estimate:
 
     Shapes    a scalar Estimate
     Accuracy  the errors of unevaluated expectations are carried through to first order
+    Raises    ProgramError naming what has no value
     """
-    return _scalar(sp.sympify(expr))
+    expr = sp.sympify(expr)
+    if expr.free_symbols or expr.has(Score):
+        names = sorted({str(x) for x in expr.free_symbols} | {str(x) for x in expr.atoms(Score)})
+        raise ProgramError(f"no number yet: {', '.join(names)} must be given values first")
+    return _scalar(expr)
 
 
 @lru_cache(maxsize=4096)
@@ -73,21 +81,43 @@ def _node(node: Any, grid: Grid, axes: int) -> Estimate:
         return Estimate.exact(node.args[0].read(*places))
     if isinstance(node, IndexSum):
         return _sum(node, grid, axes)
+    if isinstance(node, Softmax):
+        return _softmax(node, grid, axes)
     if isinstance(node, ScoreAverage):
         return node.estimate()
     return _expectation(node, grid, axes)
 
 
-def _sum(node: IndexSum, grid: Grid, axes: int) -> Estimate:
-    more = len(node.limits)
+def _wider(grid: Grid, limits: Any, axes: int) -> tuple[dict[Any, Array], tuple[int, ...]]:
+    """The grid with one more axis for each bound index, and its shape."""
+    more = len(limits)
     wide = {symbol: value.reshape(value.shape + (1,) * more) for symbol, value in grid.items()}
     shape: tuple[int, ...] = np.broadcast_shapes(*(value.shape for value in wide.values()), (1,) * (axes + more))
-    for k, (symbol, start, stop) in enumerate(node.limits):
+    for k, (symbol, start, stop) in enumerate(limits):
         values = np.arange(int(start), int(stop) + 1)
-        wide[symbol] = values.reshape((-1,) + (1,) * (more - 1 - k))
-        wide[symbol] = wide[symbol].reshape((1,) * axes + (1,) * k + wide[symbol].shape)
+        wide[symbol] = values.reshape((1,) * (axes + k) + (-1,) + (1,) * (more - 1 - k))
         shape = (*shape[: axes + k], len(values), *shape[axes + k + 1 :])
-    return _estimate(node.function, wide, axes + more).reshape(shape).sum(axis=tuple(range(axes, axes + more)))
+    return wide, shape
+
+
+def _sum(node: IndexSum, grid: Grid, axes: int) -> Estimate:
+    wide, shape = _wider(grid, node.limits, axes)
+    inner = _estimate(node.function, wide, len(shape))
+    return inner.reshape(shape).sum(axis=tuple(range(axes, len(shape))))
+
+
+def _softmax(node: Softmax, grid: Grid, axes: int) -> Estimate:
+    """Masked entries are exactly zero; the entries of one row move by at most twice the error of its arguments."""
+    wide, shape = _wider(grid, node.args[1], axes)
+    bound = tuple(range(axes, len(shape)))
+    row = _estimate(node.args[0], wide, len(shape)).reshape(shape)
+    aside = {symbol: value.reshape(value.shape + (1,) * len(bound)) for symbol, value in grid.items()}
+    here = _estimate(node.here, aside, len(shape))
+    top = row.value.max(axis=bound, keepdims=True)
+    share = np.exp(here.value - top) / np.exp(row.value - top).sum(axis=bound, keepdims=True)
+    moved = np.maximum(row.error.max(axis=bound, keepdims=True), here.error)
+    error = share * (np.expm1(2 * moved) + (8 + math.prod(shape[axes:])) * EPS)
+    return Estimate(share.squeeze(bound), error.squeeze(bound))
 
 
 def _scalar_function(skeleton: Any, names: list[Any]) -> Any:
@@ -104,12 +134,14 @@ def _scalar_function(skeleton: Any, names: list[Any]) -> Any:
 def _array_function(skeleton: Any, names: list[Any]) -> Any:
     """By numpy; the rounding is that of the largest term of the sum."""
     modules = [{"Phi": special.ndtr, "phi": _density, "Phi2": _both}, "scipy", "numpy"]
-    calls = [sp.lambdify(names, term, modules) for term in sp.Add.make_args(skeleton)]
+    written = skeleton.replace(Choice, lambda *args: Choice(*args).doit())
+    calls = [sp.lambdify(names, term, modules) for term in sp.Add.make_args(written)]
 
     def call(*values: Array) -> Estimate:
         with np.errstate(all="ignore"):
             terms = [np.asarray(part(*values), dtype=np.float64) for part in calls]
-        return Estimate(np.asarray(sum(terms)), np.asarray(16 * EPS * sum(np.abs(term) for term in terms)))
+        sizes = [np.where(np.isfinite(term), np.abs(term), 0.0) for term in terms]  # masked entries are exact
+        return Estimate(np.asarray(sum(terms)), np.asarray(16 * EPS * sum(sizes)))
 
     return call
 
@@ -131,7 +163,8 @@ def _carried(call: Any, args: list[Estimate]) -> Estimate:
     for k, arg in enumerate(args):
         if np.any(arg.error > LEVEL * np.abs(arg.value)):
             moved: Estimate = call(*values[:k], values[k] + arg.error, *values[k + 1 :])
-            error = error + np.abs(moved.value - result.value)
+            finite = np.isfinite(result.value)  # masked entries do not move
+            error = error + np.abs(np.subtract(moved.value, result.value, where=finite, out=np.zeros(finite.shape)))
     return Estimate(result.value, np.asarray(error))
 
 

@@ -47,6 +47,11 @@ class Score(sp.Expr):  # type: ignore[misc]
     is_commutative = True
     is_extended_real = is_real = is_finite = True
 
+    @property
+    def free_symbols(self) -> set[Any]:
+        """Those of its indices; its name is none."""
+        return set().union(*(index.free_symbols for index in self.args[1:]))
+
     def _sympystr(self, printer: Any) -> str:
         name, *indices = map(printer._print, self.args)
         return f"{name}[{','.join(indices)}]" if indices else name

@@ -19,8 +19,9 @@ from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
-from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, index_symbol, inside, summed
+from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, inside
 from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
+from tensorprog.limit.symbolic.indexed import index_symbol, summed
 from tensorprog.limit.symbolic.outputs import Score
 from tensorprog.rename import compose, substitute
 

@@ -51,13 +51,13 @@ def reference_tex(name: str, slots: Sequence[Affine]) -> str:
     return f"{{{base}}}_{{{place}}}" if place else base
 
 
-def statement_tex(statement: Statement) -> str:
-    """target = MatMul(W, x), Nonlin as its function, Dot as the scaled inner product."""
+def statement_tex(statement: Statement, width: str = "n") -> str:
+    """target = MatMul(W, x), Nonlin as its function, Dot as the scaled inner product of vectors of a width."""
     target = reference_tex(statement.target.name, statement.target.slots)
     if isinstance(statement, MatMul):
         return f"{target} = {expression_tex(statement.weight)}\\, {expression_tex(statement.vector)}"
     if isinstance(statement, Dot):
-        scale = "n^{-1/2}" if statement.scale == "n**-0.5" else "n^{-1}"
+        scale = f"{tex_name(width)}^{{{'-1/2' if statement.scale == 'n**-0.5' else '-1'}}}"
         return f"{target} = {scale}\\, {expression_tex(statement.left)} \\cdot {expression_tex(statement.right)}"
     return f"{target} = {expression_tex(statement.expr)}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import comb
 from typing import Any, NamedTuple
 
@@ -147,7 +147,7 @@ def _applied(expr: Call, inner: Terms, params: Sequence[Any]) -> list[Term] | No
         return None
     if expr.atom == "power":
         return _power(inner, params[0])
-    raw = atom.terms(*params)
+    raw = atom.terms(*params) if _ascending(atom.kinks(*params) if atom.kinks else ()) else None
     if raw is None or any(term.power > 1 for term in inner):
         return None
     slope = sum((term.coefficient for term in inner if term.power == 1), sp.S.Zero)
@@ -166,6 +166,11 @@ def _applied(expr: Call, inner: Terms, params: Sequence[Any]) -> list[Term] | No
         for t in terms
         for k in range(t.power + 1)
     ]
+
+
+def _ascending(kinks: Sequence[Any]) -> bool:
+    """Whether the pieces of a function are certain to come in the order in which its terms have them."""
+    return all(sp.sympify(b - a).is_nonnegative for a, b in pairwise(kinks))
 
 
 def _power(inner: Terms, exponent: Any) -> list[Term] | None:

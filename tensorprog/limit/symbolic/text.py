@@ -23,6 +23,13 @@ LONG = 160  # characters of a formula beyond which those of earlier lines keep t
 class _Printer(StrPrinter):  # type: ignore[misc]
     """Text with the names of the program."""
 
+    def _print_Piecewise(self, expr: Any) -> str:
+        """Conditions that stand for 0 or 1 as indicators."""
+        (value, condition), (other, _) = expr.args[0], expr.args[-1]
+        if len(expr.args) == 2 and (value, other) == (1, 0):
+            return f"1[{self._print(condition)}]"
+        return str(super()._print_Piecewise(expr))
+
 
 def formula_text(formula: Any) -> str:
     """One formula."""
