@@ -215,7 +215,7 @@ class Mixture:
         """Density of one variable with at most one summand."""
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
-            return self._stated(values, grid)
+            return self._stated(values, grid, self.rule.value(values))
         values = self._averaged(_normal_density, grid, self._kernel_variance(0.3))
         # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
         coarse = self.rule.value(self._averaged(_normal_density, grid, self._kernel_variance(0.6)))
@@ -225,13 +225,14 @@ class Mixture:
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
         values = self._averaged(_normal_cdf, grid, np.zeros(()))
-        return self._stated(values, grid)
+        below = self.rule.value(values)
+        return self._stated(values, grid, np.minimum(below, 1 - below))
 
-    def _stated(self, values: Array, grid: Array) -> tuple[Array, Array]:
-        """Value and error of densities or probabilities (sets, points); an atom has infinite density."""
+    def _stated(self, values: Array, grid: Array, scale: Array) -> tuple[Array, Array]:
+        """Value and error of densities or probabilities (sets, points) of that size; an atom has infinite density."""
         value = self.rule.value(values)
         with np.errstate(invalid="ignore"):
-            error = self.rule.error(values) + self.uncertainty(grid) * value
+            error = self.rule.error(values) + self.uncertainty(grid) * scale
         return value, np.where(np.isfinite(value), error, 0.0)
 
     def uncertainty(self, grid: Array) -> Array:

@@ -61,7 +61,7 @@ def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: s
     value, error = NUMBERS[name](mixture(var, weights, count, rule=Rule(orders=True)))
     points, own = product_points(1, 80)
     off = np.abs(value - exact(name, np.exp(points[:, 0]), own, count)).max()
-    assert 1e-5 < off <= error.max() <= 50 * off
+    assert 1e-5 < off <= error.max() <= 150 * off
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -170,7 +170,7 @@ def _applied(expr: Call, inner: Terms, params: Sequence[Any]) -> list[Term] | No
 
 def _ascending(kinks: Sequence[Any]) -> bool:
     """Whether the pieces of a function are certain to come in the order in which its terms have them."""
-    return all(sp.sympify(b - a).is_nonnegative for a, b in pairwise(kinks))
+    return all(sp.sympify(b - a).is_extended_nonnegative for a, b in pairwise(kinks))
 
 
 def _power(inner: Terms, exponent: Any) -> list[Term] | None:
