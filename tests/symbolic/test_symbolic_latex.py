@@ -72,6 +72,34 @@ def test_statements_show_the_parameters_of_functions() -> None:
     assert r"0.3\right)" in leaky
 
 
+CROSSED = """
+program: crossed
+constants: {s: 2}
+indices: {i: s, j: s}
+initial:
+  h[i]: {mean: 0, cov: 1}
+weights: {A: 1, B: 1, V: 1, W: 1}
+body:
+  - x[i] = Nonlin(clip(h[i], -1, 1))
+  - q[i] = MatMul(A, x[i])
+  - k[i] = MatMul(B, x[i])
+  - p[i,j] = Dot(q[i], k[j])
+  - r[i,j] = Dot(k[i], q[j])
+  - v[i] = MatMul(V, x[i])
+  - y[i] = Nonlin(sum[j](softmax[j](p[i,j] + r[i,j]) * v[j]))
+outputs: [y]
+"""
+
+
+def test_covariances_between_families_stand_in_the_derivation() -> None:
+    body = SymbolicLaw(loads(CROSSED)).latex()
+    assert r"\operatorname{Cov}\left(\mathring{r}_{i,j}, \mathring{p}_{i',j'}\right)" in body
+    assert r"\middle|\, \mathring{p}, \mathring{r}\right)" in body
+    reused = TEXTS["deep_relu"].replace("MatMul(W3, x2[i])", "MatMul(W2, x2[i])")
+    body = SymbolicLaw(loads(reused)).latex()
+    assert body.count(r"\operatorname{Cov}\left(Z^{{u_{3}}_{i}}, Z^{{u") == 2  # with itself and with u2
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 @pytest.mark.parametrize("name", [*SHIPPED, "named", "mlp_mix", "mlp_lopsided_clip", "layer_norm", "shared"])
 def test_documents_compile(name: str, tmp_path: Path) -> None:

@@ -59,8 +59,26 @@ def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, s
         second = law.second_moment(name)
         yield from _formula(law, second, shown(law, second), written, second_moment=True)
     elif kind in ("matmul", "score"):
-        array = law.cov(name)
-        yield from _formula(law, array, shown(law, array), written)
+        for other in (name, *_related(law, statement)):
+            array = law.cov(name, other)
+            values = shown(law, array)
+            if other == name or any(value != 0 for value in values.values()):
+                yield from _formula(law, array, values, written)
+
+
+def _related(law: SymbolicLaw, statement: Statement) -> list[str]:
+    """Earlier families of the same kind that may be correlated: made by the same weight, or scores as well."""
+    found = []
+    for earlier in law.netsor.body:
+        if earlier is statement:
+            break
+        if isinstance(statement, MatMul):
+            related = isinstance(earlier, MatMul) and earlier.weight.name == statement.weight.name
+        else:
+            related = _kind(law, earlier) == "score"
+        if related and earlier.target.name != statement.target.name:
+            found.append(earlier.target.name)
+    return list(dict.fromkeys(found))
 
 
 def _kind(law: SymbolicLaw, statement: Statement) -> str:
@@ -98,11 +116,12 @@ def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[l
             yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
             continue
         array = law.given_scores(name)
-        left = left_side(array).replace(r"\right)", r" \,\middle|\, \mathring{p}\right)")
+        given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in law.scores)
+        left = left_side(array).replace(r"\right)", rf" \,\middle|\, {given}\right)")
         lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
         mean = law.conditional_mean(name)
         values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.values.items()}
-        mean_left = left_side(mean).replace(r"\right]", r" \,\middle|\, \mathring{p}\right]")
+        mean_left = left_side(mean).replace(r"\right]", rf" \,\middle|\, {given}\right]")
         lines.append(displayed_cases(mean_left, values, {}))
         shown_values = shown(law, array)
         lines.append(displayed_cases(left, shown_values, pair_names(law.netsor, array.names)))
