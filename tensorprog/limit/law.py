@@ -21,7 +21,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.averaging import converge
+from tensorprog.limit.averaging import converge, spread
 from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.draws import Draws
@@ -512,10 +512,8 @@ class Law:
             return np.asarray(total / len(points))
 
         def finish(results: Sequence[Array]) -> tuple[Array, Array]:
-            values = np.stack(results)
-            spread = values.std(axis=0, ddof=1) if len(results) > 1 else np.zeros(values.shape[1:])
             inner = max((other.error for other in sampler.averages.values()), default=0.0)
-            return values.mean(axis=0), 3 * spread / math.sqrt(len(results)) + inner
+            return np.mean(results, axis=0), spread(results) + inner
 
         what = "the expectation"
         return converge(sampler.dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed)
