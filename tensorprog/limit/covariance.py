@@ -50,10 +50,9 @@ def random_families(netsor: Netsor) -> frozenset[str]:
 def _finite(moment: Moment, name: str) -> Moment:
     """The moment, refused where an entry or its error is not finite."""
     for term in moment.terms:
-        for factor in term.value.factors:
-            for numbers in (factor.estimate.value, factor.estimate.error):
-                if not np.isfinite([numbers.min(initial=0.0), numbers.max(initial=0.0)]).all():
-                    raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+        bound = term.value.bound
+        if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
+            raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
     return moment
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, affine_values, align, broadcast, gather, union
 from tensorprog.expr import Affine
-from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.estimate import Estimate, compact
 from tensorprog.ir import Range
 from tensorprog.rename import compose
 
@@ -95,11 +95,12 @@ class Value:
         """What the value is a product of: itself."""
         return (self,)
 
-    @property
+    @cached_property
     def bound(self) -> Estimate:
         """The largest size of any number, with the largest error."""
-        v, e = self.estimate.value, self.estimate.error
-        return Estimate(np.asarray(np.max(np.abs(v), initial=0.0)), np.asarray(np.max(e, initial=0.0)))
+        v, e = self.estimate.value, compact(self.estimate.error)
+        largest = np.maximum(np.max(v, initial=0.0), -np.min(v, initial=0.0))
+        return Estimate(np.asarray(largest), np.asarray(np.max(e, initial=0.0)))
 
     def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
         """Numbers at index arrays, one for each axis, that broadcast against each other."""
@@ -139,7 +140,7 @@ class Product(Value):
         """Whether a factor is zero."""
         return any(factor.zero() for factor in self.factors)
 
-    @property
+    @cached_property
     def bound(self) -> Estimate:
         """A bound on the size of the numbers, and on their errors."""
         return math.prod((factor.bound for factor in self.factors), start=Estimate.exact(1.0))
