@@ -228,6 +228,11 @@ class Netsor:
         return {c.name: c.value if isinstance(c.value, int | float) else None for c in self.constants}
 
     @cached_property
+    def scores(self) -> tuple[str, ...]:
+        """Families of Dots on the scale n**-0.5."""
+        return tuple(dict.fromkeys(s.target.name for s in self.body if isinstance(s, Dot) and s.scale == "n**-0.5"))
+
+    @cached_property
     def weight(self) -> dict[str, Weight]:
         """Weights by name."""
         return {weight.name: weight for weight in self.weights}

@@ -15,7 +15,7 @@ from tensorprog import report as files
 from tensorprog.averages import Averages, with_averages
 from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
-from tensorprog.ir import Dot, Netsor
+from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split
 from tensorprog.samples import Samples
 
@@ -245,7 +245,7 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
     from tensorprog.graph import Structure
 
     calculus = Calculus(added.netsor, Structure(added.netsor))
-    scored = any(isinstance(s, Dot) and s.scale == "n**-0.5" for s in added.original.body)
+    scored = bool(added.original.scores)
     asked = ("bounded", "pseudo-Lipschitz") if scored else ("controlled",)
     result = {}
     for target, family in zip(added.psi, added.families.values(), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +15,7 @@ from .estimate import EPS, Estimate
 
 Array = NDArray[np.floating]
 
-__all__ = ["expect", "normal_points", "spread_factor", "weighted_sums"]
+__all__ = ["expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
 
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 
@@ -61,6 +61,18 @@ def spread_factor(cov: Array) -> Array:
     return pivoted_cholesky(cov, np.einsum("...ii->...i", cov) * (1 + np.arange(d) / 64))[0]
 
 
+def standard_errors(replicates: Sequence[Array] | Array) -> Array:
+    """Three standard errors of the mean over replicates, the first axis; 0 without replicates, for what is exact."""
+    count = len(replicates)
+    if count < 2:
+        return np.zeros(np.shape(replicates)[1:])
+    mean = sum(replicates[1:], start=replicates[0]) / count
+    squares = np.zeros(np.shape(mean))
+    for replicate in replicates:  # one at a time: they may be large
+        squares += np.square(replicate - mean)
+    return np.asarray(3 * np.sqrt(squares / (count * (count - 1))))
+
+
 def expect(
     call: Callable[[Array], Array],
     mean: ArrayLike,
@@ -101,7 +113,7 @@ def expect(
         done = 2**log2_size
         averages = total / done
         size = np.sqrt(square / (done * replicates))
-        error = 3 * averages.std(axis=0, ddof=1) / np.sqrt(replicates) + 8 * EPS * size
+        error = standard_errors(averages) + 8 * EPS * size
         if np.all(error <= tolerance * size):
             break
     return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))

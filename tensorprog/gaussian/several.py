@@ -14,10 +14,11 @@ from .qmc import expect, spread_factor, weighted_sums
 
 Array = NDArray[np.floating]
 
-__all__ = ["POINTS", "integrate"]
+__all__ = ["POINTS", "integrate", "product_points"]
 
 POINTS = 1024  # evaluated at once for each member of a large batch
 ORDERS = (8, 11, 16, 22, 32, 45, 64)  # of Gauss-Hermite: the difference of two is the error of the larger
+NEGLIGIBLE = 1e-18  # weights of nodes
 GOOD, FINE = 2e-4, 1e-6  # asked of quasi-Monte Carlo and of Gauss-Hermite, relative to the size of the function
 REPLICATES, FIRST_LOG2 = 16, 7  # of quasi-Monte Carlo
 MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
@@ -25,11 +26,14 @@ BUDGET = 1 << 26  # multiplications for a batch of middling size
 
 
 @lru_cache(maxsize=8)
-def _hermite(dim: int, order: int) -> tuple[Array, Array]:
-    """Nodes (m, dim) and weights (m,) of the product rule for N(0, I), without those that do not matter."""
+def product_points(dim: int, order: int, least: float = 0.0) -> tuple[Array, Array]:
+    """Gauss-Hermite product rule for N(0, I), without nodes whose weights are below `least`.
+
+    Shapes    nodes (m, dim), weights (m,), which sum to 1; m = order**dim unless some are left out
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
     logs = np.log(weights / weights.sum())
-    kept = np.argwhere(sum(np.meshgrid(*[logs] * dim, indexing="ij")) > math.log(1e-18))
+    kept = np.argwhere(sum(np.meshgrid(*[logs] * dim, indexing="ij")) > (math.log(least) if least else -math.inf))
     return nodes[kept], np.exp(logs[kept].sum(axis=1))
 
 
@@ -65,7 +69,7 @@ def _by_orders(
     for order in ORDERS:
         if order ** mu.shape[-1] > most:
             return best, False
-        value, square = weighted_sums(call, mu, factor, *_hermite(mu.shape[-1], order))
+        value, square = weighted_sums(call, mu, factor, *product_points(mu.shape[-1], order, NEGLIGIBLE))
         size = np.sqrt(square)
         first = order == ORDERS[0]
         best = Estimate(value, np.where(first, np.inf, np.abs(value - best.value) + 8 * EPS * size))

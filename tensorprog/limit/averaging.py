@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import AccuracyError
-from tensorprog.gaussian.qmc import normal_points
+from tensorprog.gaussian.qmc import normal_points, standard_errors
 
-__all__ = ["ORDERS", "REPLICATES", "Rule", "converge", "product_points", "spread"]
+__all__ = ["ORDERS", "REPLICATES", "Rule", "converge"]
 
 Array = NDArray[Any]
 REPLICATES = 16
@@ -27,18 +27,6 @@ AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without an
 # nodes per dimension of the finer and the coarser Gauss-Hermite rule, up to four dimensions: an even number and an odd
 # one, which has a node at 0, so that a jump or a kink there does not look alike to both
 ORDERS = {1: (64, 55), 2: (48, 41), 3: (32, 27), 4: (24, 19)}
-
-
-def spread(replicates: Sequence[Array] | Array) -> Array:
-    """Three standard errors of the mean over replicates, the first axis; 0 without replicates, for what is exact."""
-    count = len(replicates)
-    if count < 2:
-        return np.zeros(np.shape(replicates)[1:])
-    mean = sum(replicates[1:], start=replicates[0]) / count
-    squares = np.zeros(np.shape(mean))
-    for replicate in replicates:  # one at a time: they may be large
-        squares += np.square(replicate - mean)
-    return np.asarray(3 * np.sqrt(squares / (count * (count - 1))))
 
 
 @dataclass(frozen=True)
@@ -57,20 +45,7 @@ class Rule:
 
     def error(self, sets: Array) -> Array:
         """Its error."""
-        return np.asarray(3 * np.abs(sets[1] - sets[0])) if self.orders else spread(sets)
-
-
-def product_points(dim: int, order: int) -> tuple[Array, Array]:
-    """Gauss-Hermite product rule for standard normals.
-
-    Shapes    (order**dim, dim), (order**dim,); weights sum to 1
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
-    grid = np.meshgrid(*[nodes] * dim, indexing="ij")
-    product = np.ones(())
-    for _ in range(dim):
-        product = np.multiply.outer(product, weights / weights.sum())
-    return np.stack([axis.reshape(-1) for axis in grid], axis=-1), product.reshape(-1)
+        return np.asarray(3 * np.abs(sets[1] - sets[0])) if self.orders else standard_errors(sets)
 
 
 def converge(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class Convolution:
         self._var = float(mixture.var)
         self._sd = math.sqrt(max(float(mixture.moment(2)[0]), 0.0))
         self._largest = self._var + sum(count * float(nodes.var.max()) for nodes, count in self._nodes)
-        self._level = lru_cache(maxsize=None)(self._make_level)
+        self._levels: dict[int, Level | None] = {}
         self.usable = bool(self._nodes) and self._sd > 0 and self._level(0) is not None
 
     def _log_real(self, square: float) -> Array:
@@ -123,6 +122,11 @@ class Convolution:
             if np.abs(share).max() > LARGEST_SHARE * abs(share.sum()) and nodes.var.size > 1 / LARGEST_SHARE:
                 return False
         return True
+
+    def _level(self, number: int) -> Level | None:
+        if number not in self._levels:
+            self._levels[number] = self._make_level(number)
+        return self._levels[number]
 
     def _make_level(self, number: int) -> Level | None:
         theta = (number - 0.5) * STEP / self._sd if number else 0.0

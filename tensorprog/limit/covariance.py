@@ -39,8 +39,8 @@ def random_families(netsor: Netsor) -> frozenset[str]:
     for _ in range(len(netsor.body) + 1):
         before = len(found)
         for statement in netsor.body:
-            score = isinstance(statement, Dot) and statement.scale == "n**-0.5"
-            if score or any(reference.name in found for reference in statement.inputs):
+            name = statement.target.name
+            if name in netsor.scores or any(reference.name in found for reference in statement.inputs):
                 found.add(statement.target.name)
         if len(found) == before:
             break

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.averaging import spread
+from tensorprog.gaussian.qmc import standard_errors
 
 __all__ = ["Joint"]
 
@@ -52,7 +52,7 @@ class Joint:
                 result[r] += function(points - self.mean[r, chosen, None], r * draws + chosen).sum(axis=0)
         values = result / draws
         value = values.mean(axis=0)
-        return value, spread(values)
+        return value, standard_errors(values)
 
     def density(self, points: Array) -> tuple[Array, Array]:
         """Joint density.
@@ -135,7 +135,7 @@ class Joint:
 
         values = gaussian(tuple(orders)).mean(axis=1)
         value = float(values.mean())
-        return value, float(spread(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
+        return value, float(standard_errors(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
 
 
 def _triangular(cov: Array) -> Array:

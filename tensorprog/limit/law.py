@@ -21,7 +21,6 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.averaging import converge, spread
 from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.draws import Draws
@@ -30,9 +29,9 @@ from tensorprog.limit.infinite import InfiniteHeads
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment, Value
-from tensorprog.limit.outputs import CHUNK_NUMBERS, Outputs, plain
+from tensorprog.limit.outputs import Outputs
 from tensorprog.limit.parts import position_names
-from tensorprog.limit.sampler import Box, Sampler
+from tensorprog.limit.sampler import Box
 from tensorprog.limit.structured import Covariance
 from tensorprog.parse import Names, parse_target
 from tensorprog.samples import Samples
@@ -82,9 +81,7 @@ class Law:
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores that are random in the limit."""
-        return tuple(
-            dict.fromkeys(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "n**-0.5")
-        )
+        return self.netsor.scores
 
     def __repr__(self) -> str:
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
@@ -495,28 +492,7 @@ class Law:
             axes = self._positions(name)
             sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
             return broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes)
-        # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all variables at once
-        average = ConditionalAverage(self.compiler, name, box)
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
-        assert isinstance(statement, Dot)
-        read = name if average.quick else statement.left.name
-        sampler = Sampler(self.compiler, {read: box}, vectors=not average.quick)
-        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
-
-        def replicate(points: Array) -> Array:
-            total: Any = 0.0
-            step = max(1, CHUNK_NUMBERS // max(1, width))
-            for start in range(0, len(points), step):
-                part = points[start : start + step]
-                total = total + plain(sampler.wanted_value(read, sampler.draw(part)), len(part)).sum(axis=0)
-            return np.asarray(total / len(points))
-
-        def finish(results: Sequence[Array]) -> tuple[Array, Array]:
-            inner = max((other.error for other in sampler.averages.values()), default=0.0)
-            return np.mean(results, axis=0), spread(results) + inner
-
-        what = "the expectation"
-        return converge(sampler.dim, replicate, finish, what, accuracy=self.accuracy, seed=self._seed)
+        return self._outputs.expectation(name, box)
 
     def _number(self, name: str) -> Value:
         """The limit of a scalar that no score reaches."""

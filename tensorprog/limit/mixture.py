@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -125,8 +125,7 @@ class Mixture:
             offset = summand.mean - self.rule.value(summand.average(summand.mean))
             own = np.stack([summand.average(_raw(offset, summand.var, k)) for k in range(order + 1)], axis=1)
             both = np.concatenate([self.rule.value(own)[None], own])
-            heads = [both[:, :, h] for h in range(both.shape[2])]
-            total = _product(total, reduce(_product, [_power(series, summand.count) for series in heads]))
+            total = _product(total, _across(_power(both, summand.count)))
         # each set around its own mean
         shift = total[:, 1] if order else total[:, 0] * 0
         recentring = np.stack([(-shift) ** k / math.factorial(k) for k in range(order + 1)], axis=1)
@@ -271,6 +270,18 @@ def _product(first: Array, second: Array) -> Array:
     count = first.shape[1]
     terms = [sum(first[:, k] * second[:, m - k] for k in range(m + 1)) for m in range(count)]
     return np.stack(np.broadcast_arrays(*terms), axis=1)
+
+
+def _across(series: Array) -> Array:
+    """Product over the axis of heads, in halves.
+
+    Shapes    (..., order + 1, heads, *members) -> (..., order + 1, *members)
+    """
+    while series.shape[2] > 1:
+        half = series.shape[2] // 2
+        paired = _product(series[:, :, :half], series[:, :, half : 2 * half])
+        series = np.concatenate([paired, series[:, :, 2 * half :]], axis=2)
+    return series[:, :, 0]
 
 
 def _power(series: Array, exponent: int) -> Array:

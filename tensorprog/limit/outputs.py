@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open
 from tensorprog.errors import MemoryLimitError
-from tensorprog.gaussian.qmc import normal_points
-from tensorprog.ir import Dot
-from tensorprog.limit.averaging import ORDERS, REPLICATES, Rule, converge, product_points, spread
+from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.gaussian.several import product_points
+from tensorprog.limit.averages import ConditionalAverage
+from tensorprog.limit.averaging import ORDERS, REPLICATES, Rule, converge
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture, Summand
@@ -185,7 +186,7 @@ class Outputs:
     def joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
         """The joint law of single members, all scores or all linear vectors."""
         d = len(members)
-        if all(name not in self.compiler.random or self._score(name) for name, _ in members):
+        if all(name not in self.compiler.random or name in self.netsor.scores for name, _ in members):
             return self._known_joint(members)
         functions = [Function(self.compiler, name, box) for name, box in members]
         summands = Summands(self.compiler, functions, split=False)
@@ -205,7 +206,7 @@ class Outputs:
             mean, cov, normals = (np.stack([r[x] for r in results]) for x in range(3))
             kept[:] = [Joint(mean, cov, normals, summands.error)]
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
-            return seconds.mean(axis=0), spread(seconds)
+            return seconds.mean(axis=0), standard_errors(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
         # mean, covariance and normals of every draw are kept, twice while they are put together
@@ -215,10 +216,6 @@ class Outputs:
         width = _width([block], d * d)
         self.converge(summands.dim + d - 1, replicate, finish, f"the joint law of {names}", width, aim=1e-9, most=most)
         return kept[0]
-
-    def _score(self, name: str) -> bool:
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
-        return isinstance(statement, Dot) and statement.scale == "n**-0.5"
 
     def _known_joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
         """Gaussian variables; scores are independent of vectors that no score reaches."""
@@ -240,6 +237,24 @@ class Outputs:
                 worst = max(worst, moment.error)
         normals = normal_points(max(d - 1, 1), int(math.log2(JOINT_DRAWS)), REPLICATES, self.seed)[..., : d - 1]
         return Joint(mean[None, None], cov[None, None], normals, worst / max(float(np.abs(cov).max()), 1e-300))
+
+    def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
+        """Mean over p-ring of an average that depends on scores, and its error."""
+        # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all variables at once
+        quick = ConditionalAverage(self.compiler, name, box).quick
+        read = name if quick else self.compiler.dot(name).left.name
+        sampler = Sampler(self.compiler, {read: box}, vectors=not quick)
+        width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
+
+        def replicate(points: Array) -> Array:
+            drawn = (plain(sampler.wanted_value(read, sampler.draw(p)), len(p)) for p in _chunks(points, width))
+            return np.asarray(sum(values.sum(axis=0) for values in drawn) / len(points))
+
+        def finish(results: Sequence[Array]) -> tuple[Array, Array]:
+            inner = max((average.error for average in sampler.averages.values()), default=0.0)
+            return np.mean(results, axis=0), standard_errors(results) + inner
+
+        return self.converge(sampler.dim, replicate, finish, "the expectation", 1)
 
     # -- covariances --------------------------------------------------------------------------------------------
 
@@ -289,7 +304,7 @@ class Outputs:
                 np.asarray(sum(block.count * _centred(*own) for block, own in zip(summands.blocks, r, strict=True)))
                 for r in results
             ]
-            error = spread(each) if summands.blocks else np.zeros(shape)
+            error = standard_errors(each) if summands.blocks else np.zeros(shape)
             return value, error + summands.error * np.abs(value)
 
         return self.converge(summands.dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
@@ -314,7 +329,7 @@ class Outputs:
 
         def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
             value = _centred(*(np.mean([r[x] for r in results], axis=0) for x in range(3)))
-            return value, spread(np.stack([_centred(*r) for r in results]))
+            return value, standard_errors(np.stack([_centred(*r) for r in results]))
 
         return self.converge(sampler.dim, replicate, finish, _covariance(first, second), width)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +20,21 @@ from tensorprog.rename import compose, substitute
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
 
-__all__ = ["Patterns"]
+__all__ = ["Patterns", "variable_pairs"]
 
 Array = NDArray[Any]
 Difference = tuple[Equations, Value]  # one entry of the inclusion-exclusion over equation patterns
+
+
+def variable_pairs(p: Part, q: Part, ranges: Mapping[str, Range]) -> Iterator[tuple[Part, Part, dict[str, Range]]]:
+    """The pairs of terms of two affine forms, each weight * variable summed over its indices, with all ranges."""
+    for a, u, bound in p.inner:
+        first = Part(a, bound, None, ((Number(1), u, ()),))
+        for b, v, other in q.inner:
+            # the variance of a sum: its second copy runs by itself
+            again = {name: Affine(((f"{name}'", 1),)) for name in other if name in bound}
+            second = Part(b, other, None, ((Number(1), v, ()),)).renamed(again)
+            yield first, second, dict(ranges) | {f"{name}'": ranges[name] for name in again}
 
 
 class Patterns:
@@ -130,16 +141,10 @@ class Patterns:
     def covariance(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
         """Covariance of the affine forms inside two parts."""
         total = Moment((), dict(ranges))
-        for a, u, bound in p.inner:
-            first = Part(a, bound, None, ((Number(1), u, ()),))
-            for b, v, other in q.inner:
-                # the variance of a sum: its second copy runs by itself
-                again = {name: Affine(((f"{name}'", 1),)) for name in other if name in bound}
-                second = Part(b, other, None, ((Number(1), v, ()),)).renamed(again)
-                local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
-                moment = self.compiler.reference_covariance(u, second.inner[0][1], local)
-                for term in moment.terms:
-                    total = total + self.summed_term(first, second, term.equations, term.value, local, ranges)
+        for first, second, local in variable_pairs(p, q, ranges):
+            moment = self.compiler.reference_covariance(first.inner[0][1], second.inner[0][1], local)
+            for term in moment.terms:
+                total = total + self.summed_term(first, second, term.equations, term.value, local, ranges)
         return total.simplified().merged()
 
     def summed_term(

@@ -13,7 +13,8 @@ from scipy import stats
 
 import tensorprog as tp
 from tensorprog.gaussian.qmc import normal_points
-from tensorprog.limit.averaging import Rule, product_points
+from tensorprog.gaussian.several import product_points
+from tensorprog.limit.averaging import Rule
 from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture, Summand

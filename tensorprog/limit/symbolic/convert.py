@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy.core.relational import Relational
-from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
-from tensorprog.atoms import ATOMS
 from tensorprog.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range, Table
 from tensorprog.limit.symbolic.indexed import Softmax, index_symbol, summed
-from tensorprog.limit.symbolic.terms import exact
+from tensorprog.limit.symbolic.terms import apply, as_number, exact
 from tensorprog.rename import substitute
 
 __all__ = [
@@ -25,11 +22,7 @@ __all__ = [
     "affine",
     "inside",
     "kept_constants",
-    "scalar_function",
 ]
-
-
-LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
 
 
 def affine(form: Affine) -> Any:
@@ -97,37 +90,6 @@ class Lookup(sp.Expr):  # type: ignore[misc]
         return rf"{text}^{{{exp}}}" if exp else text
 
 
-def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
-    """An expression of numbers and the variables given."""
-    return _number(_scalar_value(expr, values))
-
-
-def _scalar_value(expr: Expr, values: Mapping[Variable, Any]) -> Any:
-    if isinstance(expr, Number):
-        return exact(expr.value)
-    if isinstance(expr, Variable):
-        return values[expr]
-    assert isinstance(expr, Call), expr
-    return apply(expr.atom, [_scalar_value(arg, values) for arg in expr.args])
-
-
-def apply(atom: str, args: Sequence[Any]) -> Any:
-    """An atom on sympy expressions; conditions become 0 or 1 where numbers are asked for."""
-    logical = ATOMS[atom].operator in ("&", "|")
-    values = [
-        _condition(arg) if logical or (atom == "where" and k == 0) else _number(arg) for k, arg in enumerate(args)
-    ]
-    return exact(ATOMS[atom].sympy(sp, *values))
-
-
-def _condition(value: Any) -> Any:
-    return value if isinstance(value, LOGICAL) else sp.Ne(value, 0)
-
-
-def _number(value: Any) -> Any:
-    return sp.Piecewise((1, value), (0, True)) if isinstance(value, LOGICAL) else value
-
-
 class Converter:
     """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols."""
 
@@ -142,7 +104,7 @@ class Converter:
         ranges: Mapping[str, Range],
     ) -> Any:
         """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
-        return _number(self._value(expr, scalar, ranges))
+        return as_number(self._value(expr, scalar, ranges))
 
     def _value(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """The same, conditions left as they are."""

@@ -13,10 +13,10 @@ from tensorprog.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.limit.parts import FORMAL, Part
 from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment, regular
-from tensorprog.limit.symbolic.convert import Lookup, scalar_function
+from tensorprog.limit.symbolic.convert import Lookup
 from tensorprog.limit.symbolic.indexed import IndexSum, Softmax
 from tensorprog.limit.symbolic.statements import expression_tex
-from tensorprog.limit.symbolic.terms import Term, expand_terms, parity
+from tensorprog.limit.symbolic.terms import Term, expand_terms, parity, scalar_function
 from tensorprog.rename import replace_variables
 
 __all__ = ["Body", "Entry", "Expectation", "factor_of", "in_variables", "indexed"]

@@ -12,7 +12,7 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.ir import Dot, Netsor, Table
+from tensorprog.ir import Netsor, Table
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.symbolic.cases import Cases
 from tensorprog.limit.symbolic.convert import Data, Lookup, kept_constants
@@ -130,9 +130,7 @@ class SymbolicLaw:
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores that are random in the limit."""
-        return tuple(
-            dict.fromkeys(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "n**-0.5")
-        )
+        return self.netsor.scores
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tensorprog.ir import Dot, MatMul, Netsor, Range, Table
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
+from tensorprog.limit.patterns import variable_pairs
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
 from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, inside
 from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
@@ -249,14 +250,9 @@ class Formulas:
     def _covariance(self, p: Part, q: Part, ranges: Ranges) -> Cases:
         """Covariance of the affine forms inside two parts."""
         total = Cases.constant(ZERO, ranges)
-        for a, u, bound in p.inner:
-            first = Part(a, bound, None, ((Number(1), u, ()),))
-            for b, v, other in q.inner:
-                again = {name: Affine(((f"{name}'", 1),)) for name in other if name in bound}
-                second = Part(b, other, None, ((Number(1), v, ()),)).renamed(again)
-                local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
-                moment = self.reference_covariance(u, second.inner[0][1], local)
-                total = total + self.summed(first, second, moment, local, ranges)
+        for first, second, local in variable_pairs(p, q, ranges):
+            moment = self.reference_covariance(first.inner[0][1], second.inner[0][1], local)
+            total = total + self.summed(first, second, moment, local, ranges)
         return total
 
     def _expectation(

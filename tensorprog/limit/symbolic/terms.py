@@ -9,14 +9,17 @@ from math import comb
 from typing import Any, NamedTuple
 
 import sympy as sp
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from tensorprog.atoms import ATOMS
 from tensorprog.expr import Call, Expr, Number, Variable, walk
 from tensorprog.limit.parts import FORMAL
 
-__all__ = ["Term", "exact", "expand_terms", "parity"]
+__all__ = ["Term", "apply", "as_number", "exact", "expand_terms", "parity", "scalar_function"]
 
 MAX_TERMS, MAX_POWER = 60, 12
+LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
 
 
 class Term(NamedTuple):
@@ -90,20 +93,43 @@ def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[Term, ...
     return tuple(Term(c, *key) for key, c in merged.items() if c != 0)
 
 
-def _value(expr: Expr, numbers: Mapping[Variable, Any]) -> Any:
+def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
+    """An expression of numbers and the variables given."""
+    return as_number(_scalar_value(expr, values))
+
+
+def _scalar_value(expr: Expr, values: Mapping[Variable, Any]) -> Any:
     if isinstance(expr, Number):
         return exact(expr.value)
     if isinstance(expr, Variable):
-        return numbers[expr]
+        return values[expr]
     assert isinstance(expr, Call), expr
-    return exact(ATOMS[expr.atom].sympy(sp, *(_value(arg, numbers) for arg in expr.args)))
+    return apply(expr.atom, [_scalar_value(arg, values) for arg in expr.args])
+
+
+def apply(atom: str, args: Sequence[Any]) -> Any:
+    """An atom on sympy expressions; conditions become 0 or 1 where numbers are asked for."""
+    logical = ATOMS[atom].operator in ("&", "|")
+    values = [
+        _condition(arg) if logical or (atom == "where" and k == 0) else as_number(arg) for k, arg in enumerate(args)
+    ]
+    return exact(ATOMS[atom].sympy(sp, *values))
+
+
+def _condition(value: Any) -> Any:
+    return value if isinstance(value, LOGICAL) else sp.Ne(value, 0)
+
+
+def as_number(value: Any) -> Any:
+    """A condition as 1 or 0; any other expression as it is."""
+    return sp.Piecewise((1, value), (0, True)) if isinstance(value, LOGICAL) else value
 
 
 def _build(expr: Expr, numbers: Mapping[Variable, Any]) -> list[Term] | None:
     if expr == FORMAL:
         return [Term(sp.S.One, 1)]
     if not depends(expr):
-        return [Term(_value(expr, numbers), 0)]
+        return [Term(scalar_function(expr, numbers), 0)]
     if not isinstance(expr, Call):
         return None
     if expr.atom in ("maximum", "minimum"):  # max(a, b) = b + relu(a - b), min(a, b) = a - relu(a - b)
@@ -112,7 +138,7 @@ def _build(expr: Expr, numbers: Mapping[Variable, Any]) -> list[Term] | None:
         written = ("add", (second, hinge)) if expr.atom == "maximum" else ("subtract", (first, hinge))
         return _build(Call(*written), numbers)
     if expr.atom == "divide" and not depends(expr.args[1]):
-        return _scaled(_build(expr.args[0], numbers), 1 / _value(expr.args[1], numbers))
+        return _scaled(_build(expr.args[0], numbers), 1 / scalar_function(expr.args[1], numbers))
     arguments = [_build(arg, numbers) for arg in expr.arguments]
     if any(argument is None for argument in arguments):
         return None
@@ -123,7 +149,8 @@ def _build(expr: Expr, numbers: Mapping[Variable, Any]) -> list[Term] | None:
         return _scaled(known[0], sp.S.NegativeOne)
     if expr.atom == "multiply":
         return _product(known[0], known[1])
-    return _applied(expr, known[0], [_value(param, numbers) for param in expr.params]) if len(known) == 1 else None
+    params = [scalar_function(param, numbers) for param in expr.params]
+    return _applied(expr, known[0], params) if len(known) == 1 else None
 
 
 def _scaled(terms: list[Term] | None, factor: Any) -> list[Term] | None:
