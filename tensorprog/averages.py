@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.expr import Affine, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr, variables
+from tensorprog.expr import Affine, Expr, Number, Variable, as_expr, free_indices, variables
 from tensorprog.ir import Dot, Netsor, Nonlin
 from tensorprog.parse import Names, parse_expression, parse_target
 from tensorprog.samples import Samples
@@ -142,7 +142,7 @@ def _read(
         what = f"a function of scalars, {', '.join(map(str, found))}" if found else "a constant"
         raise fail(f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
                    Span(text=text), "compute it from the samples" if found else "an expression such as tanh(y[0])**2")
-    free = list(dict.fromkeys(_free(expr, frozenset())))
+    free = free_indices(expr)
     slots = target.slots or tuple(Affine(((index, 1),)) for index in free)
     missing = [index for index in free if index not in {slot.bare for slot in slots}]
     if missing or len(slots) != len(free):
@@ -150,20 +150,6 @@ def _read(
                    f"{', '.join(map(str, slots))}", Span(text=text),
                    f"{name}[{', '.join(free)}]" if free else name)
     return name, expr, slots, netsor.families[vectors[0].name].width
-
-
-def _free(expr: Expr, bound: frozenset[str]) -> Iterator[str]:
-    """Indices that no reduction removes, in order of appearance."""
-    if isinstance(expr, IndexValue) and expr.name not in bound:
-        yield expr.name
-    elif isinstance(expr, Constant | Variable):
-        yield from (name for slot in expr.slots for name in slot.indices if name not in bound)
-    elif isinstance(expr, Reduction) and expr.removes:
-        bound = bound | set(expr.indices)
-    elif isinstance(expr, Reduction):
-        yield from (name for name in expr.indices if name not in bound)
-    for child in expr.children:
-        yield from _free(child, bound)
 
 
 def _unused(name: str, taken: set[str]) -> str:

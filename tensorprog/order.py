@@ -12,7 +12,7 @@ from tensorprog.errors import Problem
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Netsor, Range, Statement
 
-__all__ = ["Loop", "Step", "dependencies", "schedule", "steps"]
+__all__ = ["Loop", "Step", "dependencies", "lag", "schedule", "steps"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def dependencies(
     return edges
 
 
-def _lag(
+def lag(
     user: Statement, definer: Statement, reference: Variable, index: str, boundaries: Mapping[str, Sequence[str]]
 ) -> int | None:
     """By how much the reference lags behind the user along the index; None where that is not a constant."""
@@ -104,7 +104,7 @@ def _order(
             continue
         candidates = [slot.bare for slot in body[members[0]].target.slots if slot.bare and slot.bare not in used]
         for index in candidates:
-            lags = [_lag(body[user], body[definer], reference, index, boundaries) for user, definer, reference in inner]
+            lags = [lag(body[user], body[definer], reference, index, boundaries) for user, definer, reference in inner]
             if any(lag is None or lag < 0 for lag in lags) or not any(lags):
                 continue
             rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]

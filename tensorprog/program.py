@@ -58,9 +58,23 @@ class Program(Builder):
 
         Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
         """
-        from tensorprog.assumptions import check
+        from tensorprog.judge import judge
 
-        return check(self.netsor)
+        return judge(self.netsor)
+
+    def rewritten(self) -> Program:
+        """The program in the theorem's form, after the exact rewrites that `check` judges by.
+
+        MatMuls moved inside combinations, scores of sums expanded, biases in scores as MatMuls of ones, Nonlins written
+        out, unused statements dropped: h = phi(g^1, ..., g^m; p_1, ..., p_r).
+
+        Source    Sakai et al. 2025, Theorem 1 and App. A.1
+        """
+        from tensorprog.normalize import written_out
+
+        program = Program.from_netsor(written_out(self.netsor).netsor)
+        assert isinstance(program, Program)
+        return program
 
     def graph(self) -> Any:
         """The program as a networkx.DiGraph: one node per statement, initial vector and weight, whatever the sizes."""
@@ -142,13 +156,16 @@ class Program(Builder):
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
+        from tensorprog.normalize import normalize
+
+        netsor = normalize(self.netsor).netsor
         if symbolic is not False and symbolic is not None:
             from tensorprog.limit.symbolic import SymbolicLaw
 
-            return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
+            return SymbolicLaw(netsor, symbolic, grade=report.grade)
         from tensorprog.limit.law import Law
 
-        return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
+        return Law(netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""

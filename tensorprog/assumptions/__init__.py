@@ -12,6 +12,8 @@ Source    theory.md section 3; Sakai et al. 2025 (arXiv 2506.00846), Yang 2019 (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tensorprog.assumptions.advice import clips, unused, variance
 from tensorprog.assumptions.context import (
     ASSUMPTION,
@@ -22,16 +24,20 @@ from tensorprog.assumptions.context import (
     SAKAI,
     YANG,
     Context,
+    Mean,
     Rule,
 )
 from tensorprog.assumptions.extensions import averages, induction, widths
 from tensorprog.assumptions.functions import nonlinearities
 from tensorprog.assumptions.layers import one_layer
 from tensorprog.assumptions.report import Claim, Finding, Grade, Report
+from tensorprog.assumptions.scales import scales
 from tensorprog.assumptions.scores import bounded, dedicated, different, operands
 from tensorprog.calculus import Calculus
 from tensorprog.graph import Structure
+from tensorprog.expr import Variable
 from tensorprog.ir import Netsor
+from tensorprog.normalize import normalize
 
 __all__ = ["RULES", "Claim", "Finding", "Report", "Rule", "check"]
 
@@ -52,6 +58,7 @@ RULES: tuple[Rule, ...] = (
         different,
         "clause (b): the two weights of each score differ; sharing across scores is allowed",
     ),
+    Rule("scales", "Sakai et al. 2025, Assumption 1; theory of n^-1/2 scores with a mean", scales),
     Rule("inductive definitions", "Sakai et al. 2025, footnote 2", induction),
     Rule(
         "one layer of scores",
@@ -74,14 +81,22 @@ _ONLY_WITH_SCORES = (
 )
 
 
-def check(netsor: Netsor) -> Report:
-    """Judge a program by Theorem 1, or by Yang's theorem if it has no scores.
+def _unknown(netsor: Netsor, left: Variable, right: Variable, place: Mapping[str, int]) -> None:
+    return None
+
+
+def check(netsor: Netsor, mean: Mean = _unknown) -> Report:
+    """Judge a program by Theorem 1, or by Yang's theorem if it has no scores, after exact rewrites.
+
+    `mean(netsor, left, right, place)` may give E[Z^left Z^right] with its error: the coefficient of sqrt(n) in the mean
+    of a score.
 
     Scale     independent of the sizes of families
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
-    structure = Structure(netsor)
-    state = Context(netsor, structure, Calculus(netsor, structure))
+    rewritten = normalize(netsor)
+    structure = Structure(rewritten.netsor)
+    state = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), mean)
     findings: list[Finding] = []
     for rule in RULES:
         state.rule = rule
@@ -124,4 +139,5 @@ def check(netsor: Netsor) -> Report:
         tuple(state.claims) if grade == "extension" else (),
         consequence,
         "sqrt(n)" if consequence == DIVERGES else "",
+        rewritten.steps,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorprog.assumptions.report import Claim, Finding, Says
@@ -11,14 +11,18 @@ from tensorprog.evaluate import slots_of
 from tensorprog.expr import Variable
 from tensorprog.graph import Structure
 from tensorprog.ir import MatMul, Netsor, Nonlin
+from tensorprog.normalize import Rewritten
 
-__all__ = ["ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Rule"]
+__all__ = [
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Mean", "Rule",
+]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
 DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+Mean = Callable[[Netsor, Variable, Variable, Mapping[str, int]], "tuple[float, float] | None"]
 
 
 @dataclass(frozen=True)
@@ -33,17 +37,36 @@ class Rule:
 
 @dataclass
 class Context:
-    """What the rules read, and where they leave claims."""
+    """What the rules read, and where they leave claims.
 
-    netsor: Netsor
+    Rules judge the rewritten program and speak of the one that was written: `text` and the nodes of findings are its.
+    `mean(netsor, left, right, place)` may give E[Z^left Z^right] at some values of the indices, with its error.
+    """
+
+    written: Netsor
+    rewritten: Rewritten
     structure: Structure
     calculus: Calculus
+    mean: Mean
     claims: list[Claim] = field(default_factory=list)
     rule: Rule | None = None
 
+    @property
+    def netsor(self) -> Netsor:
+        """The rewritten program."""
+        return self.rewritten.netsor
+
+    def claim(self, new: Claim) -> None:
+        """Leave a claim; one of the same name and standing takes up the text."""
+        for k, old in enumerate(self.claims):
+            if (old.name, old.standing) == (new.name, new.standing):
+                self.claims[k] = Claim(old.name, old.standing, f"{old.text}; {new.text}")
+                return
+        self.claims.append(new)
+
     def text(self, position: int) -> str:
         """What a statement defines, as written."""
-        return str(self.netsor.body[position].target)
+        return self.rewritten.origin[position]
 
     def products(self) -> Iterator[tuple[int, int, MatMul]]:
         """Each MatMul that makes a score operand, once: positions of the Dot and of the MatMul, and the MatMul."""
@@ -68,14 +91,22 @@ class Context:
         assert self.rule is not None
         line = self.netsor.body[positions[0]].span.line if positions else 0
         names = dict.fromkeys(self.text(p) for p in positions)
+        added = [str(self.netsor.body[p]) for p in positions if str(self.netsor.body[p].target) != self.text(p)]
+        message += f" (after rewriting: {'; '.join(added)})" if added else ""
         nodes = tuple(dict.fromkeys([*names, *(self.text(p) for p in chain), *weights]))
         return Finding(
             self.rule.name, verdict, ", ".join(names), line, message, fix, self.rule.source, nodes, consequence
         )
 
     def weight(self, name: str) -> str:
-        """The node of a weight in the graph."""
-        return str(Variable(name, slots_of(self.netsor.weight[name].indices)))
+        """The node of a weight in the graph, or of the initial vectors it stands for."""
+        declared = {v.name: v for v in self.written.initial}.get(self.rewritten.initials.get(name, ""))
+        indices = self.netsor.weight[name].indices if declared is None else declared.indices
+        return str(Variable(name if declared is None else declared.name, slots_of(indices)))
+
+    def first(self, position: int) -> dict[str, int]:
+        """The indices of a statement at their first values."""
+        return {s.bare: self.netsor.ranges[s.bare][0] for s in self.netsor.body[position].target.slots if s.bare}
 
     @property
     def scored(self) -> bool:
@@ -84,7 +115,7 @@ class Context:
 
     def chain_text(self, chain: tuple[int, ...]) -> str:
         """A chain of statements as text."""
-        return " -> ".join(self.text(p) for p in chain)
+        return " -> ".join(dict.fromkeys(self.text(p) for p in chain))
 
     def sinks(self) -> Iterator[int]:
         """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.assumptions.context import NETSOR_PLUS, NOT_COVERED, Context
+from tensorprog.assumptions.context import NETSOR_PLUS, Context
+from tensorprog.assumptions.layers import ITERATED
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.ir import Dot
 
@@ -13,31 +14,35 @@ __all__ = ["averages", "induction", "widths"]
 
 def averages(check: Context) -> Iterator[Finding]:
     """Dots of scale 1/n are averages: numbers in the limit."""
-    good = []
+    good: list[int] = []
+    given: list[int] = []
     for position in sorted(check.structure.relevant):
         dot = check.netsor.body[position]
         if not (isinstance(dot, Dot) and dot.scale == "1/n"):
             continue
         if position in check.structure.score_dependent:
-            score = next(p for p in check.structure.scores if p in check.structure.ancestors(position))
-            chain = check.structure.chain(score, position)
-            yield check.finding(
-                "fails",
-                (position,),
-                f"the average {dot.target} is taken over vectors that depend on the score "
-                f"{check.text(score)} through {check.chain_text(chain)}; its limit is random, a function of the "
-                "scores, and no theorem cited here covers it",
-                "average vectors before the scores enter",
-                NOT_COVERED,
-                chain,
-            )
+            given.append(position)
         else:
             good.append(position)
     if good:
         names = ", ".join(check.text(p) for p in good)
-        check.claims.append(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))
+        check.claim(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))
         yield check.finding(
             "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers ({NETSOR_PLUS})"
+        )
+    if given:
+        score = next(p for p in check.structure.scores if p in check.structure.ancestors(given[0]))
+        chain = check.structure.chain(score, given[0])
+        names = ", ".join(dict.fromkeys(check.text(p) for p in given))
+        check.claim(
+            Claim(ITERATED, "conjecture", f"{names}: averages behind scores converge to functions of the scores")
+        )
+        yield check.finding(
+            "holds",
+            (given[0],),
+            f"{names}: averages over vectors that depend on the score {check.text(score)} through "
+            f"{check.chain_text(chain)}, so random in the limit, functions of the scores (a conjecture)",
+            chain=chain,
         )
 
 
@@ -52,7 +57,7 @@ def widths(check: Context) -> Iterator[Finding]:
     growing = used - set(fixed)
     if len(growing) > 1:
         names = ", ".join(sorted(growing))
-        check.claims.append(
+        check.claim(
             Claim(
                 "several widths",
                 "proved",
@@ -63,7 +68,7 @@ def widths(check: Context) -> Iterator[Finding]:
         yield check.finding("holds", (), f"the widths {names} go to infinity together, in fixed ratios (Yang 2019)")
     if fixed:
         names = ", ".join(fixed)
-        check.claims.append(
+        check.claim(
             Claim("fixed width", "exact", f"{names} stays finite: scores are products of Gaussians there")
         )
         yield check.finding(

@@ -6,6 +6,8 @@ import html
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensorprog.normalize import Rewrite
+
 __all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
 
 Grade = Literal["theorem", "remark", "extension", "outside"]
@@ -73,6 +75,7 @@ class Report:
     claims: tuple[Claim, ...] = ()
     consequence: str = ""  # of `outside`: diverges | no limit | not covered
     rate: str = ""  # of `diverges`
+    rewrites: tuple[Rewrite, ...] = ()  # exact, made before judging
 
     @property
     def exit_code(self) -> int:
@@ -92,6 +95,10 @@ class Report:
             "consequence": self.consequence,
             "rate": self.rate,
             "claims": [{"name": c.name, "standing": c.standing, "text": c.text} for c in self.claims],
+            "rewrites": [
+                {"kind": r.kind, "where": r.where, "line": r.line, "text": r.text, "standing": r.standing}
+                for r in self.rewrites
+            ],
             "findings": [finding.to_json() for finding in self.findings],
         }
 
@@ -104,6 +111,7 @@ class Report:
         }[self.grade]
         lines = [f"{self.program}: {self.grade} - {says}"]
         lines += [f"claim   {claim}" for claim in self.claims]
+        lines += [f"rewrite {rewrite}" for rewrite in self.rewrites]
         lines += [str(f) for f in self.findings if f.verdict != "holds"]
         lines += [f"{f.verdict:<8}{f.rule}: {f.message}" for f in self.findings if f.verdict == "holds"]
         return "\n".join(lines)

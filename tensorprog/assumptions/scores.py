@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
-from tensorprog.assumptions.layers import linear
 from tensorprog.assumptions.report import Finding
+from tensorprog.assumptions.scales import mean_of, sides_of, values
 from tensorprog.calculus import Profile
 from tensorprog.expr import Variable
 from tensorprog.facts import FAILS, HOLDS
@@ -14,12 +14,6 @@ from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
 
 __all__ = ["bounded", "dedicated", "different", "operands"]
-
-
-def _same_reference(check: Context, dot: int) -> bool:
-    statement = check.netsor.body[dot]
-    assert isinstance(statement, Dot)
-    return statement.left == statement.right
 
 
 def _profile_of(check: Context, operand: Operand) -> Profile:
@@ -40,26 +34,27 @@ def operands(check: Context) -> Iterator[Finding]:
             score = check.text(dot)
             message = f"{operand.reference} in the score {score} is {what}; a score takes two MatMul outputs"
             left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
-            profiles = _profile_of(check, left), _profile_of(check, right)
-            positive = all(p.low >= 0 and p.high > 0 for p in profiles)
-            consequence, fix = (
-                NOT_COVERED,
-                f"multiply {operand.reference} by a weight of its own first, or use scale=1/n",
-            )
-            if _same_reference(check, dot) or positive:
-                consequence = DIVERGES
-                e = f"E[Z^{left.reference} Z^{right.reference}]"
-                message += f". Its mean sqrt(n) {e} is positive, so the score grows like sqrt(n)"
+            same, place = check.structure.same_operands(dot)
+            argument = _not_zero(same is FAILS, place, (_profile_of(check, left), _profile_of(check, right)))
+            grows, why = mean_of(check, dot, place or check.first(dot), argument)
+            e = f"E[Z^{left.reference} Z^{right.reference}]"
+            if grows:
+                message += f". Its mean is sqrt(n) {e}, which {why}, so the score grows like sqrt(n)"
                 fix = f"{score} = Dot({left.reference}, {right.reference}, scale=1/n), an average"
-            elif operand.definer is not None and linear(check, operand.definer):
-                statement = check.netsor.body[operand.definer]
-                message += (
-                    f". {statement} is linear in its vectors, so the score is a sum of scores by bilinearity, "
-                    "exactly, at every n"
-                )
-                fix = "write one Dot for each pair of summands and add them in a Nonlin"
+            else:
+                fix = f"multiply {operand.reference} by a weight of its own first, or use scale=1/n"
+            consequence = DIVERGES if grows else NOT_COVERED
             positions = (dot,) if operand.definer is None else (dot, operand.definer)
             yield check.finding("fails", positions, message, fix, consequence)
+
+
+def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Profile]) -> str:
+    """Why E[Z^x Z^x'] is not zero, as far as ranges tell; '' if they do not."""
+    if any(p.constant and p.low == 0 for p in profiles):
+        return ""
+    if same:
+        return f"the mean of a square{values(place)}"
+    return "both are not negative" if all(p.low >= 0 and p.high > 0 for p in profiles) else ""
 
 
 def bounded(check: Context) -> Iterator[Finding]:
@@ -104,11 +99,6 @@ def _bounded_fix(check: Context, position: int) -> str:
     return f"x = Nonlin(clip({statement.target}, -C, C)) in place of {statement.target}"
 
 
-def _values(witness: dict[str, int]) -> str:
-    shown = {name: value for name, value in witness.items() if not name.endswith("'")}
-    return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
-
-
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else."""
     makers = {o.definer: o.dot for o in check.structure.operands if o.definer is not None}
@@ -133,7 +123,7 @@ def dedicated(check: Context) -> Iterator[Finding]:
                 f"clause (a): {second.weight} {may} {second.target}, which is no operand of a score, and "
                 f"{statement.weight} "
                 f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
-                f"{_values(witness)}. A weight that makes a score operand may make nothing else",
+                f"{values(witness)}. A weight that makes a score operand may make nothing else",
                 f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
                 NOT_COVERED,
                 (maker, dot),
@@ -144,13 +134,10 @@ def dedicated(check: Context) -> Iterator[Finding]:
 def different(check: Context) -> Iterator[Finding]:
     """Clause (b): the two weights of one score differ, for all values of its indices."""
     for dot in check.structure.scores:
-        sides = [
-            o
-            for o in check.structure.operands
-            if o.dot == dot and o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
-        ]
-        for left in (o for o in sides if o.side == "left"):
-            for right in (o for o in sides if o.side == "right"):
+        for left, right in sides_of(check, dot):
+            assert left.definer is not None
+            maker = check.netsor.body[left.definer]
+            if isinstance(maker, MatMul) and maker.weight.name not in check.rewritten.initials:
                 verdict, witness = check.structure.same_weight_in_score(left, right)
                 if verdict is not HOLDS:
                     yield _tied(check, left, right, verdict is FAILS, witness)
@@ -166,8 +153,6 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
     assert isinstance(dot, Dot)
     same, place = check.structure.same_weight_in_score(left, right, vectors=True)
     profiles = check.calculus.vector(one.vector, left.definer), check.calculus.vector(two.vector, right.definer)
-    positive = all(p.low >= 0 and p.high > 0 for p in profiles)
-    zero = any(p.constant and p.low == 0 for p in profiles)
     e = f"E[Z^{left.reference} Z^{right.reference}] = sigma^2 E[Z^{one.vector} Z^{two.vector}]"
     pair = (
         f"{one.target} and {two.target}"
@@ -177,19 +162,15 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
     message = (
         f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.weight}"
         + (f" and {two.weight}" if two.weight != one.weight else "")
-        + f"{_values(witness)}, but the two weights of one "
+        + f"{values(witness)}, but the two weights of one "
         f"score must differ. The mean of {dot.target} is sqrt(n) times {e}, "
     )
-    diverges = certain and not zero and (same is FAILS or positive)
-    if diverges:
-        why = (
-            "both functions are not negative"
-            if same is not FAILS
-            else ("it is the mean of a square" + (f"{_values(place)}" if place else ""))
-        )
-        message += f"which is not zero ({why}), so the score grows like sqrt(n) and diverges"
-    else:
-        message += "so unless that is zero the score grows like sqrt(n); no theorem covers it"
+    argument = _not_zero(same is FAILS, place, profiles)
+    grows, why = mean_of(check, left.dot, place or witness or check.first(left.dot), argument)
+    diverges = certain and grows
+    message += f"which {why}, " + (
+        "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
+    )
     name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
     own = Variable(name, two.weight.slots)
     fix = (

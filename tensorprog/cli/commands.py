@@ -112,10 +112,10 @@ def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
 @options(FILE, SET, FORMAT, QUIET, REQUIRE)
 def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None) -> int:
     """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
-    from tensorprog.assumptions import check as checked
+    from tensorprog.judge import judge
 
     netsor = load(file, overrides)
-    report = checked(netsor)
+    report = judge(netsor)
     if form == "json":
         print_json(header(netsor, report))
     elif not quiet:
@@ -269,7 +269,7 @@ def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -
     built = drawing.build(netsor)
     kind = out.suffix.lower() if out is not None else ".mmd"
     if kind == ".svg":
-        from tensorprog.assumptions import check as checked
+        from tensorprog.judge import judge
 
         text = drawing.to_svg(built, checked(netsor))
     elif kind in (".dot", ".gv"):

@@ -13,7 +13,7 @@ from tensorprog.expr import Variable
 from tensorprog.facts import HOLDS, Verdict
 from tensorprog.graph.members import System, form, substituted
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
-from tensorprog.order import dependencies
+from tensorprog.order import Loop, dependencies, lag, schedule
 
 __all__ = ["Operand", "Structure"]
 
@@ -91,6 +91,39 @@ class Structure:
             return ()
 
     @cached_property
+    def _rounds(self) -> tuple[dict[int, tuple[str, ...]], Any]:
+        """Recurrence indices around each statement, and the graph without what is read from earlier rounds."""
+        netsor = self.netsor
+        boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+        order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+        around: dict[int, tuple[str, ...]] = {}
+        round_graph = self._graph.copy()
+
+        def enter(entries: Sequence[int | Loop], indices: tuple[str, ...]) -> None:
+            for entry in entries:
+                if isinstance(entry, Loop):
+                    enter(entry.body, (*indices, entry.index))
+                else:
+                    around[entry] = indices
+
+        enter(order, ())
+        for user, definer, reference in self.edges:
+            for index in set(around[user]) & set(around[definer]):
+                if lag(netsor.body[user], netsor.body[definer], reference, index, boundaries):
+                    round_graph.remove_edges_from([(definer, user)])
+        return around, round_graph
+
+    def loops(self, first: int, second: int) -> tuple[str, ...]:
+        """Indices of the recurrences that two statements have in common."""
+        around, _ = self._rounds
+        return tuple(index for index in around[first] if index in around[second])
+
+    def precedes(self, first: int, second: int) -> bool:
+        """Whether a statement depends on another, in the same round where both belong to one recurrence."""
+        graph = self._rounds[1] if self.loops(first, second) else self._graph
+        return first != second and bool(nx.has_path(graph, first, second))
+
+    @cached_property
     def relevant(self) -> frozenset[int]:
         """Statements that the outputs depend on."""
         found: set[int] = set()
@@ -143,8 +176,11 @@ class Structure:
 
     # -- can two uses touch the same member? ---------------------------------------------------------------------------
 
-    def same_member(self, first: int, second: int) -> tuple[Verdict, dict[str, int]]:
-        """Whether two MatMuls can use one member of a weight family: FAILS with index values, HOLDS if never."""
+    def same_member(self, first: int, second: int, apart: str = "") -> tuple[Verdict, dict[str, int]]:
+        """Whether two MatMuls can use one member of a weight family: FAILS with index values, HOLDS if never.
+
+        With `apart`, an index of both statements, the second's value of it must be larger.
+        """
         one, two = self.netsor.body[first], self.netsor.body[second]
         assert isinstance(one, MatMul)
         assert isinstance(two, MatMul)
@@ -155,6 +191,11 @@ class Structure:
         system.variables(self.netsor.ranges, [n for s in two.weight.slots for n in s.indices], "'")
         for a, b in zip(one.weight.slots, two.weight.slots, strict=True):
             system.equal(form(a, ""), form(b, "'"), self._rule(one.weight.name))
+        if apart:
+            start, stop = self.netsor.ranges[apart]
+            system.variables(self.netsor.ranges, [apart], "")
+            system.variables(self.netsor.ranges, [apart], "'")
+            system.within(({f"{apart}'": 1, apart: -1}, 0), (1, stop - start))
         return system.solve()
 
     def same_weight_in_score(
@@ -188,6 +229,18 @@ class Structure:
             forms.append([substituted(slot, inside) for slot in read])
         for a, b in zip(*forms, strict=True):
             system.equal(a, b, self._rule(one.weight.name))
+        return system.solve()
+
+    def same_operands(self, position: int) -> tuple[Verdict, dict[str, int]]:
+        """Whether both operands of a Dot can be one vector: FAILS with index values, HOLDS if never."""
+        dot = self.netsor.body[position]
+        assert isinstance(dot, Dot)
+        if dot.left.name != dot.right.name:
+            return HOLDS, {}
+        system = System()
+        system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
+        for a, b in zip(dot.left.slots, dot.right.slots, strict=True):
+            system.equal(form(a, ""), form(b, ""), "wrap" if any(self.netsor.families[dot.left.name].boundaries) else "")
         return system.solve()
 
     def _rule(self, weight: str) -> str:

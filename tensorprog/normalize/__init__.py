@@ -1,0 +1,98 @@
+"""Programs brought under the theorem by rewrites that are exact at every finite n.
+
+`normalize(netsor)` rewrites only what the theorem asks for: MatMuls of score-dependent combinations, scores of sums,
+initial vectors in scores.  `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r).
+
+Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tensorprog.graph import Structure
+from tensorprog.ir import MatMul, Netsor
+from tensorprog.normalize.editor import Editor
+from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, without_unused
+
+__all__ = ["Rewrite", "Rewritten", "layered", "normalize", "written_out"]
+
+MAX_ADDED = 200  # statements; a program that would need more stays as it is
+ROUNDS = 100
+Step = Callable[[Editor], Iterator[Rewrite]]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A program equal to another at every n, with the steps between.
+
+    `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
+    stand for initial families, by name.
+    """
+
+    netsor: Netsor
+    steps: tuple[Rewrite, ...] = ()
+    origin: tuple[str, ...] = ()
+    initials: Mapping[str, str] = field(default_factory=dict)
+
+
+def layered(netsor: Netsor, structure: Structure | None = None) -> bool:
+    """Whether a weight multiplies a vector that depends on a score."""
+    known = structure or Structure(netsor)
+    return any(
+        not known.score_dependent.isdisjoint(known.definers(position, statement.vector))
+        for position, statement in enumerate(netsor.body)
+        if position in known.relevant and isinstance(statement, MatMul)
+    )
+
+
+def normalize(netsor: Netsor) -> Rewritten:
+    """Rewrite a program towards one layer of scores between MatMul outputs; every name keeps its meaning.
+
+    MatMuls are moved only if that removes every weight behind a score: else the layers are taken one after another.
+    """
+    first = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
+    if not netsor.scores:
+        return first
+    flat = _run(first, (biases, expand, move))
+    if flat is not None and not layered(flat.netsor):
+        return flat
+    return _run(first, (biases, expand)) or first
+
+
+def written_out(netsor: Netsor) -> Rewritten:
+    """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
+    found = normalize(netsor)
+    found = _run(found, (inline,)) or found
+    structure = Structure(found.netsor)
+    relevant = structure.relevant
+    dropped = [
+        Rewrite("unused", name, s.span.line, f"{s.target} is dropped")
+        for position, (s, name) in enumerate(zip(found.netsor.body, found.origin, strict=True))
+        if position not in relevant
+    ]
+    origin = tuple(name for position, name in enumerate(found.origin) if position in relevant)
+    return Rewritten(
+        without_unused(found.netsor, relevant), (*found.steps, *dropped), origin, found.initials
+    )
+
+
+def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
+    """Apply rewrites until nothing changes; None if the program would grow too long."""
+    netsor, origin, steps, initials = first.netsor, first.origin, list(first.steps), dict(first.initials)
+    for _ in range(ROUNDS):
+        done: list[Rewrite] = []
+        for kind in kinds:
+            editor = Editor(netsor, origin)
+            new = list(kind(editor))
+            if new:
+                done += new
+                netsor, origin = editor.result()
+                initials |= editor.initials
+            if len(netsor.body) > len(first.netsor.body) + MAX_ADDED:
+                return None
+        if not done:
+            return Rewritten(netsor, tuple(steps), origin, initials)
+        steps += done
+    return None

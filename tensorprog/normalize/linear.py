@@ -1,0 +1,93 @@
+"""Linear maps taken inside expressions: L(c1 v1 + c2 v2) = c1 L(v1) + c2 L(v2) for scalars c and vectors v."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.rename import affine_expr, compose
+
+__all__ = ["Stuck", "instantiate", "mapped"]
+
+
+class Stuck(Exception):
+    """An expression is not linear, or an index cannot be renamed: the statement stays as it is."""
+
+
+def mapped(
+    expr: Expr, leaf: Callable[[Expr], Expr], vector: Callable[[Expr], bool], inner: Callable[[Expr], bool]
+) -> Expr:
+    """Apply a linear map to an expression that is linear in its vectors, with scalars as coefficients.
+
+    `leaf` gives the image of a vector, `vector` says whether a vector occurs in an expression, and `inner` whether the
+    map is to be taken inside it; where it is not, a vector may be any function of vectors and is one leaf.
+
+    Raises    Stuck if the expression is not linear in the vectors that the map is taken to
+    """
+
+    def go(node: Expr) -> Expr:
+        if not vector(node):  # c times the constant vector 1
+            return node if node == Number(0) else Call("multiply", (node, leaf(Number(1))))
+        if isinstance(node, Variable) or not inner(node):
+            return leaf(node)
+        if isinstance(node, Reduction) and node.reducer in ("sum", "mean"):
+            return Reduction(node.reducer, node.indices, go(node.arg), node.column)
+        if isinstance(node, Call):
+            arguments = _linear_arguments(node, vector)
+            if arguments:
+                args = tuple(go(arg) if k in arguments else arg for k, arg in enumerate(node.args))
+                return Call(node.atom, args, node.column)
+        raise Stuck
+
+    return go(expr)
+
+
+def _linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
+    """Positions of the arguments in which a call is linear, given that the others are scalars; none if it is not."""
+    if node.atom in ("add", "subtract", "negative"):
+        return tuple(range(len(node.args)))
+    scalars = [not vector(arg) for arg in node.args]
+    if node.atom == "multiply" and any(scalars):
+        return (1,) if scalars[0] else (0,)
+    if node.atom == "divide" and scalars[1]:
+        return (0,)
+    if node.atom == "where" and scalars[0]:
+        return (1, 2)
+    return ()
+
+
+def instantiate(
+    expr: Expr, values: Mapping[str, Affine], kept: frozenset[str], fresh: Callable[[str], str],
+    alike: Callable[[str, str], bool],
+) -> Expr:
+    """A definition with its indices replaced by affine forms; bound indices that are in `kept` get fresh names.
+
+    `alike` says whether two indices have the same range: a softmax runs over the range of the index it names.
+
+    Raises    Stuck if a reduction that keeps its indices would have to be read at something else than an index
+    """
+    names: dict[str, Affine] = dict(values)
+    for node in walk(expr):
+        if isinstance(node, Reduction) and node.removes:
+            for name in node.indices:
+                if name in kept and name not in names:
+                    names[name] = Affine(((fresh(name), 1),))
+
+    def go(node: Expr) -> Expr:
+        if isinstance(node, IndexValue):
+            return affine_expr(names[node.name]) if node.name in names else node
+        if isinstance(node, Constant | Variable):
+            return type(node)(node.name, tuple(compose(slot, names) for slot in node.slots), node.column)
+        if isinstance(node, Call):
+            return Call(node.atom, tuple(map(go, node.args)), node.column)
+        if isinstance(node, Reduction):
+            return Reduction(node.reducer, tuple(bound(name) for name in node.indices), go(node.arg), node.column)
+        return node
+
+    def bound(name: str) -> str:
+        new = names[name].bare if name in names else name
+        if new is None or not alike(name, new):
+            raise Stuck
+        return new
+
+    return go(expr)
