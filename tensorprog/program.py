@@ -156,16 +156,13 @@ class Program(Builder):
         report = self.check()
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
-        from tensorprog.normalize import normalize
-
-        netsor = normalize(self.netsor).netsor
         if symbolic is not False and symbolic is not None:
             from tensorprog.limit.symbolic import SymbolicLaw
 
-            return SymbolicLaw(netsor, symbolic, grade=report.grade)
+            return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
         from tensorprog.limit.law import Law
 
-        return Law(netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
+        return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""

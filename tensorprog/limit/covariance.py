@@ -25,6 +25,7 @@ from tensorprog.ir import Dot, MatMul, Netsor, Range
 from tensorprog.limit.moments import Moment, Term, Value, difference
 from tensorprog.limit.parts import Part, Parts, indices_of, position_names
 from tensorprog.limit.patterns import Patterns
+from tensorprog.normalize import normalize
 from tensorprog.order import Loop, schedule
 from tensorprog.rename import compose
 
@@ -59,17 +60,26 @@ def _finite(moment: Moment, name: str) -> Moment:
 class Compiler:
     """Moments of one program, computed when asked for and remembered.
 
+    `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
+    limits are Gaussian: those of `netsor`, and those that a rewrite wrote as sums of scores.  Without `expanded` scores
+    of sums stay as they are: they can be given, not drawn.
+
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
-    def __init__(self, netsor: Netsor) -> None:
-        self.netsor = netsor
+    def __init__(self, program: Netsor, expanded: bool = True) -> None:
+        self.expanded = expanded
+        self.netsor = netsor = normalize(program, expanded).netsor
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
         self._second: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
         self.random = random_families(netsor)
+        dots = {s.target.name: s for n in (program, netsor) for s in n.body if isinstance(s, Dot) and s.scale != "1/n"}
+        self.scores = {
+            name: s for name, s in dots.items() if name in netsor.scores or not self.random & {s.left.name, s.right.name}
+        }
         self.patterns = Patterns(self)
         self._refuse()
 
@@ -173,9 +183,9 @@ class Compiler:
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
-        """Covariance of two references to Gaussian variables, over the indices in their slots."""
+        """Covariance of two references to vectors, over the indices in their slots."""
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
-        return self.base(u.name, v.name).rename(names, dict(ranges)).simplified()
+        return self.centred(u.name, v.name).rename(names, dict(ranges)).simplified()
 
     def _base_covariance(self, f: str, g: str) -> Moment:
         ranges = self.pair_ranges(f, g)
@@ -308,7 +318,9 @@ class Compiler:
         return result
 
     def dot(self, name: str) -> Dot:
-        """The statement of a score or an average."""
+        """The statement of a score or an average, as written."""
+        if name in self.scores:
+            return self.scores[name]
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
         return statement

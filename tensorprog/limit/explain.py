@@ -22,7 +22,9 @@ def explain(law: Law, text: str) -> str:
         lines.append(f"{name}: an initial vector")
         clause = "(i): initial vectors are Gaussian with the mean and covariance declared"
     else:
-        statement = law.netsor.body[family.statements[0]]
+        as_written = law.program.families.get(name)
+        source = law.netsor if as_written is None else law.program
+        statement = source.body[source.families[name].statements[0]]
         place = f"   [{statement.span}]" if str(statement.span) else ""
         lines.append(f"{statement}{place}")
         if isinstance(statement, MatMul):
@@ -43,7 +45,7 @@ def explain(law: Law, text: str) -> str:
     mean, error = law.mean(text, with_error=True)
     if np.ndim(mean) == 0:
         lines.append(f"  mean      {mean:.10g} +- {error:.1e}")
-        if name in law.scores:
+        if name in law.compiler.scores:
             moment = law.cov(name)
             lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
         elif name in law.compiler.random:
@@ -54,7 +56,7 @@ def explain(law: Law, text: str) -> str:
         elif family.kind == "vector":
             moment = law.cov(name)
             lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
-    elif (family.kind == "vector" and name not in law.compiler.random) or name in law.scores:
+    elif (family.kind == "vector" and name not in law.compiler.random) or name in law.compiler.scores:
         names = _index_names(law, name)
         for factor in law.cov(name).written(names):
             where = " and ".join(factor["equations"]) or "always"

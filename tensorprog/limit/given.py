@@ -32,7 +32,7 @@ class Conditional:
     def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
         self._law = law
         compiler = law.compiler
-        known = [name for name in law.scores if name in compiler.random]
+        known = [name for name in law.netsor.scores if name in compiler.random]
         if not isinstance(scores, Mapping):
             raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:

@@ -38,7 +38,7 @@ class InfiniteHeads:
 
     def __init__(self, law: Law, index: str) -> None:
         self._law, self.index = law, index
-        netsor = law.netsor
+        netsor = law.program
         if index not in netsor.index:
             raise ProgramError(
                 f"{index} is not an index of the program; {did_you_mean(str(index), list(netsor.index))}"

@@ -60,9 +60,11 @@ class Law:
         accuracy: float | None = None,
         max_memory: int = 1 << 30,
         seed: int = 0,
+        expanded: bool = True,
     ) -> None:
-        self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
-        self.compiler = Compiler(netsor)
+        self.program, self.grade, self.accuracy = netsor, grade, accuracy
+        self.compiler = Compiler(netsor, expanded)
+        self.netsor = self.compiler.netsor
         self._max_memory, self._seed = max_memory, seed
         self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
@@ -80,8 +82,8 @@ class Law:
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Names of the scores that are random in the limit."""
-        return self.netsor.scores
+        """Names of the scores."""
+        return self.program.scores
 
     def __repr__(self) -> str:
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
@@ -90,7 +92,7 @@ class Law:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
         from tensorprog.limit.symbolic import SymbolicLaw
 
-        return SymbolicLaw(self.netsor, grade=self.grade).latex()
+        return SymbolicLaw(self.program, grade=self.grade).latex()
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Law:
         Shapes    (*members), or a number for one member such as 'y[0]'
         """
         family, box, single = self.member(name)
-        if family in self.scores:
+        if family in self.compiler.scores:
             value = error = np.zeros([b - a for a, b in box])
         else:
             value, error = self._known_mean(family, box) or self._averaged_mean(family, box)
@@ -208,9 +210,10 @@ class Law:
             self._family(name)
         random = {first, second} & self.compiler.random
         numbers = {n for n in (first, second) if self.netsor.families[n].kind == "scalar"} - self.compiler.random
-        if first in self.scores and second in self.scores:
+        scores = {first, second} & set(self.compiler.scores)
+        if len(scores) == len({first, second}):
             moment = self.compiler.score(first, second)
-        elif numbers or ({first, second} & set(self.scores) and len(random) == 1 and first != second):
+        elif numbers or (scores and len(random) == 1):
             # averages are numbers, and scores are independent of every vector that no score reaches
             moment = Moment((), self.compiler.pair_ranges(first, second))
         elif random:
@@ -239,7 +242,7 @@ class Law:
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):
                 raise ProgramError(f"{name} has no members")
-            if name in self.scores:
+            if name in self.compiler.scores:
                 self._mixtures[key] = self._outputs.score_mixture(name, box)
             elif self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
                 value, _ = self._mean_of(name, box)
@@ -390,10 +393,10 @@ class Law:
         members = tuple(self._one(name) for name in names)
         if members not in self._joints:
             for family, _ in members:
-                if family not in self.scores and not self.is_linear(family):
+                if family not in self.compiler.scores and not self.is_linear(family):
                     raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
-            if len({family in self.scores for family, _ in members}) > 1 and any(
-                family in self.compiler.random and family not in self.scores for family, _ in members
+            if len({family in self.compiler.scores for family, _ in members}) > 1 and any(
+                family in self.compiler.random and family not in self.compiler.scores for family, _ in members
             ):
                 raise ProgramError(
                     "scores and vectors that depend on them have no joint density here; draw them with law.sample"
@@ -460,18 +463,22 @@ class Law:
 
     def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
         """The program with the statements of averages, and its law."""
-        added = with_averages(self.netsor, averages)
-        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
+        added = with_averages(self.program, averages)
+        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.program.body) :])
         if key not in self._larger:
-            law = Law(
-                added.netsor,
-                grade=self.grade,
-                accuracy=self.accuracy,
-                max_memory=self._max_memory,
-                seed=self._seed,
-            )
-            self._larger[key] = added, law
+            self._larger[key] = added, self._like(added.netsor, self.compiler.expanded)
         return self._larger[key]
+
+    def _like(self, netsor: Netsor, expanded: bool) -> Law:
+        """The law of another program, with the same settings."""
+        return Law(
+            netsor,
+            grade=self.grade,
+            accuracy=self.accuracy,
+            max_memory=self._max_memory,
+            seed=self._seed,
+            expanded=expanded,
+        )
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z)] of a function of vectors and scores, such as 'tanh(y[0])**2 * y[1]': the mean of Theorem 1's limit.
@@ -533,11 +540,12 @@ class Law:
         started = time.perf_counter()
         draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held, self._max_memory)
         self._note([average.error for average in draws.sampler.averages.values()])
-        return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+        return Samples(self.program, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
-        return Conditional(self, scores)
+        as_written = self.program.scores != self.netsor.scores and set(scores) <= set(self.program.scores)
+        return Conditional(self._like(self.program, expanded=False) if as_written else self, scores)
 
     def infinite_heads(self, index: str) -> InfiniteHeads:
         """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
@@ -558,7 +566,7 @@ class Law:
         from tensorprog.yaml_io import dump
 
         meta = {
-            "program": dump(self.netsor),
+            "program": dump(self.program),
             "grade": self.grade,
             "accuracy": self.accuracy,
             "seed": self._seed,

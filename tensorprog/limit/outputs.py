@@ -186,7 +186,7 @@ class Outputs:
     def joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
         """The joint law of single members, all scores or all linear vectors."""
         d = len(members)
-        if all(name not in self.compiler.random or name in self.netsor.scores for name, _ in members):
+        if all(name not in self.compiler.random or name in self.compiler.scores for name, _ in members):
             return self._known_joint(members)
         functions = [Function(self.compiler, name, box) for name, box in members]
         summands = Summands(self.compiler, functions, split=False)

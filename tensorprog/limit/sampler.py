@@ -96,6 +96,8 @@ class Sampler:
                 self._ask(scalar, needed, vectors)
             return
         if isinstance(statement, Dot) and name in self.compiler.random:
+            if not self.compiler.expanded:
+                return  # given, not drawn
             self.scores[name] = statement
         if isinstance(statement, MatMul):
             if statement.vector.name in self.compiler.random:

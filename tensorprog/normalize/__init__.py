@@ -47,18 +47,20 @@ def layered(netsor: Netsor, structure: Structure | None = None) -> bool:
     )
 
 
-def normalize(netsor: Netsor) -> Rewritten:
+def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     """Rewrite a program towards one layer of scores between MatMul outputs; every name keeps its meaning.
 
     MatMuls are moved only if that removes every weight behind a score: else the layers are taken one after another.
+    Without `expanded` the operands of scores stay as they are.
     """
     first = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
     if not netsor.scores:
         return first
-    flat = _run(first, (biases, expand, move))
+    kinds = (biases, expand) if expanded else ()
+    flat = _run(first, (*kinds, move))
     if flat is not None and not layered(flat.netsor):
         return flat
-    return _run(first, (biases, expand)) or first
+    return _run(first, kinds) or first
 
 
 def written_out(netsor: Netsor) -> Rewritten:

@@ -116,7 +116,7 @@ def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[l
             yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
             continue
         array = law.given_scores(name)
-        given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in law.scores)
+        given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in law.netsor.scores)
         left = left_side(array).replace(r"\right)", rf" \,\middle|\, {given}\right)")
         lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
         mean = law.conditional_mean(name)

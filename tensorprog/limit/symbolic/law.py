@@ -116,8 +116,9 @@ class SymbolicLaw:
             isinstance(symbolic, Sequence) and all(isinstance(name, str) for name in symbolic)
         ):
             raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
-        self.netsor, self.grade = netsor, grade
+        self.grade = grade
         self.formulas = Formulas(netsor, kept_constants(netsor, symbolic))
+        self.netsor = self.formulas.netsor
         inside = self.formulas.converter.symbols
         self.symbols = {name: sp.Symbol(name) for name in inside}
         self._plain = {symbol: self.symbols[name] for name, symbol in inside.items()}
@@ -130,7 +131,7 @@ class SymbolicLaw:
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores that are random in the limit."""
-        return self.netsor.scores
+        return tuple(self.formulas.numeric.scores)
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -40,10 +40,10 @@ class Formulas:
     """
 
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
-        self.netsor = netsor
         self.numeric = Compiler(netsor)  # refuses; knows parts, patterns and operands
+        self.netsor = self.numeric.netsor
         self.parts, self.random = self.numeric.parts, self.numeric.random
-        self.converter = Converter(netsor, kept)
+        self.converter = Converter(self.netsor, kept)
         self.definitions: dict[tuple[str, str, int], tuple[tuple[Any, ...], Any]] = {}
         self._second: dict[tuple[str, str], Cases] = {}
         self._base: dict[tuple[str, str], Cases] = {}
@@ -92,9 +92,9 @@ class Formulas:
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> Cases:
-        """Covariance of two references to Gaussian variables, over the indices in their slots."""
+        """Covariance of two references to vectors, over the indices in their slots."""
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
-        return self.base(u.name, v.name).rename(names, dict(ranges))
+        return self.centred(u.name, v.name).rename(names, dict(ranges))
 
     def _base_covariance(self, f: str, g: str) -> Cases:
         ranges = self.numeric.pair_ranges(f, g)
