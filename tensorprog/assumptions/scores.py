@@ -13,7 +13,7 @@ from tensorprog.facts import FAILS, HOLDS
 from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
 
-__all__ = ["bounded", "dedicated", "different", "operands"]
+__all__ = ["at_values", "bounded", "dedicated", "different", "operands"]
 
 
 def _same_reference(check: Context, dot: int) -> bool:
@@ -104,7 +104,8 @@ def _bounded_fix(check: Context, position: int) -> str:
     return f"x = Nonlin(clip({statement.target}, -C, C)) in place of {statement.target}"
 
 
-def _values(witness: dict[str, int]) -> str:
+def at_values(witness: dict[str, int]) -> str:
+    """Index values at which something happens, as text."""
     shown = {name: value for name, value in witness.items() if not name.endswith("'")}
     return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
 
@@ -133,7 +134,7 @@ def dedicated(check: Context) -> Iterator[Finding]:
                 f"clause (a): {second.weight} {may} {second.target}, which is no operand of a score, and "
                 f"{statement.weight} "
                 f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
-                f"{_values(witness)}. A weight that makes a score operand may make nothing else",
+                f"{at_values(witness)}. A weight that makes a score operand may make nothing else",
                 f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
                 NOT_COVERED,
                 (maker, dot),
@@ -177,25 +178,32 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
     message = (
         f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.weight}"
         + (f" and {two.weight}" if two.weight != one.weight else "")
-        + f"{_values(witness)}, but the two weights of one "
-        f"score must differ. The mean of {dot.target} is sqrt(n) times {e}, "
+        + f"{at_values(witness)}, but the two weights of one "
+        f"score must differ. The mean of {dot.target} is "
     )
-    diverges = certain and not zero and (same is FAILS or positive)
-    if diverges:
+    turned = one.transposed != two.transposed
+    diverges = certain and not zero and not turned and (same is FAILS or positive)
+    if not turned:
+        message += f"sqrt(n) times {e}, "
+    if turned:  # E[W^2] = sigma^2/n: only diagonal entries meet themselves
+        message += (
+            f"sigma^2 E[Z^{one.vector} Z^{two.vector}] / sqrt(n) if neither vector depends on the matrix: it vanishes, "
+            "but one operand uses the matrix, the other its transpose, and no theorem covers such a score"
+        )
+    elif diverges:
         why = (
             "both functions are not negative"
             if same is not FAILS
-            else ("it is the mean of a square" + (f"{_values(place)}" if place else ""))
+            else ("it is the mean of a square" + (f"{at_values(place)}" if place else ""))
         )
         message += f"which is not zero ({why}), so the score grows like sqrt(n) and diverges"
     else:
         message += "so unless that is zero the score grows like sqrt(n); no theorem covers it"
     name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
     own = Variable(name, two.weight.slots)
-    fix = (
-        f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or separate weights, e.g. "
-        f"{two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    )
+    fix = f"separate weights, e.g. {two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
+    if not turned:
+        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         "fails" if certain else "unknown",
         (left.definer, right.definer),
