@@ -221,7 +221,7 @@ def make_statement(
             raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
         return Nonlin(target, args[0], width, span)
     transposed = isinstance(args[0], Transposed)
-    args = (args[0].weight, args[1]) if isinstance(args[0], Transposed) else args
+    args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
     for position, arg in enumerate(args):
         if isinstance(arg, Variable):
             continue

@@ -76,7 +76,7 @@ def _moved(check: Context, position: int) -> str:
     definers = check.structure.definers(position, statement.vector)
     inner = check.netsor.body[definers[0]] if len(definers) == 1 else None
     if not isinstance(inner, Nonlin):
-        return f"apply {statement.weight} to each vector of the combination, and combine the products in a Nonlin"
+        return f"apply {statement.matrix} to each vector of the combination, and combine the products in a Nonlin"
     taken = {s.target.name for s in check.netsor.body} | set(check.netsor.families)
     indices = [name for slot in statement.weight.slots for name in slot.indices]
     renamed: dict[Variable, Variable] = {}
@@ -89,7 +89,7 @@ def _moved(check: Context, position: int) -> str:
             base += "1"
         own = [*indices, *(name for slot in vector.slots for name in slot.indices if name not in indices)]
         slots = ",".join(dict.fromkeys(own))
-        lines.append(f"{base}{f'[{slots}]' if slots else ''} = MatMul({statement.weight}, {vector})")
+        lines.append(f"{base}{f'[{slots}]' if slots else ''} = MatMul({statement.matrix}, {vector})")
         renamed[vector] = Variable(f"{base}{f'[{slots}]' if slots else ''}")
     expr = rebuild(inner.expr, lambda node: renamed.get(node) if isinstance(node, Variable) else None)
     return "; ".join([*lines, f"{statement.target} = Nonlin({expr})"])
@@ -113,7 +113,7 @@ def one_layer(check: Context) -> Iterator[Finding]:
         score = next(p for p in check.structure.scores if p in check.structure.ancestors(position))
         chain = check.structure.chain(score, position)
         message = (
-            f"{statement.weight} multiplies {statement.vector}, which depends on the score {check.text(score)} through "
+            f"{statement.matrix} multiplies {statement.vector}, which depends on the score {check.text(score)} through "
             f"{check.chain_text(chain)}; Theorem 1 covers one layer of scores"
         )
         if linear:

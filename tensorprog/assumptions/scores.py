@@ -77,7 +77,7 @@ def bounded(check: Context) -> Iterator[Finding]:
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
-                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.weight}, x)",
+                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.matrix}, x)",
             )
             continue
         fact = check.calculus.fact("bounded", culprit)
@@ -131,8 +131,8 @@ def dedicated(check: Context) -> Iterator[Finding]:
             yield check.finding(
                 "fails" if verdict is FAILS else "unknown",
                 (other, maker),
-                f"clause (a): {second.weight} {may} {second.target}, which is no operand of a score, and "
-                f"{statement.weight} "
+                f"clause (a): {second.matrix} {may} {second.target}, which is no operand of a score, and "
+                f"{statement.matrix} "
                 f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
                 f"{at_values(witness)}. A weight that makes a score operand may make nothing else",
                 f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
@@ -176,15 +176,13 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
         else f"both operands, {left.reference} and {right.reference},"
     )
     message = (
-        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.weight}"
-        + (f" and {two.weight}" if two.weight != one.weight else "")
+        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.matrix}"
+        + (f" and {two.matrix}" if two.matrix != one.matrix else "")
         + f"{at_values(witness)}, but the two weights of one "
         f"score must differ. The mean of {dot.target} is "
     )
     turned = one.transposed != two.transposed
     diverges = certain and not zero and not turned and (same is FAILS or positive)
-    if not turned:
-        message += f"sqrt(n) times {e}, "
     if turned:  # E[W^2] = sigma^2/n: only diagonal entries meet themselves
         message += (
             f"sigma^2 E[Z^{one.vector} Z^{two.vector}] / sqrt(n) if neither vector depends on the matrix: it vanishes, "
@@ -196,9 +194,9 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
             if same is not FAILS
             else ("it is the mean of a square" + (f"{at_values(place)}" if place else ""))
         )
-        message += f"which is not zero ({why}), so the score grows like sqrt(n) and diverges"
+        message += f"sqrt(n) times {e}, which is not zero ({why}), so the score grows like sqrt(n) and diverges"
     else:
-        message += "so unless that is zero the score grows like sqrt(n); no theorem covers it"
+        message += f"sqrt(n) times {e}, so unless that is zero the score grows like sqrt(n); no theorem covers it"
     name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
     own = Variable(name, two.weight.slots)
     fix = f"separate weights, e.g. {two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"

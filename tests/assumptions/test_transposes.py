@@ -122,3 +122,13 @@ def test_the_limit_of_a_transposed_weight_is_refused_by_name() -> None:
     for symbolic in (False, True):
         with pytest.raises(tp.NotCompiledError, match=r"y = MatMul\(W\.T, x\): the limit of transposed weights"):
             P.limit(symbolic=symbolic).cov("y")
+
+
+def test_what_to_write_instead_keeps_the_transpose() -> None:
+    report = check(program(
+        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)",
+        "s = Nonlin(sigmoid(p) * z)", "y = MatMul(V.T, s)",
+    ))
+    (finding,) = report.failing
+    assert finding.rule == "one layer of scores"
+    assert "y_z = MatMul(V.T, z); y = Nonlin(sigmoid(p) * y_z)" in finding.fix
