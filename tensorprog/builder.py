@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
-from tensorprog.expr import Constant, Expr, IndexValue, Variable, as_expr
+from tensorprog.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.ir import ConstantDef, Initial, Netsor, Table, Weight
 from tensorprog.parse import Names, as_slot, parse_expression, parse_target
 from tensorprog.records import (
@@ -38,6 +38,7 @@ from tensorprog.records import (
     scalar,
 )
 from tensorprog.validity import Draft, problems_of
+from tensorprog.validity.checker import statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]
 
@@ -78,6 +79,11 @@ class FamilyHandle:
             expr = parse_expression(part, names) if isinstance(part, str) else as_expr(part)
             slots.append(as_slot(expr, names))
         return (Constant if self.constant else Variable)(self.name, tuple(slots))
+
+    @property
+    def T(self) -> NoReturn:
+        """Refused: a member is transposed, `W[i].T`, not the family."""
+        raise fail(f"{self.usage_hint}.T")
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}")
@@ -233,7 +239,7 @@ class Builder:
     # -- statements ---------------------------------------------------------------------------------------------
 
     def matmul(self, target: str, weight: Any, vector: Any) -> Any:
-        """`target = MatMul(weight, vector)`."""
+        """`target = MatMul(weight, vector)`; the weight may be transposed, `W[i].T`."""
         return self._state(target, "MatMul", (weight, vector))
 
     def nonlin(self, target: str, expr: Any, width: str = "") -> Any:
@@ -308,11 +314,12 @@ class Builder:
     ) -> Any:
         names = self.names
         left = parse_target(target, names)
-        exprs = [parse_expression(arg, names) if isinstance(arg, str) else as_expr(arg) for arg in args]
+        weights = 1 if instruction == "MatMul" else 0
+        exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
         text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
         statement = make_statement(left, instruction, exprs, keywords, Span(text=text))
-        for expr in exprs:
-            self._readable(expr, names, statement.span)
+        for part in statement_parts(statement)[1:]:
+            self._readable(part, names, statement.span)
         counts = self._counts()
         if counts.get(left.name, len(left.slots)) != len(left.slots):
             raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", statement.span)
@@ -339,6 +346,13 @@ class Builder:
         if not same:
             raise fail("this expression uses names in another meaning than the program does", span,
                        "take indices and constants from this program, and families by u[i]")
+
+
+def _argument(value: Any, names: Names, weight: bool) -> Expr:
+    """An argument of an instruction; the weight of a MatMul may be transposed."""
+    if isinstance(value, str):
+        return parse_expression(value, names, weight=weight)
+    return value if weight and isinstance(value, Transposed) else as_expr(value)
 
 
 def _shown(expr: Expr) -> str:

@@ -179,6 +179,33 @@ class Variable(Expr):
 
     __str__ = Expr.__str__
 
+    @property
+    def T(self) -> Transposed:
+        """The transpose of a weight, as the first argument of a MatMul."""
+        return Transposed(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Transposed(Expr):
+    """The transpose of a weight: the first argument of a MatMul, and no part of an expression."""
+
+    weight: Variable
+
+    @property
+    def usage_hint(self) -> str:
+        """Where it may stand."""
+        return f"only the weight of a MatMul may be transposed, g = MatMul({self}, x)"
+
+    @property
+    def T(self) -> Transposed:
+        """Refused: a transpose of a transpose is the matrix itself."""
+        raise ProgramError(f"{self}.T is {self.weight}: write that")
+
+    def __str__(self) -> str:
+        return f"{self.weight}.T"
+
+    __repr__ = __str__
+
 
 @dataclass(frozen=True)
 class IndexValue(Expr):
@@ -247,7 +274,7 @@ def as_expr(value: Any) -> Expr:
 
     Raises    ProgramError for anything else
     """
-    if isinstance(value, Expr):
+    if isinstance(value, Expr) and not isinstance(value, Transposed):
         return value
     if isinstance(value, bool):
         raise ProgramError(f"{value} is not a number")

@@ -1,6 +1,6 @@
 """The instructions of a Netsor program over families, and `Netsor`, the validated immutable program.
 
-    u[i] = MatMul(W[i], h)        one statement, for all i at once
+    u[i] = MatMul(W[i], h)        one statement, for all i at once; W[i].T for the transpose
     x[i] = Nonlin(phi(u[i]))
     p    = Dot(q, k)              n**-0.5 q.k, or scale=1/n
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import Problem, Span
-from tensorprog.expr import Affine, Expr, Variable, variables
+from tensorprog.expr import Affine, Expr, Transposed, Variable, variables
 
 __all__ = [
     "ConstantDef", "Dot", "Family", "Index", "Initial", "MatMul", "Netsor", "Nonlin", "Statement", "Table", "Weight",
@@ -102,20 +102,31 @@ class Weight:
 
 @dataclass(frozen=True)
 class MatMul:
-    """target = weight @ vector."""
+    """target = weight @ vector, or weight^T @ vector."""
 
     target: Variable
     weight: Variable
     vector: Variable
     span: Span = field(default=Span(), compare=False)
+    transposed: bool = field(default=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
         """References to families that statements define (weights are not)."""
         return (self.vector,)
 
+    @property
+    def matrix(self) -> Variable | Transposed:
+        """The weight as written, transposed or not."""
+        return self.weight.T if self.transposed else self.weight
+
+    def sides(self, weight: Weight) -> tuple[str, str]:
+        """Widths of what comes out and of what goes in."""
+        rows, columns = weight.shape
+        return (columns, rows) if self.transposed else (rows, columns)
+
     def __str__(self) -> str:
-        return f"{self.target} = MatMul({self.weight}, {self.vector})"
+        return f"{self.target} = MatMul({self.matrix}, {self.vector})"
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,23 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean
-from tensorprog.expr import MAX_INTEGER, Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, call
+from tensorprog.expr import (
+    MAX_INTEGER,
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Transposed,
+    Variable,
+    call,
+)
 
 __all__ = [
     "MAX_DEPTH", "Names", "affine", "as_slot", "constant_value", "parse_expression", "parse_statement", "parse_target",
@@ -139,8 +152,22 @@ class _Reader:
                               [self.expression(node.left), self.expression(node.comparators[0])])
         if isinstance(node, ast.Call):
             return self.function(node)
+        if _is_transpose(node):
+            raise _Error(f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed", node,
+                         f"g = MatMul({_text(node)}, x) in a statement of its own")
         raise _Error(f"{_kind(node)} is not part of the language", node,
                      "use numbers, names, + - * / **, comparisons and functions")
+
+    def weight(self, node: ast.expr) -> Expr:
+        """The first argument of a MatMul, which may be transposed."""
+        if not _is_transpose(node):
+            return self.expression(node)
+        if _is_transpose(node.value):
+            raise _Error(f"{_text(node)} is the matrix itself", node, f"write {_text(node.value.value)}")
+        weight = self.expression(node.value)
+        if not isinstance(weight, Variable):
+            raise _Error(f"only a weight can be transposed, by its name, not {weight}", node, "MatMul(W[i].T, x)")
+        return Transposed(weight)
 
     def number(self, node: ast.Constant) -> Number:
         value = node.value
@@ -164,7 +191,8 @@ class _Reader:
 
     def subscript(self, node: ast.Subscript) -> Expr:
         if not isinstance(node.value, ast.Name):
-            raise _Error("only a name can carry indices", node)
+            raise _Error("only a name can carry indices", node,
+                         f"{_text(node.value.value)}[...].T" if _is_transpose(node.value) else "")
         name = node.value.id
         if name in REDUCTIONS or name in ATOMS:
             raise _Error(f"{name}[...] needs an argument in round brackets", node, f"{name}[i](x[i])")
@@ -252,6 +280,10 @@ def _parts(node: ast.Subscript) -> list[ast.expr]:
     if not parts:
         raise _Error("the brackets are empty", node)
     return list(parts)
+
+
+def _is_transpose(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and node.attr == "T"
 
 
 def _text(node: ast.AST) -> str:
@@ -353,15 +385,16 @@ def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> i
         return value(expr)
 
 
-def parse_expression(text: str, names: Names, span: Span = Span()) -> Expr:
-    """Read one expression.
+def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool = False) -> Expr:
+    """Read one expression; as the `weight` of a MatMul it may be transposed.
 
     Raises    ProgramError with line and column
     """
     try:
         tree = _tree(text, "eval")
         assert isinstance(tree, ast.Expression)
-        return _Reader(names).expression(tree.body)
+        reader = _Reader(names)
+        return reader.weight(tree.body) if weight else reader.expression(tree.body)
     except _Error as error:
         raise _problem(error, text, span) from None
 
@@ -395,7 +428,8 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
             hint = did_you_mean(called, INSTRUCTIONS) if called and called not in ATOMS else ""
             raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value,
                          hint if "mean" in hint else f"{_text(body[0].targets[0])} = Nonlin({_text(value)})")
-        args = tuple(reader.expression(arg) for arg in value.args)
+        first = reader.weight if value.func.id == "MatMul" else reader.expression
+        args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
         keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)
         return ParsedStatement(target, value.func.id, args, keywords)
     except _Error as error:

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.expr import Call, Expr, Number, Variable, as_expr
+from tensorprog.expr import Call, Expr, Number, Transposed, Variable, as_expr
 from tensorprog.ir import Dot, Index, MatMul, Nonlin, Statement, Table
 from tensorprog.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.schema import RUN_KEYS
@@ -220,6 +220,8 @@ def make_statement(
         if width and not width.isidentifier():
             raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
         return Nonlin(target, args[0], width, span)
+    transposed = isinstance(args[0], Transposed)
+    args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
     for position, arg in enumerate(args):
         if isinstance(arg, Variable):
             continue
@@ -232,7 +234,7 @@ def make_statement(
         raise ProgramError(problems)
     first, second = cast("tuple[Variable, Variable]", tuple(args))
     if instruction == "MatMul":
-        return MatMul(target, first, second, span)
+        return MatMul(target, first, second, span, transposed=transposed)
     text = given.get("scale", "n**-0.5")
     if text not in _SCALES:
         raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")

@@ -33,6 +33,7 @@ from tensorprog.assumptions.layers import one_layer
 from tensorprog.assumptions.report import Claim, Finding, Grade, Report
 from tensorprog.assumptions.scales import scales
 from tensorprog.assumptions.scores import bounded, dedicated, different, operands
+from tensorprog.assumptions.transposes import transposes
 from tensorprog.calculus import Calculus
 from tensorprog.graph import Structure
 from tensorprog.expr import Variable
@@ -66,6 +67,7 @@ RULES: tuple[Rule, ...] = (
         one_layer,
         "no weight multiplies a vector that depends on a score",
     ),
+    Rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT", transposes),
     Rule("averages", NETSOR_PLUS, averages),
     Rule("widths", "Yang 2019", widths),
     Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),

@@ -72,7 +72,7 @@ def bounded(check: Context) -> Iterator[Finding]:
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
-                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.weight}, x)",
+                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.matrix}, x)",
             )
             continue
         fact = check.calculus.fact("bounded", culprit)
@@ -120,8 +120,8 @@ def dedicated(check: Context) -> Iterator[Finding]:
             yield check.finding(
                 "fails" if verdict is FAILS else "unknown",
                 (other, maker),
-                f"clause (a): {second.weight} {may} {second.target}, which is no operand of a score, and "
-                f"{statement.weight} "
+                f"clause (a): {second.matrix} {may} {second.target}, which is no operand of a score, and "
+                f"{statement.matrix} "
                 f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
                 f"{values(witness)}. A weight that makes a score operand may make nothing else",
                 f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
@@ -160,23 +160,28 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
         else f"both operands, {left.reference} and {right.reference},"
     )
     message = (
-        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.weight}"
-        + (f" and {two.weight}" if two.weight != one.weight else "")
-        + f"{values(witness)}, but the two weights of one "
-        f"score must differ. The mean of {dot.target} is sqrt(n) times {e}, "
-    )
-    argument = _not_zero(same is FAILS, place, profiles)
-    grows, why = mean_of(check, left.dot, place or witness or check.first(left.dot), argument)
-    diverges = certain and grows
-    message += f"which {why}, " + (
-        "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
+        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.matrix}"
+        + (f" and {two.matrix}" if two.matrix != one.matrix else "")
+        + f"{values(witness)}, but the two weights of one score must differ. "
     )
     name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
     own = Variable(name, two.weight.slots)
-    fix = (
-        f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or separate weights, e.g. "
-        f"{two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    )
+    fix = f"separate weights, e.g. {two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
+    diverges = False
+    if one.transposed != two.transposed:  # E[W^2] = sigma^2/n: only diagonal entries meet themselves
+        message += (
+            f"Its mean is sigma^2 E[Z^{one.vector} Z^{two.vector}] / sqrt(n) if neither vector depends on the matrix: "
+            "it vanishes, but one operand uses the matrix, the other its transpose, and no theorem covers such a score"
+        )
+    else:
+        grows, why = mean_of(
+            check, left.dot, place or witness or check.first(left.dot), _not_zero(same is FAILS, place, profiles)
+        )
+        diverges = certain and grows
+        message += f"The mean of {dot.target} is sqrt(n) times {e}, which {why}, " + (
+            "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
+        )
+        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         "fails" if certain else "unknown",
         (left.definer, right.definer),

@@ -212,8 +212,8 @@ class _Networks:
         vectors = group.pack(self.inputs(op)[1])
         later = op.at in self.plan.later
         if self.plan.method == "dense":
-            rows = self.plan.lengths[group.statement.target.name]
-            product = self.dense.matmul(group, vectors, scale, rows, math.prod(group.weight.shape), later)
+            outputs = self.plan.lengths[group.statement.target.name]
+            product = self.dense.matmul(group, vectors, scale, outputs, math.prod(group.weight.shape), later)
         else:
             capacity = self.plan.capacity[group.weight.name]
             product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), later, capacity)

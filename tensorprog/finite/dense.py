@@ -21,19 +21,21 @@ class Dense:
         self._weights: dict[str, NDArray[Any]] = {}
 
     def matmul(
-        self, group: Grouping, vectors: NDArray[Any], scale: NDArray[Any], rows: int, members: int, again: bool
+        self, group: Grouping, vectors: NDArray[Any], scale: NDArray[Any], outputs: int, members: int, again: bool
     ) -> NDArray[Any]:
         """Multiply packed vectors by their weights.
 
-        Shapes    vectors (batch, members or 1, columns, n_in), scale (members used,): sigma n_in**-0.5 of each
-                  -> (batch, members used, columns, rows)
+        Shapes    vectors (batch, members or 1, columns, inputs), scale (members used,): deviations of their entries
+                  -> (batch, members used, columns, outputs)
         """
-        name = group.weight.name
+        name, transposed = group.weight.name, group.statement.transposed
         if name not in self._weights:
-            shape = (vectors.shape[0], members, rows, vectors.shape[-1])
+            sides = (vectors.shape[-1], outputs) if transposed else (outputs, vectors.shape[-1])
+            shape = (vectors.shape[0], members, *sides)
             self._weights[name] = np.empty(shape, self._dtype)
             standard_normal(self._generator, self._weights[name])
         weight = self._weights[name] if again else self._weights.pop(name)
         if not np.array_equal(group.members, np.arange(members)):
             weight = weight[:, group.members]
-        return np.matmul(vectors, weight.swapaxes(-1, -2)) * scale[:, None, None]  # type: ignore[no-any-return]
+        matrix = weight if transposed else weight.swapaxes(-1, -2)
+        return np.matmul(vectors, matrix) * scale[:, None, None]  # type: ignore[no-any-return]

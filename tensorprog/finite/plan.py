@@ -73,6 +73,7 @@ class Plan:
     normals: int = 0
     chi_squares: int = 0
     work: float = 0.0
+    matrices: str = ""  # why no other method will do
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain values."""
@@ -86,7 +87,9 @@ class Plan:
 
     def __str__(self) -> str:
         head = (
-            f"{self.netsor.name} at n = {self.width}: method {self.method}, {self.normals:,} normals"
+            f"{self.netsor.name} at n = {self.width}: method {self.method}"
+            + (f" ({self.matrices})" if self.matrices else "")
+            + f", {self.normals:,} normals"
             + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
             + " per network"
         )

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from tensorprog.errors import ProgramError
+from tensorprog.errors import ProgramError, fail
 from tensorprog.finite.demand import Demand, Form, demand, form_of, vectors_of
 from tensorprog.finite.frames import Draw, Layout, layout, products_of
 from tensorprog.finite.plan import Op, Plan, Row
 from tensorprog.grouping import Grouping
 from tensorprog.initials import InitialLaw, initial_laws
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.order import Step, steps
 
 __all__ = ["METHODS", "plan"]
@@ -44,15 +45,28 @@ def resolve_widths(netsor: Netsor, width: int) -> dict[str, int]:
 def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], method: str) -> Plan:
     """Plan a run; "auto" takes the collapsed plan where it promises less work than the lazy one.
 
-    Raises    ProgramError for an unknown method, or a width that makes a declared width no whole number
+    The products of a matrix and those of its transpose condition each other, so there the matrix itself is drawn.
+
+    Raises    ProgramError for a method that has no matrices where one is used transposed, or a width that makes a
+              declared width no whole number
     """
     widths = resolve_widths(netsor, width)
     asked = demand(netsor, kept)
     initials = initial_laws(netsor)
-    if method == "auto":
-        choices = [_Planner(netsor, width, widths, coordinates, kept, m, asked, initials).plan() for m in METHODS[1:]]
-        return min(choices, key=lambda choice: choice.work)
-    return _Planner(netsor, width, widths, coordinates, kept, method, asked, initials).plan()
+    turned = next((s for s in netsor.body if s.target.name in asked.needed and _transposed(s)), None)
+    why = f"{turned} needs the matrix" if turned else ""
+    if turned and method not in ("auto", "dense"):
+        raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
+    methods: Sequence[str] = METHODS[1:] if method == "auto" else (method,)
+    choices = [
+        _Planner(netsor, width, widths, coordinates, kept, chosen, asked, initials).plan()
+        for chosen in (("dense",) if turned else methods)
+    ]
+    return replace(min(choices, key=lambda choice: choice.work), matrices=why)
+
+
+def _transposed(statement: Statement) -> bool:
+    return isinstance(statement, MatMul) and statement.transposed
 
 
 def _sizes(names: Collection[str | None], ranges: Mapping[str, Range]) -> int:

@@ -197,7 +197,7 @@ def _flight(
     else:
         takes, what, fix = block.working, f"one block of {job.block} networks", ""
     fix += "ask for fewer samples or " if results > block.working else ""
-    better = "; method='lazy' needs no weight matrices" if job.method == "dense" else ""
+    better = "; method='lazy' needs no weight matrices" if job.method == "dense" and not job.plan.matrices else ""
     raise MemoryLimitError(
         f"{what} would take {takes / 2**20:,.3g} MiB, more than max_memory={max_memory} allows: {fix}"
         f"raise max_memory (tp run --max-memory){better}"

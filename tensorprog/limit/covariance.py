@@ -94,6 +94,8 @@ class Compiler:
                 raise NotCompiledError(
                     f"{family.name} has several definitions: their limit is not compiled by this version"
                 )
+            if isinstance(statement, MatMul) and statement.transposed:
+                raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
             weights = (statement.weight,) if isinstance(statement, MatMul) else ()
             for reference in (*statement.inputs, *weights):
                 target = self.netsor.families[reference.name]

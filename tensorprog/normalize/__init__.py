@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tensorprog.graph import Structure
 from tensorprog.ir import MatMul, Netsor
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, without_unused
+from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, turn, without_unused
 
 __all__ = ["Rewrite", "Rewritten", "layered", "normalize", "written_out"]
 
@@ -54,6 +54,7 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     Without `expanded` the operands of scores stay as they are.
     """
     first = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
+    first = _run(first, (turn,)) or first
     if not netsor.scores:
         return first
     kinds = (biases, expand) if expanded else ()

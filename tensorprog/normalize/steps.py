@@ -2,6 +2,7 @@
 
     move      W (sum_j a_j v_j) = sum_j a_j (W v_j)           a_j scalars
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
+    turn      W^T of a weight that is used only so, declared as a weight of its own
     biases    b_i = sum_k L_ik (W_k 1), L L^T = Cov(b)        in law, the W_k dedicated weights
     inline    a Nonlin of Nonlins written as one Nonlin
     unused    statements that no output depends on, dropped
@@ -33,7 +34,7 @@ from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Tab
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, mapped
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "move", "without_unused"]
+__all__ = ["Rewrite", "biases", "expand", "inline", "move", "turn", "without_unused"]
 
 MAX_FACTOR = 1_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -51,6 +52,30 @@ class Rewrite:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text} ({self.standing})"
+
+
+def turn(editor: Editor) -> Iterator[Rewrite]:
+    """Declare the transposes of weights that are used in no other way as the weights."""
+    for weight in editor.netsor.weights:
+        uses = {
+            position: s
+            for position, s in enumerate(editor.netsor.body)
+            if isinstance(s, MatMul) and s.weight.name == weight.name
+        }
+        rows, columns = (editor.netsor.width_of(width, 1) for width in weight.shape)
+        finite = {width in dict(editor.netsor.fixed_widths) for width in weight.shape}
+        if uses and len(finite) == 1 and all(s.transposed for s in uses.values()):
+            # entries N(0, v / columns) = N(0, v' / rows)
+            ratio = Call("divide", (Number(rows.numerator * columns.denominator),
+                                    Number(rows.denominator * columns.numerator)))
+            variance = weight.variance if rows == columns else Call("multiply", (weight.variance, ratio))
+            name = editor.name(f"{weight.name}_T")
+            editor.weights.append(replace(weight, name=name, variance=variance, shape=weight.shape[::-1]))
+            first = min(uses)
+            for position, s in uses.items():
+                editor.changed[position] = replace(s, weight=replace(s.weight, name=name), transposed=False)
+            yield Rewrite("turn", editor.origin[first], uses[first].span.line,
+                          f"the transpose of {weight.name} is declared as the weight {name}")
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:

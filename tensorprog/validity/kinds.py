@@ -23,7 +23,7 @@ def with_kinds(checker: Checker, families: Mapping[str, Family], sound: Sequence
         for statement in body:
             name = statement.target.name
             if isinstance(statement, MatMul):
-                kind[name], width[name] = "vector", checker.netsor.weight[statement.weight.name].shape[0]
+                kind[name], width[name] = "vector", statement.sides(checker.netsor.weight[statement.weight.name])[0]
             elif isinstance(statement, Dot):
                 kind.setdefault(name, "scalar")
             else:
@@ -57,15 +57,18 @@ def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind]
     span = statement.span
     name = statement.target.name
     if isinstance(statement, MatMul):
-        weight, vector = statement.weight.name, statement.vector.name
+        weight, vector = checker.netsor.weight[statement.weight.name], statement.vector.name
+        rows, columns = statement.sides(weight)
         if kind[vector] != "vector":
             checker.error(f"{vector} is a scalar; MatMul needs a vector", span.at(statement.vector.column),
                           "a scalar enters vectors inside a Nonlin")
-        elif width[vector] != checker.netsor.weight[weight].shape[1]:
-            rows, columns = checker.netsor.weight[weight].shape
-            checker.error(f"{weight} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
-                          span.at(statement.vector.column), f"shape: [{rows}, {width[vector]}] for {weight}")
-        if width.get(name) != checker.netsor.weight[weight].shape[0]:
+        elif width[vector] != columns:
+            shape = (width[vector], rows) if statement.transposed else (rows, width[vector])
+            turned = replace(statement, transposed=not statement.transposed)
+            checker.error(f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
+                          span.at(statement.vector.column), (f"{turned}, or " if width[vector] == rows else "")
+                          + f"shape: [{', '.join(shape)}] for {weight.name}")
+        if width.get(name) != rows:
             checker.error(f"{name} has definitions of different widths", span)
     elif isinstance(statement, Dot):
         for operand in (statement.left, statement.right):

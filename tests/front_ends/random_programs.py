@@ -93,7 +93,9 @@ def programs(draw: Any) -> Netsor:
         choose = st.sampled_from(sorted(vectors)).map(vectors.__getitem__)
         kind = draw(st.sampled_from(["matmul", "dot", "nonlin", "nonlin", "sum"]))
         if kind == "matmul":
-            vectors[f"f{number}"] = P.matmul(target, member(draw(st.sampled_from([W, V]))), member(draw(choose)))
+            weight = member(draw(st.sampled_from([W, V])))
+            matrix = weight.T if draw(st.booleans()) else weight
+            vectors[f"f{number}"] = P.matmul(target, matrix, member(draw(choose)))
         elif kind == "dot":
             scalars[f"f{number}"] = P.dot(
                 target, member(draw(choose)), member(draw(choose)), scale=draw(st.sampled_from(["n**-0.5", "1/n"]))

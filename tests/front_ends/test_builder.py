@@ -12,7 +12,7 @@ from tensorprog.builder import Builder
 from tensorprog.errors import ProgramError
 from tensorprog.expr import Number, Variable
 from tensorprog.functions import function, function_names
-from tensorprog.yaml_io import load, loads
+from tensorprog.yaml_io import dump, load, loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 tp = SimpleNamespace(**{name: function(name) for name in function_names()})
@@ -105,6 +105,54 @@ def test_recurrences_boundaries_widths_equal_the_text():
     P.outputs(w, m)
     assert P.netsor == loads(RECURRENT)
     assert P.netsor.families["s"].ranges == ((0, 6),)
+
+
+TIED = """
+program: tied
+indices: {a: 2}
+widths: {d: n/2}
+initial:
+  x: {mean: 0, cov: 1}
+weights:
+  W[a]: {variance: 3, shape: [d, n]}
+body:
+  - u[a] = MatMul(W[a], x)
+  - g[a] = MatMul(W[a].T, u[a])
+  - f[a] = MatMul(W[1 - a].T, u[a])
+outputs: [g, f]
+"""
+
+
+def test_transposes_equal_the_text():
+    P = Builder("tied", widths={"d": "n/2"})
+    a, x, W = P.index("a", 2), P.initial("x"), P.weight("W[a]", 3, ("d", "n"))
+    u = P.matmul("u[a]", W[a], x)
+    g = P.matmul("g[a]", W[a].T, u[a])
+    P.outputs(g, P.matmul("f[a]", "W[1 - a].T", "u[a]"))
+    assert P.netsor == loads(TIED) == loads(dump(P.netsor))
+    assert P.netsor != loads(TIED.replace("W[1 - a].T, u[a]", "W[a].T, u[a]"))
+    assert [statement.transposed for statement in P.netsor.body] == [False, True, True]
+    assert {name: P.netsor.families[name].width for name in "ugf"} == {"u": "d", "g": "n", "f": "n"}
+    assert P.netsor.warnings == ()
+
+
+@pytest.mark.parametrize(("statement", "message"), [
+    (lambda P, W, x: P.nonlin("z", W[0].T), "W[0].T cannot stand in an expression: only the weight of a MatMul"),
+    (lambda P, W, x: P.nonlin("z", 2 * tp.tanh(W[0].T)), "W[0].T cannot stand in an expression"),
+    (lambda P, W, x: P.nonlin("z", W[0].T + x), "W[0].T cannot stand in an expression"),
+    (lambda P, W, x: P.dot("z", x.T, x), "x.T cannot stand in an expression"),
+    (lambda P, W, x: P.matmul("z", W[0], x.T), "x.T cannot stand in an expression"),
+    (lambda P, W, x: P.matmul("z", x.T, x), "x is not a weight"),
+    (lambda P, W, x: P.matmul("z", W[0].T.T, x), "W[0].T.T is W[0]: write that"),
+    (lambda P, W, x: P.matmul("z", W.T, x), "W has 1 index: write W[i].T"),
+    (lambda P, W, x: P.initial("z", cov=W[0].T), "W[0].T cannot stand in an expression"),
+])
+def test_a_transpose_stands_in_a_matmul_only(statement, message):
+    P = Builder("p")
+    P.index("i", 2)
+    with pytest.raises(ProgramError) as caught:
+        statement(P, P.weight("W[i]"), P.initial("x"))
+    assert message in str(caught.value)
 
 
 def test_arguments_may_be_text_and_arrays():

@@ -21,6 +21,9 @@ def nested(text: str) -> str:
 TEXTS = {
     "import": (nested("__import__('os').system('touch HERE')"), "only functions of the language can be called"),
     "attribute": (nested("u.__class__[i]"), "only a name can carry indices"),
+    "attribute of a weight": (program("q = MatMul(V.__class__, h)"), "an attribute (a dot) is not part"),
+    "attribute of a transpose": (program("q = MatMul(V.T.real, h)"), "an attribute (a dot) is not part"),
+    "transposes": (program("q = MatMul(V" + ".T" * 3_000 + ", h)"), "nested too deeply"),
     "string": (nested("f'{u}'"), "a string is not part of the language"),
     "walrus": (nested("(k := 1)"), ":= is not part of the language"),
     "comprehension": (nested("[u for u in h]"), "a comprehension is not part of the language"),

@@ -74,6 +74,22 @@ CASES = {
     "widths in dot": (
         program("«q = Dot(g, r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}"),
         "Dot of g (width n) and r (width d)", "same width"),
+    # transposes
+    "transpose in nonlin": (program("q = Nonlin(tanh(«V.T))"), "V.T cannot stand here", "g = MatMul(V.T, x)"),
+    "transpose in dot": (program("q = Dot(«g.T, g)"), "g.T cannot stand here", "statement of its own"),
+    "transpose of a vector": (program("q = MatMul(V, «g.T)"), "only the weight of a MatMul may be transposed", ""),
+    "vector as transposed weight": (program("q = MatMul(«g.T, h)"), "g is not a weight", "weights:"),
+    "transpose twice": (program("q[i] = MatMul(«W[i].T.T, h)"), "W[i].T.T is the matrix itself", "write W[i]"),
+    "transpose of a family": (program("q[i] = MatMul(«W.T[i], h)"), "only a name can carry indices", "W[...].T"),
+    "transpose of an expression": (program("q = MatMul(«(V + 1).T, h)"), "only a weight can be transposed", "W[i].T"),
+    "members of a transpose": (program("q = MatMul(«W.T, h)"), "W has 1 index, 0 given", "W[...]"),
+    "widths in transposed matmul": (
+        program("q = MatMul(Q.T, «h)", fixed_widths="{d: 8}", weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: [d, n]}"),
+        "Q.T has shape [n, d], but h has width n", "q = MatMul(Q, h), or shape: [n, n] for Q"),
+    "widths in plain matmul": (
+        program("q = MatMul(Q, «r)", fixed_widths="{d: 8}", initial="\n  h: {cov: 1}\n  r: {cov: 1, width: d}",
+                weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: [d, n]}"),
+        "Q has shape [d, n], but r has width d", "q = MatMul(Q.T, r), or shape: [d, d] for Q"),
     # order
     "circular": (program("«q[i] = Nonlin(tanh(q[i]))"), "circular definition: q[i] depends on itself", "footnote 2"),
     "circular pair": (program(["«q = MatMul(V, r)", "r = Nonlin(tanh(q))"]), "q, r depend on each other", "footnote 2"),

@@ -1,0 +1,60 @@
+"""A matrix together with its transpose, which the theorems on programs without transposes do not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorprog.assumptions.context import NOT_COVERED, Context
+from tensorprog.assumptions.report import Finding
+from tensorprog.assumptions.scales import values
+from tensorprog.facts import FAILS, HOLDS, Verdict
+from tensorprog.ir import MatMul
+
+__all__ = ["transposes"]
+
+Meeting = tuple[int, Verdict, dict[str, int]]  # a plain use, whether it can be of the same matrix, and where
+
+
+def transposes(check: Context) -> Iterator[Finding]:
+    """No matrix is used both as it is and transposed.
+
+    Source    Yang 2020 (arXiv 2006.14548), NetsorT: the limit of W^T y is a Gaussian variable plus, for each W x that y
+              depends on, a multiple of E[dZ^y / dZ^(W x)] Z^x
+    """
+    for weight in check.netsor.weights:
+        uses: dict[bool, list[int]] = {False: [], True: []}
+        for position in check.structure.weight_uses(weight.name):
+            uses[_at(check, position).transposed].append(position)
+        for position in uses[True]:
+            met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
+            possible = [entry for entry in met if entry[1] is not HOLDS]
+            if possible:
+                yield _both(check, position, next((entry for entry in possible if entry[1] is FAILS), possible[0]))
+
+
+def _at(check: Context, position: int) -> MatMul:
+    statement = check.netsor.body[position]
+    assert isinstance(statement, MatMul)
+    return statement
+
+
+def _both(check: Context, position: int, met: Meeting) -> Finding:
+    plain, verdict, witness = met
+    certain = verdict is FAILS
+    one, two = _at(check, plain), _at(check, position)
+    chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
+    message = (
+        f"{two} and {one} {'use' if certain else 'may use'} the same matrix{values(witness)}"
+        + (f", and one depends on the other through {check.chain_text(chain)}" if chain else "")
+        + ". A matrix and its transpose together need NetsorT, where the limit of "
+        f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, a multiple of Z^x"
+    )
+    return check.finding(
+        "fails" if certain else "unknown",
+        (position, plain),
+        message,
+        f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}",
+        NOT_COVERED,
+        chain,
+        (check.weight(two.weight.name),),
+    )

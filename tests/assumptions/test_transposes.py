@@ -1,0 +1,134 @@
+"""A matrix together with its transpose: who meets whom, and what follows."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorprog as tp
+from tensorprog.assumptions import Finding, Report, check
+from tensorprog.ir import Netsor
+from tensorprog.yaml_io import loads
+
+
+def program(*body: str, weights: str = "W[a]: 1 & V: 1", indices: str = "a: 3, c: 2", outputs: str = "y") -> Netsor:
+    lines = ["program: p", f"indices: {{{indices}}}", "initial:", "  x: {mean: 0, cov: 1}", "weights:"]
+    lines += [f"  {entry}" for entry in weights.split(" & ")]
+    lines += ["body:", *(f"  - {line}" for line in body), f"outputs: [{outputs}]"]
+    return loads("\n".join(lines))
+
+
+def found(report: Report, rule: str = "transposes") -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def test_a_tied_decoder_is_not_covered() -> None:
+    report = check(program("u[a] = MatMul(W[a], x)", "h[a] = Nonlin(tanh(u[a]))", "y[a] = MatMul(W[a].T, h[a])"))
+    (finding,) = report.failing
+    assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
+    assert (finding.rule, finding.verdict, finding.where, finding.line) == ("transposes", "fails", "y[a], u[a]", 11)
+    for part in ("y[a] = MatMul(W[a].T, h[a])", "u[a] = MatMul(W[a], x)", "u[a] -> h[a] -> y[a]", "at a=0", "NetsorT",
+                 "the same matrix", "further term"):
+        assert part in finding.message
+    assert "weight of its own" in finding.fix
+    assert finding.nodes == ("y[a]", "u[a]", "h[a]", "W[a]")
+    assert "2006.14548" in finding.source
+
+
+@pytest.mark.parametrize(("first", "second", "verdict"), [
+    ("W[a]", "W[a].T", "fails"),
+    ("W[a].T", "W[a]", "fails"),
+    ("W[a]", "W[0].T", "fails"),
+    ("W[1]", "W[a].T", "fails"),
+    ("W[c]", "W[c + 1].T", "fails"),  # at c = 1 and c = 0
+    ("W[0]", "W[1].T", ""),
+    ("W[c]", "W[2].T", ""),  # c runs over 0, 1
+    ("W[2*c]", "W[1].T", ""),
+    ("W[a]", "V.T", ""),
+    ("V", "W[a].T", ""),
+    ("W[a].T", "W[a].T", ""),
+    ("W[a]", "W[a]", ""),
+])  # fmt: skip
+def test_members_that_meet(first: str, second: str, verdict: str) -> None:
+    report = check(program(
+        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])"
+    ))
+    assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
+    assert report.grade == ("outside" if verdict else "theorem")
+
+
+def test_members_that_wrap_are_unknown() -> None:
+    report = check(program(
+        "u[a] = MatMul(W[a], x)", "h[a] = Nonlin(tanh(u[a]))", "y[a] = MatMul(W[a + 1].T, h[a])",
+        indices="a: {size: 3, boundary: wrap}",
+    ))
+    (finding,) = found(report)
+    assert (finding.verdict, report.grade, report.consequence) == ("unknown", "outside", "not covered")
+    assert "may use the same matrix" in finding.message
+
+
+def test_each_transposed_use_is_named_with_a_plain_one() -> None:
+    report = check(program(
+        "u = MatMul(V, x)", "v = MatMul(W[0], u)", "g = MatMul(V.T, x)", "r = MatMul(V.T, v)",
+        "y = Nonlin(u + v + g + r)",
+    ))
+    assert [finding.where for finding in found(report)] == ["g, u", "r, u"]
+    assert "one depends on the other" not in found(report)[0].message
+    assert "u -> v -> r" in found(report)[1].message
+
+
+def test_statements_that_reach_no_output_do_not_count() -> None:
+    assert not found(check(program("u = MatMul(V, x)", "g = MatMul(V.T, u)", "y = Nonlin(tanh(u))")))
+
+
+def test_clause_a_counts_the_transpose_as_the_same_matrix() -> None:
+    report = check(program(
+        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)", "v = MatMul(W[0].T, z)",
+        "y = Nonlin(sigmoid(p) * v)",
+    ))
+    (finding,) = found(report, "dedicated weights")
+    assert (finding.verdict, finding.where) == ("fails", "v, q")
+    assert [other.where for other in found(report)] == ["v, q"]
+
+
+def scored(first: str, second: str) -> Report:
+    return check(program(
+        "z = Nonlin(tanh(x)**2)", f"q = MatMul({first}, z)", f"k = MatMul({second}, z)", "p = Dot(q, k)",
+        "v = MatMul(W[1], z)", "y = Nonlin(sigmoid(p) * v)",
+    ))  # fmt: skip
+
+
+def test_a_score_of_a_matrix_and_its_transpose_does_not_diverge() -> None:
+    report = scored("V", "V.T")
+    assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
+    (finding,) = found(report, "weights of one score differ")
+    assert finding.verdict == "fails"
+    assert "sigma^2 E[Z^z Z^z] / sqrt(n)" in finding.message and "vanishes" in finding.message
+    assert "scale=1/n" not in finding.fix and "separate weights" in finding.fix
+    assert len(found(report)) == 1
+
+
+@pytest.mark.parametrize(("first", "second"), [("V", "V"), ("V.T", "V.T")])
+def test_a_score_of_one_matrix_used_one_way_diverges(first: str, second: str) -> None:
+    report = scored(first, second)
+    assert (report.consequence, report.rate) == ("diverges", "sqrt(n)")
+    assert not found(report)
+
+
+def test_the_limit_of_a_transposed_weight_is_refused_by_name() -> None:
+    P = tp.Program("p", widths={"d": "n/2"})
+    x, W = P.initial("x", width="d"), P.weight("W", shape=("d", "n"))
+    P.outputs(P.matmul("y", W.T, x))
+    assert P.check().grade != "outside"
+    for symbolic in (False, True):
+        with pytest.raises(tp.NotCompiledError, match=r"y = MatMul\(W\.T, x\): the limit of transposed weights"):
+            P.limit(symbolic=symbolic).cov("y")
+
+
+def test_what_to_write_instead_keeps_the_transpose() -> None:
+    report = check(program(
+        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)",
+        "s = Nonlin(sigmoid(p) * z)", "y = MatMul(V.T, s)",
+    ))
+    (finding,) = report.failing
+    assert finding.rule == "one layer of scores"
+    assert "y_z = MatMul(V.T, z); y = Nonlin(sigmoid(p) * y_z)" in finding.fix
