@@ -243,11 +243,9 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     two_samples = isinstance(law, Mapping) and hasattr(law, "samples")
     if not (hasattr(samples, "netsor") and hasattr(samples, "samples")):
         raise ProgramError(f"compare takes samples first, then a law or other samples, not {type(samples).__name__}")
-    if law is not None and not (two_samples or hasattr(law, "program")):
+    if law is not None and not hasattr(law, "netsor"):
         raise ProgramError(f"compare takes a law or samples as its second argument, not {type(law).__name__}")
-    if law is not None and _law_text(samples.netsor) != _law_text(
-        law.netsor if two_samples else law.program
-    ):
+    if law is not None and _law_text(samples.netsor) != _law_text(law.netsor):
         raise ProgramError("the samples and what they are compared with belong to different programs")
     against = law if two_samples or law is None else Reference.of(law)
     netsor: Netsor = samples.netsor

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tensorprog.assumptions import Report, check
 from tensorprog.errors import TensorprogError
@@ -29,8 +31,9 @@ def _mean(
     from tensorprog.limit.covariance import Compiler
     from tensorprog.limit.parts import position_names
 
-    def member(reference: Variable) -> list[int]:
-        return [slot.offset + sum(c * place[name] for name, c in slot.terms) for slot in reference.slots]
+    def member(reference: Variable) -> list[Any]:
+        values = (slot.offset + sum(c * place[name] for name, c in slot.terms) for slot in reference.slots)
+        return [np.asarray(value) for value in values]
 
     try:
         moment = Compiler(netsor).second(left.name, right.name)

@@ -145,7 +145,7 @@ def density(
     runs = [samples] if hasattr(samples, "outputs") else list(samples)
     if not runs and law is None:
         raise ProgramError("there is nothing to draw: give samples, a law, or both")
-    netsor = runs[0].netsor if runs else law.program
+    netsor = runs[0].netsor if runs else law.netsor
     if variable is None:
         name = netsor.outputs[0]
         variable = label(name, members(netsor, name, 1)[0])

@@ -134,7 +134,7 @@ class Reference:
 
     def __init__(self, law: Any) -> None:
         self.law = law
-        self.netsor: Netsor = law.program
+        self.netsor: Netsor = law.netsor
         self._curves: dict[str, Curve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}

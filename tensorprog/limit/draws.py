@@ -41,7 +41,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
         self._max_memory = max_memory
         self._check(held)
-        self.sampler = Sampler(law.compiler, {name: law.netsor.families[name].ranges for name in names})
+        self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
         self._arrays = self._draw(held)
 
@@ -67,7 +67,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         return dict, (dict(self),)
 
     def _check(self, names: Collection[str]) -> None:
-        results = 8 * self._size * sum(math.prod(self._law.netsor.families[name].shape) for name in names)
+        results = 8 * self._size * sum(math.prod(self._law.compiled.families[name].shape) for name in names)
         if results > self._max_memory:
             raise MemoryLimitError(
                 f"{self._size} draws of {', '.join(names)} would take {results / 2**30:.3g} GiB, more than max_memory: "
@@ -75,7 +75,7 @@ class Draws(Mapping[str, NDArray[Any]]):
             )
 
     def _empty(self, name: str) -> Array:
-        return np.empty((self._size, *self._law.netsor.families[name].shape))
+        return np.empty((self._size, *self._law.compiled.families[name].shape))
 
     def _blocks(self) -> Iterator[tuple[slice, Streams]]:
         """Draws block by block, each with its streams; the last block may be cut off."""
@@ -85,7 +85,7 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def _draw(self, held: Collection[str]) -> dict[str, Array]:
         arrays = {name: self._empty(name) for name in self._names if name in held}
-        shapes = {name: self._law.netsor.families[name].shape for name in self.sampler.scores}
+        shapes = {name: self._law.compiled.families[name].shape for name in self.sampler.scores}
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
         for part, streams in self._blocks():
             values = self.sampler.values(streams, () if self.sampler.averages else later)

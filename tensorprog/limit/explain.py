@@ -15,15 +15,15 @@ SOURCE = "Sakai et al. 2025, Definition 1"
 def explain(law: Law, text: str) -> str:
     """Explain a family or one member of it."""
     name, box, _ = law.member(text)
-    family = law.netsor.families[name]
+    family = law.compiled.families[name]
     member = tuple(a for a, _ in box)
     lines = []
     if not family.statements:
         lines.append(f"{name}: an initial vector")
         clause = "(i): initial vectors are Gaussian with the mean and covariance declared"
     else:
-        as_written = law.program.families.get(name)
-        source = law.netsor if as_written is None else law.program
+        as_written = law.netsor.families.get(name)
+        source = law.compiled if as_written is None else law.netsor
         statement = source.body[source.families[name].statements[0]]
         place = f"   [{statement.span}]" if str(statement.span) else ""
         lines.append(f"{statement}{place}")
@@ -73,9 +73,9 @@ def explain(law: Law, text: str) -> str:
 
 def _index_names(law: Law, name: str) -> dict[str, str]:
     """Names of the positions of a family as its definition writes them, with those of the second copies."""
-    family = law.netsor.families[name]
+    family = law.compiled.families[name]
     if family.statements:
-        written = [str(slot) for slot in law.netsor.body[family.statements[0]].target.slots]
+        written = [str(slot) for slot in law.compiled.body[family.statements[0]].target.slots]
     else:
-        written = list(next(entry.indices for entry in law.netsor.initial if entry.name == name))
+        written = list(next(entry.indices for entry in law.compiled.initial if entry.name == name))
     return {f"{k}{copy}": f"{index}{copy}" for copy in ("", "_") for k, index in enumerate(written)}

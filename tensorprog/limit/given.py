@@ -32,7 +32,7 @@ class Conditional:
     def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
         self._law = law
         compiler = law.compiler
-        known = [name for name in law.netsor.scores if name in compiler.random]
+        known = [name for name in law.compiled.scores if name in compiler.random]
         if not isinstance(scores, Mapping):
             raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:
@@ -48,7 +48,7 @@ class Conditional:
                 array = np.asarray(values, dtype=np.float64)
             except (TypeError, ValueError):
                 raise ProgramError(f"given: the values of {name} are not numbers") from None
-            shape = law.netsor.families[name].shape
+            shape = law.compiled.families[name].shape
             if array.shape[array.ndim - len(shape) :] != shape:
                 raise ProgramError(
                     f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}"
@@ -58,7 +58,7 @@ class Conditional:
         self._lead = lead
         self._values = {}
         for name, array in arrays.items():
-            shape = law.netsor.families[name].shape
+            shape = law.compiled.families[name].shape
             flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
 
@@ -77,10 +77,10 @@ class Conditional:
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
         compiler = self._law.compiler
-        function = Function(compiler, name, self._law.netsor.families[name].ranges)
+        function = Function(compiler, name, self._law.compiled.families[name].ranges)
         block = Block(compiler, [function], [function.parts], "", (0, 1), False)
         for score in self._values:  # every member is given, whatever is asked for
-            block.sampler.demand[score] = self._law.netsor.families[score].ranges
+            block.sampler.demand[score] = self._law.compiled.families[score].ranges
         return block
 
     def mean(self, name: str | None = None) -> Array:
@@ -110,11 +110,11 @@ class Conditional:
         sampler = Sampler(law.compiler, {}, vectors=False)
         values = dict(self._values)
         for score, value in values.items():
-            sampler.demand[score] = law.netsor.families[score].ranges
-            assert value.data.shape[1:] == law.netsor.families[score].shape
+            sampler.demand[score] = law.compiled.families[score].ranges
+            assert value.data.shape[1:] == law.compiled.families[score].shape
 
         def draw(name: str) -> ConditionalAverage:
-            box = law.netsor.families[name].ranges
+            box = law.compiled.families[name].ranges
             average = ConditionalAverage(law.compiler, name, box)
             for needed, _ in average.needs():  # averages that stand inside
                 if needed not in values:
@@ -125,7 +125,7 @@ class Conditional:
 
         name = added.families["expectation"]
         average = draw(name)
-        members = law.netsor.families[name].shape
+        members = law.compiled.families[name].shape
         data = np.broadcast_to(values[name].data, (math.prod(self._lead), *members)).reshape((*self._lead, *members))
         result = data if data.shape else float(data)
         return (result, average.error) if with_error else result
@@ -137,7 +137,7 @@ class Conditional:
         """
         size, name = check_count("size", size), self._one(name)
         mean, cov = self.mean(name), self.cov(name)
-        members = math.prod(self._law.netsor.families[name].shape)
+        members = math.prod(self._law.compiled.families[name].shape)
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
         return mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))  # type: ignore[no-any-return]

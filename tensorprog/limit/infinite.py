@@ -38,7 +38,7 @@ class InfiniteHeads:
 
     def __init__(self, law: Law, index: str) -> None:
         self._law, self.index = law, index
-        netsor = law.program
+        netsor = law.netsor
         if index not in netsor.index:
             raise ProgramError(
                 f"{index} is not an index of the program; {did_you_mean(str(index), list(netsor.index))}"
@@ -58,7 +58,7 @@ class InfiniteHeads:
             self._check_scale(name, own, self._parts(larger, name))
 
     def __repr__(self) -> str:
-        return f"InfiniteHeads({self._law.netsor.name}, {self.index}, outputs={', '.join(self.outputs)})"
+        return f"InfiniteHeads({self._law.compiled.name}, {self.index}, outputs={', '.join(self.outputs)})"
 
     def _parts(self, compiler: Compiler, name: str) -> Summands:
         """What an output is a sum of."""
@@ -67,7 +67,7 @@ class InfiniteHeads:
         return Summands(compiler, [Function(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
-        mixture = self._law._mixture(name, self._law.netsor.families[name].ranges)
+        mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)
         zero = np.zeros_like(mixture.mean)
         heads = replace(mixture, mean=zero, var=zero)
         value, error = heads.expected()

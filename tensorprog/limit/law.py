@@ -62,9 +62,9 @@ class Law:
         seed: int = 0,
         expanded: bool = True,
     ) -> None:
-        self.program, self.grade, self.accuracy = netsor, grade, accuracy
+        self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.compiler = Compiler(netsor, expanded)
-        self.netsor = self.compiler.netsor
+        self.compiled = self.compiler.netsor
         self._max_memory, self._seed = max_memory, seed
         self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
@@ -78,21 +78,21 @@ class Law:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs."""
-        return self.netsor.outputs
+        return self.compiled.outputs
 
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores."""
-        return self.program.scores
+        return self.netsor.scores
 
     def __repr__(self) -> str:
-        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
+        return f"Law({self.compiled.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
         from tensorprog.limit.symbolic import SymbolicLaw
 
-        return SymbolicLaw(self.program, grade=self.grade).latex()
+        return SymbolicLaw(self.netsor, grade=self.grade).latex()
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -100,11 +100,11 @@ class Law:
         """Family, box of members, and whether one member is meant."""
         if not isinstance(text, str):
             raise ProgramError(f"a variable is named by text, such as 'y[0]', not {text!r}")
-        names = Names(self.netsor.scalars, frozenset())
+        names = Names(self.compiled.scalars, frozenset())
         reference = parse_target(text, names)
-        family = self.netsor.families.get(reference.name)
+        family = self.compiled.families.get(reference.name)
         if family is None or family.kind == "weight":
-            known = [name for name, f in self.netsor.families.items() if f.kind != "weight"]
+            known = [name for name, f in self.compiled.families.items() if f.kind != "weight"]
             raise ProgramError(
                 f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}"
             )
@@ -120,7 +120,7 @@ class Law:
         return family.name, tuple(box), True
 
     def _positions(self, name: str) -> tuple[str, ...]:
-        return tuple(position_names(self.netsor, name))
+        return tuple(position_names(self.compiled, name))
 
     def is_linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
@@ -169,7 +169,7 @@ class Law:
         return self._members_of(self.compiler.mean(family), family, box)
 
     def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
-        declared = self.netsor.families[family]
+        declared = self.compiled.families[family]
         key = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, declared.ranges, strict=True))
         sizes = dict(zip(self._positions(family), declared.shape, strict=True))
         axes = tuple(sizes)
@@ -192,7 +192,7 @@ class Law:
 
     def _family(self, name: str) -> None:
         family, _, single = self.member(name)
-        if family != name or (single and self.netsor.families[family].ranges):
+        if family != name or (single and self.compiled.families[family].ranges):
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
     def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
@@ -209,7 +209,7 @@ class Law:
         for name in (first, second):
             self._family(name)
         random = {first, second} & self.compiler.random
-        numbers = {n for n in (first, second) if self.netsor.families[n].kind == "scalar"} - self.compiler.random
+        numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.compiler.random
         scores = {first, second} & set(self.compiler.scores)
         if len(scores) == len({first, second}):
             moment = self.compiler.score(first, second)
@@ -244,7 +244,7 @@ class Law:
                 raise ProgramError(f"{name} has no members")
             if name in self.compiler.scores:
                 self._mixtures[key] = self._outputs.score_mixture(name, box)
-            elif self.netsor.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+            elif self.compiled.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
                 value, _ = self._mean_of(name, box)
                 self._mixtures[key] = Mixture((), value, np.zeros_like(value))
             else:
@@ -260,7 +260,7 @@ class Law:
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
         """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""
-        if order > 8 or family in self.compiler.random or self.netsor.families[family].kind != "vector":
+        if order > 8 or family in self.compiler.random or self.compiled.families[family].kind != "vector":
             return None
         if self.is_linear(family):
             return None
@@ -463,8 +463,8 @@ class Law:
 
     def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
         """The program with the statements of averages, and its law."""
-        added = with_averages(self.program, averages)
-        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.program.body) :])
+        added = with_averages(self.netsor, averages)
+        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
         if key not in self._larger:
             self._larger[key] = added, self._like(added.netsor, self.compiler.expanded)
         return self._larger[key]
@@ -493,11 +493,11 @@ class Law:
         return self._answer(value, error, not value.shape, with_error)
 
     def _expectation(self, name: str) -> tuple[Array, Array]:
-        box = self.netsor.families[name].ranges
+        box = self.compiled.families[name].ranges
         if name not in self.compiler.random:
             value = self._number(name)
             axes = self._positions(name)
-            sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+            sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
             return broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes)
         return self._outputs.expectation(name, box)
 
@@ -516,15 +516,15 @@ class Law:
         Shapes    (1, *members)
         """
         axes = self._positions(name)
-        sizes = dict(zip(axes, self.netsor.families[name].shape, strict=True))
+        sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
         return broadcast(self._number(name).value, axes, sizes)[None]
 
     def _direct(self, name: str) -> Value:
         """The same by integration over all variables at once, of functions the recursion does not take apart."""
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        statement = self.compiled.body[self.compiled.families[name].statements[0]]
         if not isinstance(statement, Dot):
             raise NotCompiledError(f"{statement} is not compiled by this version")
-        average = ConditionalAverage(self.compiler, name, self.netsor.families[name].ranges)
+        average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
         scope = self.compiler.scope
         value = average.draw({}, lambda _: lambda reference, ranges: scope(ranges).variable(reference, ranges))
         return Value.of(value.data[0], self._positions(name), average.error)
@@ -540,12 +540,12 @@ class Law:
         started = time.perf_counter()
         draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held, self._max_memory)
         self._note([average.error for average in draws.sampler.averages.values()])
-        return Samples(self.program, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+        return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
-        as_written = self.program.scores != self.netsor.scores and set(scores) <= set(self.program.scores)
-        return Conditional(self._like(self.program, expanded=False) if as_written else self, scores)
+        as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
+        return Conditional(self._like(self.netsor, expanded=False) if as_written else self, scores)
 
     def infinite_heads(self, index: str) -> InfiniteHeads:
         """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
@@ -566,7 +566,7 @@ class Law:
         from tensorprog.yaml_io import dump
 
         meta = {
-            "program": dump(self.program),
+            "program": dump(self.netsor),
             "grade": self.grade,
             "accuracy": self.accuracy,
             "seed": self._seed,

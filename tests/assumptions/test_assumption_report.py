@@ -13,6 +13,7 @@ from tensorprog import facts
 from tensorprog.assumptions import RULES, check
 from tensorprog.calculus import Calculus
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tensorprog.judge import judge
 from tensorprog.graph import Structure
 
 CASES = {case.name: case for case in CORPUS}
@@ -44,46 +45,82 @@ def test_remark_names_the_unbounded_operand() -> None:
     assert all("relu is unbounded" in f.message and "clip(relu(u[i]), -C, C)" in f.fix for f in remarks)
 
 
-def test_a_weight_after_the_sum_is_told_how_to_move() -> None:
-    (finding,) = check(CASES["a weight after the sum"].load()).failing
-    assert "p[a,i,j] -> z[a,i] -> w[a,i]" in finding.message
-    assert "exact at every n" in finding.message
-    assert "w_v[a,j] = MatMul(WO[a], v[a,j])" in finding.fix
-    assert "w[a,i] = Nonlin(sum[j](softmax[j](p[a,i,j]) * w_v[a,j]))" in finding.fix
+def test_a_weight_after_the_sum_is_moved_inside() -> None:
+    report = check(CASES["a weight after the sum"].load())
+    assert (report.grade, report.claims) == ("theorem", ())
+    (step,) = report.rewrites
+    assert (step.kind, step.where, step.standing) == ("move", "w[a,i]", "exact at every n")
+    assert step.text.endswith("becomes w[a,i] = Nonlin(sum[j](softmax[j](p[a,i,j]) * w_v[a,j]))")
 
 
-def test_moving_the_weight_as_told_gives_the_theorem() -> None:
-    case = CASES["a weight after the sum"]
-    (finding,) = check(case.load()).failing
-    body = case.body.replace("w[a,i] = MatMul(WO[a], z[a,i])", finding.fix.replace("; ", "\n"))
-    assert check(replace(case, body=body).load()).grade == "theorem"
+def test_a_nonlinear_layer_behind_a_score_is_a_conjecture() -> None:
+    report = check(CASES["a weight after relu of the sum"].load())
+    assert (report.grade, report.rewrites) == ("extension", ())
+    assert [(c.name, c.standing) for c in report.claims] == [("iterated layers", "conjecture")]
+    (found,) = (f for f in report.findings if f.rule == "one layer of scores")
+    assert "p[a,i,j] -> z[a,i] -> w[a,i]" in found.message
 
 
-def test_relu_between_is_not_called_linear() -> None:
-    (finding,) = check(CASES["a weight after relu of the sum"].load()).failing
-    assert "exact" not in finding.message
-
-
-def test_a_nonlinear_layer_behind_a_linear_one_is_named_too() -> None:
+def test_matmuls_are_moved_only_where_that_leaves_one_layer() -> None:
     body = CASES["a weight after the sum"].body.replace(
         "y[i] = Nonlin(sum[a](w[a,i]))",
         "r[a,i] = Nonlin(relu(w[a,i]))\nm[a,i] = MatMul(WM[a], r[a,i])\ny[i] = Nonlin(sum[a](m[a,i]))",
     )
-    findings = check(Case("two", body, "outside", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WM[a]").load()).failing
-    assert [f.where for f in findings] == ["w[a,i]", "m[a,i]"]
-    assert ["exact" in f.message for f in findings] == [True, False]
+    report = check(Case("two", body, "extension", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WM[a]").load())
+    assert (report.grade, report.rewrites) == ("extension", ())
+    assert report.claims[0].text.startswith("w[a,i], m[a,i]:")
 
 
-def test_an_attention_only_stack_is_linear_throughout() -> None:
-    body = ATTENTION.replace("y[i]", "z[i]") + (
-        "q2[a,i] = MatMul(WQ2[a], z[i])\nk2[a,j] = MatMul(WK2[a], z[j])\n"
-        "p2[a,i,j] = Dot(q2[a,i], k2[a,j])\ny[i] = Nonlin(sum[a,j](softmax[j](p2[a,i,j]) * z[j]))"
+STACK = ATTENTION.replace("y[i]", "z[i]") + (
+    "q2[a,i] = MatMul(WQ2[a], z[i])\nk2[a,j] = MatMul(WK2[a], z[j])\n"
+    "p2[a,i,j] = Dot(q2[a,i], k2[a,j])\ny[i] = Nonlin(sum[a,j](softmax[j](p2[a,i,j]) * z[j]))"
+)
+
+
+def test_an_attention_only_stack_is_one_layer() -> None:
+    report = check(Case("stack", STACK, "remark", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WQ2[a] WK2[a]").load())
+    assert (report.grade, report.claims) == ("remark", ())
+    assert {r.kind for r in report.rewrites} == {"move", "expand"}
+    assert {f.where for f in report.findings if f.verdict == "remark"} == {"o[a,j], q2[a,i]", "o[a,j], k2[a,j]"}
+
+
+@pytest.mark.parametrize("recurrence", [False, True])
+def test_a_score_weight_used_again_in_a_later_layer_is_not_covered(recurrence: bool) -> None:
+    if recurrence:
+        body = (
+            "z[0,i] = Nonlin(clip(h[i], -C, C))\nq[t,i] = MatMul({}, z[t-1,i])\nk[t,i] = MatMul(WK[t], z[t-1,i])\n"
+            "p[t,i,j] = Dot(q[t,i], k[t,j])\nz[t,i] = Nonlin(z[t-1,i] + tanh(sum[j](softmax[j](p[t,i,j]) * z[t-1,j])))\n"
+            "y[i] = Nonlin(z[T,i])"
+        )
+        more = {"initial": "h[i]: {mean: 0, cov: 1}", "constants": "s: 2, T: 3, C: 1", "indices": "i: s, j: s, t: 1..T"}
+        good, bad = (Case("r", body.format(q), "", weights=f"{q} WK[t]", **more) for q in ("WQ[t]", "WQ"))
+    else:
+        relu = STACK.replace("z[i] =", "z0[i] =").replace("q2[", "z[i] = Nonlin(relu(z0[i]))\nq2[", 1)
+        weights = "W[i] WQ[a] WK[a] WV[a] WO[a]"
+        good = Case("r", relu, "", weights=f"{weights} WQ2[a] WK2[a]")
+        bad = Case("r", relu.replace("WQ2", "WQ"), "", weights=f"{weights} WK2[a]")
+    assert check(good.load()).grade == "extension"
+    report = check(bad.load())
+    assert (report.grade, report.consequence) == ("outside", "not covered")
+    (finding,) = report.failing
+    assert finding.rule == "one layer of scores"
+    assert "WQ" in finding.message and "used again" in finding.message
+
+
+def test_the_same_bias_in_both_operands_diverges_with_its_variance() -> None:
+    body = (
+        "q[i] = MatMul(WQ, h[i])\nk[i] = MatMul(WK, h[i])\na[i] = Nonlin(q[i] + b)\nc[i] = Nonlin(k[i] + {})\n"
+        "p[i,j] = Dot(a[i], c[j])\ny[i] = Nonlin(sum[j](tanh(p[i,j]) * h[j]))"
     )
-    findings = check(
-        Case("stack", body, "outside", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WQ2[a] WK2[a]").load()
-    ).failing
-    assert {f.rule for f in findings} == {"one layer of scores"}
-    assert all("exact" in f.message for f in findings)
+    initial = "h[i]: {mean: 0, cov: 1} & b: {mean: 0, cov: 0.25} & e: {mean: 0, cov: 0.25}"
+    more = {"weights": "WQ WK", "indices": "i: s, j: s", "constants": "s: 2", "initial": initial}
+    assert check(Case("two", body.format("e"), "", **more).load()).grade == "remark"
+    report = judge(Case("one", body.format("b"), "", **more).load())
+    assert (report.grade, report.consequence) == ("outside", "diverges")
+    (finding,) = report.failing
+    assert (finding.rule, finding.where) == ("scales", "p[i,j]")
+    assert "is 0.25" in finding.message
+    assert "b" in finding.nodes
 
 
 def test_the_smallest_statement_is_blamed_and_the_chain_given() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensorprog as tp
@@ -114,21 +115,22 @@ def test_a_score_of_one_matrix_used_one_way_diverges(first: str, second: str) ->
     assert not found(report)
 
 
-def test_the_limit_of_a_transposed_weight_is_refused_by_name() -> None:
+def test_a_weight_used_only_transposed_is_a_weight_of_the_other_shape() -> None:
     P = tp.Program("p", widths={"d": "n/2"})
     x, W = P.initial("x", width="d"), P.weight("W", shape=("d", "n"))
-    P.outputs(P.matmul("y", W.T, x))
-    assert P.check().grade != "outside"
-    for symbolic in (False, True):
-        with pytest.raises(tp.NotCompiledError, match=r"y = MatMul\(W\.T, x\): the limit of transposed weights"):
-            P.limit(symbolic=symbolic).cov("y")
+    y = P.matmul("y", W.T, x)
+    P.outputs(P.nonlin("z", tp.tanh(y)))
+    report = P.check()
+    assert report.grade == "extension"  # two widths
+    assert [r.kind for r in report.rewrites] == ["turn"]
+    # entries N(0, 1/n), d = n/2 of them meet x in each row of the transpose
+    assert float(np.asarray(P.limit().cov("y"))) == pytest.approx(0.5, abs=1e-14)
 
 
-def test_what_to_write_instead_keeps_the_transpose() -> None:
+def test_a_transpose_behind_a_score_is_moved_like_any_other_weight() -> None:
     report = check(program(
         "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)",
         "s = Nonlin(sigmoid(p) * z)", "y = MatMul(V.T, s)",
     ))
-    (finding,) = report.failing
-    assert finding.rule == "one layer of scores"
-    assert "y_z = MatMul(V.T, z); y = Nonlin(sigmoid(p) * y_z)" in finding.fix
+    assert report.grade == "theorem"
+    assert [r.kind for r in report.rewrites] == ["turn", "move"]
