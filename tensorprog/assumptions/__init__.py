@@ -35,8 +35,8 @@ from tensorprog.assumptions.scales import scales
 from tensorprog.assumptions.scores import bounded, dedicated, different, operands
 from tensorprog.assumptions.transposes import transposes
 from tensorprog.calculus import Calculus
-from tensorprog.graph import Structure
 from tensorprog.expr import Variable
+from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
 from tensorprog.normalize import normalize
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.expr import Call, Expr, IndexValue, Variable, rebuild, walk
-from tensorprog.ir import MatMul, Nonlin
+from tensorprog.facts import HOLDS
+from tensorprog.ir import Dot, MatMul, Nonlin
 
 __all__ = ["clips", "unused", "variance"]
 
@@ -26,7 +27,7 @@ def unused(check: Context) -> Iterator[Finding]:
 
 
 def variance(check: Context) -> Iterator[Finding]:
-    """Scores have positive variance."""
+    """Scores have positive variance, and averages are not of independent vectors."""
     for dot, definer, statement in check.products():
         score = check.text(dot)
         variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
@@ -38,12 +39,40 @@ def variance(check: Context) -> Iterator[Finding]:
                 f"the variance of {statement.weight} is 0, so the score {score} vanishes "
                 "(Theorem 1 speaks of scores of positive variance)",
             )
+        elif variance is not None and variance[0] == 0:
+            yield check.finding(
+                "warning",
+                (definer,),
+                f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish "
+                "(Theorem 1 speaks of scores of positive variance)",
+            )
         elif profile.constant and profile.low == 0:
             yield check.finding(
                 "warning",
                 (definer,),
                 f"{statement.vector} is 0, so the score {score} vanishes (Theorem 1 "
                 "speaks of scores of positive variance)",
+            )
+    yield from _vanishing_averages(check)
+
+
+def _vanishing_averages(check: Context) -> Iterator[Finding]:
+    """Averages of q k for q and k by different weights: attention on the scale 1/n without tied weights."""
+    for position in sorted(check.structure.relevant):
+        dot = check.netsor.body[position]
+        if not (isinstance(dot, Dot) and dot.scale == "1/n"):
+            continue
+        made = [check.structure.definers(position, side) for side in (dot.left, dot.right)]
+        sides = [[d for d in definers if isinstance(check.netsor.body[d], MatMul)] for definers in made]
+        if all(sides) and sides == [list(d) for d in made] and all(
+            check.structure.same_member(one, two)[0] is HOLDS for one in sides[0] for two in sides[1]
+        ):
+            yield check.finding(
+                "warning",
+                (position,),
+                f"{dot.left} and {dot.right} are made by different weights, so the average {dot.target} is 0 in the "
+                "limit",
+                f"the scale n**-0.5, {dot.target} = Dot({dot.left}, {dot.right}), or one weight for both",
             )
 
 

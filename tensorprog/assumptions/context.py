@@ -9,8 +9,8 @@ from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Variable
-from tensorprog.graph import Structure
-from tensorprog.ir import MatMul, Netsor, Nonlin
+from tensorprog.graph import Operand, Structure
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.normalize import Rewritten
 
 __all__ = [
@@ -71,7 +71,7 @@ class Context:
     def products(self) -> Iterator[tuple[int, int, MatMul]]:
         """Each MatMul that makes a score operand, once: positions of the Dot and of the MatMul, and the MatMul."""
         done = set()
-        for operand in self.structure.operands:
+        for operand in self.operands:
             statement = None if operand.definer is None else self.netsor.body[operand.definer]
             if operand.definer is not None and operand.definer not in done and isinstance(statement, MatMul):
                 done.add(operand.definer)
@@ -107,6 +107,21 @@ class Context:
     def first(self, position: int) -> dict[str, int]:
         """The indices of a statement at their first values."""
         return {s.bare: self.netsor.ranges[s.bare][0] for s in self.netsor.body[position].target.slots if s.bare}
+
+    @property
+    def scores(self) -> tuple[int, ...]:
+        """Scores over a width that goes to infinity; over a fixed width a score is exact, whatever its operands are."""
+        fixed = dict(self.netsor.fixed_widths)
+        return tuple(
+            p
+            for p in self.structure.scores
+            if isinstance(dot := self.netsor.body[p], Dot) and self.netsor.families[dot.left.name].width not in fixed
+        )
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Both sides of these scores, with the statements that define them."""
+        return tuple(o for o in self.structure.operands if o.dot in self.scores)
 
     @property
     def scored(self) -> bool:

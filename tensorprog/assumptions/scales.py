@@ -17,7 +17,7 @@ def sides_of(check: Context, dot: int) -> Iterator[tuple[Operand, Operand]]:
     """Pairs of MatMuls that make the left and the right operand of a score."""
     made = [
         o
-        for o in check.structure.operands
+        for o in check.operands
         if o.dot == dot and o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
     ]
     for left in (o for o in made if o.side == "left"):
@@ -42,7 +42,7 @@ def mean_of(check: Context, position: int, place: Mapping[str, int], argument: s
 
 def scales(check: Context) -> Iterator[Finding]:
     """No initial vector stands in both operands of a score: its mean would grow like sqrt(n)."""
-    for dot in check.structure.scores:
+    for dot in check.scores:
         for left, right in sides_of(check, dot):
             assert left.definer is not None
             maker = check.netsor.body[left.definer]
@@ -58,7 +58,7 @@ def scales(check: Context) -> Iterator[Finding]:
                 f"initial vectors {name} that depend on each other stand in both operands of the score "
                 f"{check.text(dot)}: sqrt(n) E[Z^{left.reference} Z^{right.reference}] is part of its mean, and {why} "
                 "sqrt(n), so the score grows like sqrt(n) and diverges",
-                f"independent initial vectors in the two operands; or an average, with scale=1/n",
+                "independent initial vectors in the two operands; or an average, with scale=1/n",
                 DIVERGES,
                 (left.definer, dot),
                 (check.weight(maker.weight.name),),

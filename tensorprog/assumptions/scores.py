@@ -22,8 +22,8 @@ def _profile_of(check: Context, operand: Operand) -> Profile:
 
 def operands(check: Context) -> Iterator[Finding]:
     """Both operands of every score are MatMul outputs."""
-    for dot in check.structure.scores:
-        sides = [o for o in check.structure.operands if o.dot == dot]
+    for dot in check.scores:
+        sides = [o for o in check.operands if o.dot == dot]
         wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
         done = set()
         for operand in wrong:
@@ -101,7 +101,7 @@ def _bounded_fix(check: Context, position: int) -> str:
 
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else."""
-    makers = {o.definer: o.dot for o in check.structure.operands if o.definer is not None}
+    makers = {o.definer: o.dot for o in check.operands if o.definer is not None}
     done = set()
     for maker, dot in makers.items():
         statement = check.netsor.body[maker]
@@ -133,7 +133,7 @@ def dedicated(check: Context) -> Iterator[Finding]:
 
 def different(check: Context) -> Iterator[Finding]:
     """Clause (b): the two weights of one score differ, for all values of its indices."""
-    for dot in check.structure.scores:
+    for dot in check.scores:
         for left, right in sides_of(check, dot):
             assert left.definer is not None
             maker = check.netsor.body[left.definer]

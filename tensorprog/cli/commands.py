@@ -271,7 +271,7 @@ def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -
     if kind == ".svg":
         from tensorprog.judge import judge
 
-        text = drawing.to_svg(built, checked(netsor))
+        text = drawing.to_svg(built, judge(netsor))
     elif kind in (".dot", ".gv"):
         text = drawing.to_dot(built)
     else:

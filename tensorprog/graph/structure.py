@@ -239,8 +239,9 @@ class Structure:
             return HOLDS, {}
         system = System()
         system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
+        rule = "wrap" if any(self.netsor.families[dot.left.name].boundaries) else ""
         for a, b in zip(dot.left.slots, dot.right.slots, strict=True):
-            system.equal(form(a, ""), form(b, ""), "wrap" if any(self.netsor.families[dot.left.name].boundaries) else "")
+            system.equal(form(a, ""), form(b, ""), rule)
         return system.solve()
 
     def _rule(self, weight: str) -> str:

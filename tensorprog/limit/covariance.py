@@ -76,9 +76,11 @@ class Compiler:
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
         self.random = random_families(netsor)
-        dots = {s.target.name: s for n in (program, netsor) for s in n.body if isinstance(s, Dot) and s.scale != "1/n"}
         self.scores = {
-            name: s for name, s in dots.items() if name in netsor.scores or not self.random & {s.left.name, s.right.name}
+            s.target.name: s
+            for s in (*program.body, *netsor.body)
+            if isinstance(s, Dot) and s.scale != "1/n"
+            if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
         self.patterns = Patterns(self)
         self._refuse()

@@ -86,7 +86,7 @@ class Law:
         return self.netsor.scores
 
     def __repr__(self) -> str:
-        return f"Law({self.compiled.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
+        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

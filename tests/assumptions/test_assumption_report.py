@@ -13,8 +13,8 @@ from tensorprog import facts
 from tensorprog.assumptions import RULES, check
 from tensorprog.calculus import Calculus
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
-from tensorprog.judge import judge
 from tensorprog.graph import Structure
+from tensorprog.judge import judge
 
 CASES = {case.name: case for case in CORPUS}
 
