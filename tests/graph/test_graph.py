@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tensorprog import graph
 from tensorprog.assumptions import check
+from tests.corpus import CASES, Case
 
-sys.path.append(str(Path(__file__).parents[1] / "assumptions"))
-from assumption_corpus import CORPUS, Case
-
-CASES = {case.name: case for case in CORPUS}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_one_node_for_each_declaration_and_statement() -> None:
-    netsor = replace(CASES["attention"], constants="s: 128, H: 96, C: 2").load()
+    netsor = replace(CASES["attention"], constants={"s": 128, "H": 96}).load()
     view = graph.build(netsor)
     assert len(view) == len(netsor.initial) + len(netsor.weights) + len(netsor.body) == 14
     assert view.nodes["p[a,i,j]"] == {
@@ -52,7 +47,7 @@ def test_ancestry() -> None:
     assert structure.chain(0, 4) in ((0, 1, 2, 4), (0, 1, 3, 4))
 
 
-@pytest.mark.parametrize("case", CORPUS, ids=[c.name for c in CORPUS])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_drawings_are_well_formed_and_boxes_do_not_overlap(case: Case) -> None:
     netsor = case.load()
     view = graph.build(netsor)
@@ -72,7 +67,7 @@ def test_drawings_are_well_formed_and_boxes_do_not_overlap(case: Case) -> None:
 
 
 def test_text_is_escaped_and_nothing_is_fetched() -> None:
-    netsor = replace(CASES["glued branches"].load(), name='<b>&\x01"')
+    netsor = replace(CASES["branches that meet"].load(), name='<b>&\x01"')
     text = graph.to_svg(graph.build(netsor), check(netsor))
     assert "<b>" not in text
     assert "where(u[i] &gt; 0" in text
@@ -82,7 +77,7 @@ def test_text_is_escaped_and_nothing_is_fetched() -> None:
 
 
 def test_faults_are_drawn_in_their_colour() -> None:
-    netsor = CASES["tied query and key"].load()
+    netsor = CASES["tied queries and keys"].load()
     plain, marked = graph.to_svg(graph.build(netsor)), graph.to_svg(graph.build(netsor), check(netsor))
     assert "at fault" not in plain
     picture = ET.fromstring(marked)
