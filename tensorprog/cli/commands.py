@@ -252,11 +252,16 @@ def sample(
 
 @main.command()
 @options(FILE, SET)
+@click.option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
 @click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path),
               help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
 @QUIET
-def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -> int:
-    """Draw the program as a graph, one node per statement, initial vector and weight; findings are marked."""
+def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
+    """Draw the program as a graph, one node per statement, initial vector and weight.
+
+    With --check boxes tell what they are in Assumption 1 (operands, their inputs and weights, scores, outputs), the
+    title has the grade, and faults are numbered, with the path that leads to them, and listed.
+    """
     kinds = (".svg", ".dot", ".gv", ".mmd", ".md")
     if out is not None:
         if out.suffix.lower() not in kinds:
@@ -264,19 +269,14 @@ def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -
         writable(out)
     netsor = load(file, overrides)
     from tensorprog import graph as drawing
+    from tensorprog.assumptions import check as checked
     from tensorprog.report import write_text
 
-    built = drawing.build(netsor)
     kind = out.suffix.lower() if out is not None else ".mmd"
-    if kind == ".svg":
-        from tensorprog.assumptions import check as checked
-
-        text = drawing.to_svg(built, checked(netsor))
-    elif kind in (".dot", ".gv"):
-        text = drawing.to_dot(built)
-    else:
-        text = drawing.to_mermaid(built)
-        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n" if kind == ".md" else text
+    draw = {".svg": drawing.to_svg, ".dot": drawing.to_dot, ".gv": drawing.to_dot}.get(kind, drawing.to_mermaid)
+    text = draw(drawing.build(netsor), checked(netsor) if judged else None)
+    if kind == ".md":
+        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n"
     if out is None:
         click.echo(text.rstrip())
         return 0
