@@ -119,7 +119,9 @@ def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require:
     if form == "json":
         print_json(header(netsor, report))
     elif not quiet:
-        click.echo(str(report))
+        from tensorprog.display import show_report
+
+        show_report(report, click.echo)
     return exit_code(report.grade, require)
 
 

@@ -6,11 +6,14 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tensorprog import graph
 from tensorprog.assumptions import check
+from tensorprog.cli import main
 from tests.corpus import CASES, Case
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -181,3 +184,13 @@ def test_faults_are_drawn_in_their_colour() -> None:
     picture = ET.fromstring(marked)
     red = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke"] == graph.BLAME]
     assert {g.findall(f"{SVG}text")[0].text.split(" ")[0] for g in red} == {"q[a,i]", "k[a,j]", "p[a,i,j]", "WQ[a]"}
+
+
+@pytest.mark.parametrize("suffix", ["svg", "dot", "mmd", "md"])
+def test_the_command_judges_on_request(suffix: str, tmp_path: Path) -> None:
+    plain, checked = tmp_path / f"plain.{suffix}", tmp_path / f"checked.{suffix}"
+    for args, out in (((), plain), (("--check",), checked)):
+        assert CliRunner().invoke(main, ["graph", "attention_tied", *args, "-o", str(out)]).exit_code == 0
+    assert "diverges like sqrt(n)" in checked.read_text()
+    assert "diverges" not in plain.read_text()
+    assert "operand" not in plain.read_text()
