@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -33,6 +33,9 @@ from tensorprog.cli.options import (
 )
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
 from tensorprog.errors import fail
+
+if TYPE_CHECKING:
+    from tensorprog.assumptions import Report
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -119,10 +122,18 @@ def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require:
     if form == "json":
         print_json(header(netsor, report))
     elif not quiet:
-        from tensorprog.display import show_report
-
-        show_report(report, click.echo)
+        _show(report)
     return exit_code(report.grade, require)
+
+
+def _show(report: Report) -> None:
+    """Print a report; what draws tables is imported on terminals only."""
+    if not sys.stdout.isatty():
+        click.echo(str(report))
+        return
+    from tensorprog.display import show_report
+
+    show_report(report, click.echo)
 
 
 @main.command()

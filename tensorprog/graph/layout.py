@@ -14,6 +14,8 @@ __all__ = ["CHARACTER", "LINE", "PAD", "SMALL", "TAG", "Layout", "layout", "line
 CHARACTER, LINE, PAD, LAYER, GAP = 7.3, 16.0, 10.0, 74.0, 26.0
 SMALL, TAG = 6.0, 13.0  # a character and the line of a tag
 WRAP = 46  # characters in a line of a box
+BESIDE, PASSING = 0.03, 0.1  # firmness of declared boxes, and of edges that pass a row, where statements have 1
+SWEEPS = 40
 
 
 @dataclass(frozen=True)
@@ -100,16 +102,9 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
             }
             row.sort(key=lambda node: (centre[node], place[node]))
             place.update({node: k - (len(row) - 1) / 2 for k, node in enumerate(row)})
-    x: dict[str, float] = {}
-    for row in rows:
-        x |= _spread(row, dict.fromkeys(row, 0.0), extent)
-    for sweep in range(16):
-        for row in rows if sweep % 2 == 0 else rows[::-1]:
-            wanted = {}
-            for node in row:
-                others = [*above[node], *below[node]] if sweep > 4 else (above if sweep % 2 == 0 else below)[node]
-                wanted[node] = sum(x[o] for o in others) / len(others) if others else x[node]
-            x |= _spread(row, wanted, extent)
+    declared = {node for node, position in graph.nodes(data="position") if position < 0}
+    firm = {node: BESIDE if node in declared else 1.0 if node in sizes else PASSING for node in extent}
+    x = _aligned(rows, above, below, extent, firm)
     bands: dict[str, tuple[float, float]] = {}
     top = 0.0
     for row in rows:
@@ -126,18 +121,39 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
     return Layout(centres, sizes, bends, bands, lanes, max([width, *lanes.values()]), height)
 
 
-def _spread(row: Sequence[str], wanted: Mapping[str, float], extent: Mapping[str, float]) -> dict[str, float]:
+def _aligned(
+    rows: Sequence[Sequence[str]], above: Mapping[str, list[str]], below: Mapping[str, list[str]],
+    extent: Mapping[str, float], firm: Mapping[str, float],
+) -> dict[str, float]:
+    """Positions in each row near to the mean of the neighbours' positions, the firm ones counting most."""
+    x: dict[str, float] = {}
+    for row in rows:
+        x |= _spread(row, dict.fromkeys(row, 0.0), extent, firm)
+    for sweep in range(SWEEPS):
+        for row in rows if sweep % 2 == 0 else rows[::-1]:
+            wanted = {}
+            for node in row:
+                others = [*above[node], *below[node]] if sweep > 4 else (above if sweep % 2 == 0 else below)[node]
+                total = sum(firm[o] for o in others)
+                wanted[node] = sum(firm[o] * x[o] for o in others) / total if others else x[node]
+            x |= _spread(row, wanted, extent, firm)
+    return x
+
+
+def _spread(
+    row: Sequence[str], wanted: Mapping[str, float], extent: Mapping[str, float], firm: Mapping[str, float]
+) -> dict[str, float]:
     """Positions nearest to those wanted that keep order and distance (isotonic regression, pooling violators)."""
     offsets, total = [], 0.0
     for k, node in enumerate(row):
         if k:
             total += (extent[row[k - 1]] + extent[node]) / 2 + GAP
         offsets.append(total)
-    pools: list[list[float]] = []  # mean, count
+    pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for node, offset in zip(row, offsets, strict=True):
-        pools.append([wanted[node] - offset, 1.0])
+        pools.append((wanted[node] - offset, firm[node], 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            mean, count = pools.pop()
-            pools[-1] = [(pools[-1][0] * pools[-1][1] + mean * count) / (pools[-1][1] + count), pools[-1][1] + count]
-    values = [mean for mean, count in pools for _ in range(int(count))]
+            (mean, weight, count), (other, heavy, many) = pools.pop(), pools.pop()
+            pools.append(((mean * weight + other * heavy) / (weight + heavy), weight + heavy, count + many))
+    values = [mean for mean, _, count in pools for _ in range(count)]
     return {node: value + offset for node, value, offset in zip(row, values, offsets, strict=True)}
