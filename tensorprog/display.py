@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from tensorprog import findings
 from tensorprog.comparison import BRACKETS, Row, aligned, chance, quantity, short
 from tensorprog.reference import Reference, label, members
 from tensorprog.study import Listener, Study
+
+if TYPE_CHECKING:
+    from tensorprog.assumptions.report import Report
 
 __all__ = [
     "Progress",
@@ -26,6 +30,7 @@ __all__ = [
     "limit_tables",
     "run_tables",
     "show",
+    "show_report",
     "stacked",
 ]
 
@@ -105,6 +110,79 @@ def _rich(table: Table, stream: TextIO) -> None:
         console.print(grid)
     if table.note:
         console.print(Text(table.note, style="dim"))
+
+
+# ---- reports --------------------------------------------------------------------------------------------------------
+
+WIDE = 100  # columns from which the reasons stand in a column of their own
+
+
+def show_report(report: Report, write: Callable[[str], None], stream: TextIO | None = None) -> None:
+    """Print the check of a program: a table on a terminal, with reasons below the rows of a narrow one; else text."""
+    stream = stream or sys.stdout
+    if not is_terminal(stream):
+        write(str(report))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, width=columns_of(stream))
+    console.print(Text.assemble((f"{report.program}: ", "bold"), (report.grade, _ink(report.grade)),
+                                f" - {findings.says(report)}"))
+    console.print(_labelled(findings.basis(report), 0))
+    rows = [findings.cells(finding) for finding in report.findings]
+    console.print(_findings_grid(rows) if console.width >= WIDE else _findings_blocks(rows, console.width))
+
+
+def _findings_grid(rows: Sequence[findings.Cells]) -> Any:
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, expand=True)
+    for name, widest in (("verdict", 7), ("rule", 20), ("where", 14), ("line", 4)):
+        grid.add_column(Text(name), max_width=widest, overflow="fold", justify="right" if name == "line" else "left")
+    grid.add_column(Text("why"), ratio=1, overflow="fold")
+    for verdict, rule, where, line, said in rows:
+        shown = Text(said[0][1], no_wrap=True, overflow="ellipsis") if verdict == "holds" else _labelled(said, 0)
+        grid.add_row(Text(verdict, style=_ink(verdict)), Text(rule), Text(where), Text(line), shown)
+    return grid
+
+
+def _findings_blocks(rows: Sequence[findings.Cells], width: int) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    aligned_rules = max((len(row[1]) for row in rows), default=0) if width >= 72 else 0
+    blocks: list[Any] = []
+    if aligned_rules:
+        blocks.append(Text(f"{'verdict':<8} {'rule':<{aligned_rules}}  where, line", style="bold"))
+    for verdict, rule, where, line, said in rows:
+        head = Text.assemble((f"{verdict:<8} ", _ink(verdict)), f"{rule:<{aligned_rules}}  ")
+        if verdict == "holds":
+            blocks.append(head)
+            continue
+        head.append(where + (f", line {line}" if line else ""))
+        blocks += [head, _labelled(said, 9 if aligned_rules else 2)]
+    return Group(*blocks)
+
+
+def _labelled(said: Sequence[tuple[str, str]], indent: int) -> Any:
+    """Paragraphs with hanging labels."""
+    from rich.padding import Padding
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in said:
+        grid.add_row(Text(name, style="italic"), Text(text))
+    return Padding(grid, (0, 0, 0, indent))
+
+
+def _ink(word: str) -> str:
+    return f"bold {findings.COLOURS[word]}"
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ ORDER = """
     initials grouping linalg
     graph
     calculus
+    findings
     assumptions
     samples
     averages

@@ -9,6 +9,7 @@ from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.expr import Call, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.facts import HOLDS
+from tensorprog.graph import Structure
 from tensorprog.ir import Dot, MatMul, Nonlin
 
 __all__ = ["clips", "unused", "variance"]
@@ -16,14 +17,15 @@ __all__ = ["clips", "unused", "variance"]
 
 def unused(check: Context) -> Iterator[Finding]:
     """Statements that no output depends on."""
-    for position, statement in enumerate(check.netsor.body):
-        if position not in check.structure.relevant:
-            yield check.finding(
-                "warning",
-                (position,),
-                f"{statement.target} does not reach an output; leaving it out is exact, and the other rules do",
-                f"drop it, or add {statement.target.name} to the outputs",
-            )
+    relevant = Structure(check.written).relevant
+    idle = [s for position, s in enumerate(check.written.body) if position not in relevant]
+    for statement in idle:
+        yield check.finding(
+            "warning",
+            (check.rewritten.origin.index(str(statement.target)),),
+            f"{statement.target} does not reach an output; leaving it out is exact, and the other rules do",
+            f"drop it, or add {statement.target.name} to the outputs",
+        )
 
 
 def variance(check: Context) -> Iterator[Finding]:
@@ -54,6 +56,23 @@ def variance(check: Context) -> Iterator[Finding]:
                 "speaks of scores of positive variance)",
             )
     yield from _vanishing_averages(check)
+    yield from _twins(check)
+
+
+def _twins(check: Context) -> Iterator[Finding]:
+    """Scores with the same two operands, whose joint law is degenerate."""
+    seen: dict[frozenset[Variable], int] = {}
+    for position in check.scores:
+        dot = check.netsor.body[position]
+        assert isinstance(dot, Dot)
+        first = seen.setdefault(frozenset((dot.left, dot.right)), position)
+        if first != position:
+            yield check.finding(
+                "warning",
+                (position, first),
+                f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
+                "their joint law is degenerate (Theorem 1 speaks of scores of positive variance)",
+            )
 
 
 def _vanishing_averages(check: Context) -> Iterator[Finding]:

@@ -106,8 +106,8 @@ def _again(
         "fails" if verdict is FAILS else "unknown",
         (other, maker),
         f"{old.matrix} makes {check.text(maker)}, an operand of the score {check.text(one)}, and {may} again{where} "
-        f"for {check.text(other)}, an operand of the score {check.text(two)} in a layer behind it. Layers can be taken one "
-        "after another only if no weight that made a score operand is used again",
+        f"for {check.text(other)}, an operand of the score {check.text(two)} in a layer behind it. Layers can be taken "
+        "one after another only if no weight that made a score operand is used again",
         f"give {check.text(other)} a weight of its own, one for each layer",
         NOT_COVERED,
         (maker, one, other, two),

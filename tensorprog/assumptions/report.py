@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensorprog.findings import notebook
 from tensorprog.normalize import Rewrite
 
 __all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
@@ -117,17 +117,4 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        def cell(text: object) -> str:
-            return f"<td style='text-align:left'>{html.escape(str(text))}</td>"
-
-        rows = "".join(
-            "<tr>" + "".join(cell(x) for x in (f.verdict, f.rule, f.where, f.line or "", f.message, f.fix)) + "</tr>"
-            for f in self.findings
-        )
-        heads = "".join(
-            f"<th style='text-align:left'>{name}</th>"
-            for name in ("verdict", "rule", "where", "line", "message", "fix")
-        )
-        head = html.escape(str(self).splitlines()[0])
-        claims = "".join(f"<p>{html.escape(str(claim))}</p>" for claim in self.claims)
-        return f"<p><b>{head}</b></p>{claims}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        return notebook(self)

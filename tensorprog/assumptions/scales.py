@@ -8,9 +8,9 @@ from tensorprog.assumptions.context import DIVERGES, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.facts import FAILS, HOLDS
 from tensorprog.graph import Operand
-from tensorprog.ir import Dot, MatMul
+from tensorprog.ir import Dot, MatMul, Nonlin
 
-__all__ = ["mean_of", "scales", "sides_of", "values"]
+__all__ = ["mean_of", "not_centred", "scales", "sides_of", "values"]
 
 
 def sides_of(check: Context, dot: int) -> Iterator[tuple[Operand, Operand]]:
@@ -40,8 +40,33 @@ def mean_of(check: Context, position: int, place: Mapping[str, int], argument: s
     return True, f"is {value:.4g}{values(place)}" + (f" ({argument})" if argument else "")
 
 
+def not_centred(check: Context) -> dict[int, str]:
+    """Scores of two initial or constant vectors whose mean is known not to be zero, and why."""
+    found = {}
+    for dot in check.scores:
+        makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.operands if o.dot == dot]
+        if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
+            _, place = check.structure.same_operands(dot)
+            grows, why = mean_of(check, dot, place or check.first(dot), "")
+            if grows:
+                found[dot] = why
+    return found
+
+
 def scales(check: Context) -> Iterator[Finding]:
-    """No initial vector stands in both operands of a score: its mean would grow like sqrt(n)."""
+    """No initial vectors with a mean or a covariance stand in both operands of a score: it would grow like sqrt(n)."""
+    fix = "independent initial vectors of mean 0 in the two operands; or an average, with scale=1/n"
+    for dot, why in not_centred(check).items():
+        statement = check.netsor.body[dot]
+        assert isinstance(statement, Dot)
+        yield check.finding(
+            "fails",
+            (dot,),
+            f"sqrt(n) E[Z^{statement.left} Z^{statement.right}] is part of the mean of the score {check.text(dot)}, "
+            f"and E[Z^{statement.left} Z^{statement.right}] {why}, so the score grows like sqrt(n) and diverges",
+            fix,
+            DIVERGES,
+        )
     for dot in check.scores:
         for left, right in sides_of(check, dot):
             assert left.definer is not None
@@ -52,13 +77,14 @@ def scales(check: Context) -> Iterator[Finding]:
             if name is None or verdict is HOLDS:
                 continue
             _, why = mean_of(check, dot, place, "the variance of an initial vector")
+            e = f"E[Z^{left.reference} Z^{right.reference}]"
             yield check.finding(
                 "fails" if verdict is FAILS else "unknown",
                 (dot,),
                 f"initial vectors {name} that depend on each other stand in both operands of the score "
-                f"{check.text(dot)}: sqrt(n) E[Z^{left.reference} Z^{right.reference}] is part of its mean, and {why} "
-                "sqrt(n), so the score grows like sqrt(n) and diverges",
-                "independent initial vectors in the two operands; or an average, with scale=1/n",
+                f"{check.text(dot)}: sqrt(n) {e} is part of its mean, and {e} {why}, so the score grows like sqrt(n) "
+                "and diverges",
+                fix,
                 DIVERGES,
                 (left.definer, dot),
                 (check.weight(maker.weight.name),),

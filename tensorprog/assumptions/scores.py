@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
-from tensorprog.assumptions.scales import mean_of, sides_of, values
+from tensorprog.assumptions.scales import mean_of, not_centred, sides_of, values
 from tensorprog.calculus import Profile
 from tensorprog.expr import Variable
 from tensorprog.facts import FAILS, HOLDS
@@ -22,30 +22,30 @@ def _profile_of(check: Context, operand: Operand) -> Profile:
 
 def operands(check: Context) -> Iterator[Finding]:
     """Both operands of every score are MatMul outputs."""
+    diverging = {check.text(dot) for dot in not_centred(check)}  # said there
     for dot in check.scores:
         sides = [o for o in check.operands if o.dot == dot]
         wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
-        done = set()
-        for operand in wrong:
-            if operand.reference.name in done:
-                continue
-            done.add(operand.reference.name)
-            what = "an initial vector" if operand.definer is None else "a Nonlin output"
-            score = check.text(dot)
-            message = f"{operand.reference} in the score {score} is {what}; a score takes two MatMul outputs"
-            left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
-            same, place = check.structure.same_operands(dot)
-            argument = _not_zero(same is FAILS, place, (_profile_of(check, left), _profile_of(check, right)))
-            grows, why = mean_of(check, dot, place or check.first(dot), argument)
-            e = f"E[Z^{left.reference} Z^{right.reference}]"
-            if grows:
-                message += f". Its mean is sqrt(n) {e}, which {why}, so the score grows like sqrt(n)"
-                fix = f"{score} = Dot({left.reference}, {right.reference}, scale=1/n), an average"
-            else:
-                fix = f"multiply {operand.reference} by a weight of its own first, or use scale=1/n"
-            consequence = DIVERGES if grows else NOT_COVERED
-            positions = (dot,) if operand.definer is None else (dot, operand.definer)
-            yield check.finding("fails", positions, message, fix, consequence)
+        if not wrong or check.text(dot) in diverging:
+            continue
+        names = {
+            str(o.reference): "an initial vector that is not centred" if o.definer is None else "a Nonlin output"
+            for o in wrong
+        }
+        score = check.text(dot)
+        what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
+        message = f"{what} in the score {score}: a score takes two MatMul outputs"
+        left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
+        same, place = check.structure.same_operands(dot)
+        argument = _not_zero(same is FAILS, place, (_profile_of(check, left), _profile_of(check, right)))
+        grows, why = mean_of(check, dot, place or check.first(dot), argument)
+        fix = f"multiply {wrong[0].reference} by a weight of its own first, or use scale=1/n"
+        if grows:
+            message += f". Its mean is sqrt(n) E[Z^{left.reference} Z^{right.reference}], which {why}, so the score "
+            message += "grows like sqrt(n)"
+            fix = f"{score} = Dot({left.reference}, {right.reference}, scale=1/n), an average"
+        positions = (dot, *(o.definer for o in wrong if o.definer is not None))
+        yield check.finding("fails", positions, message, fix, DIVERGES if grows else NOT_COVERED)
 
 
 def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Profile]) -> str:
@@ -136,8 +136,12 @@ def different(check: Context) -> Iterator[Finding]:
     for dot in check.scores:
         for left, right in sides_of(check, dot):
             assert left.definer is not None
-            maker = check.netsor.body[left.definer]
-            if isinstance(maker, MatMul) and maker.weight.name not in check.rewritten.initials:
+            assert right.definer is not None
+            one, two = check.netsor.body[left.definer], check.netsor.body[right.definer]
+            assert isinstance(one, MatMul)
+            assert isinstance(two, MatMul)
+            # initial vectors are a matter of scales, a matrix with its transpose one of transposes
+            if one.weight.name not in check.rewritten.initials and one.transposed == two.transposed:
                 verdict, witness = check.structure.same_weight_in_score(left, right)
                 if verdict is not HOLDS:
                     yield _tied(check, left, right, verdict is FAILS, witness)
@@ -167,21 +171,13 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
     name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
     own = Variable(name, two.weight.slots)
     fix = f"separate weights, e.g. {two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    diverges = False
-    if one.transposed != two.transposed:  # E[W^2] = sigma^2/n: only diagonal entries meet themselves
-        message += (
-            f"Its mean is sigma^2 E[Z^{one.vector} Z^{two.vector}] / sqrt(n) if neither vector depends on the matrix: "
-            "it vanishes, but one operand uses the matrix, the other its transpose, and no theorem covers such a score"
-        )
-    else:
-        grows, why = mean_of(
-            check, left.dot, place or witness or check.first(left.dot), _not_zero(same is FAILS, place, profiles)
-        )
-        diverges = certain and grows
-        message += f"The mean of {dot.target} is sqrt(n) times {e}, which {why}, " + (
-            "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
-        )
-        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
+    argument = _not_zero(same is FAILS, place, profiles)
+    grows, why = mean_of(check, left.dot, place or witness or check.first(left.dot), argument)
+    diverges = certain and grows
+    message += f"The mean of {dot.target} is sqrt(n) times {e}, which {why}, " + (
+        "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
+    )
+    fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         "fails" if certain else "unknown",
         (left.definer, right.definer),

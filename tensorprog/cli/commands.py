@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -33,6 +33,9 @@ from tensorprog.cli.options import (
 )
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
 from tensorprog.errors import fail
+
+if TYPE_CHECKING:
+    from tensorprog.assumptions import Report
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -119,8 +122,18 @@ def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require:
     if form == "json":
         print_json(header(netsor, report))
     elif not quiet:
-        click.echo(str(report))
+        _show(report)
     return exit_code(report.grade, require)
+
+
+def _show(report: Report) -> None:
+    """Print a report; what draws tables is imported on terminals only."""
+    if not sys.stdout.isatty():
+        click.echo(str(report))
+        return
+    from tensorprog.display import show_report
+
+    show_report(report, click.echo)
 
 
 @main.command()
@@ -252,11 +265,16 @@ def sample(
 
 @main.command()
 @options(FILE, SET)
+@click.option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
 @click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path),
               help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
 @QUIET
-def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -> int:
-    """Draw the program as a graph, one node per statement, initial vector and weight; findings are marked."""
+def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
+    """Draw the program as a graph, one node per statement, initial vector and weight.
+
+    With --check boxes tell what they are in Assumption 1 (operands, their inputs and weights, scores, outputs), the
+    title has the grade, and faults are numbered, with the path that leads to them, and listed.
+    """
     kinds = (".svg", ".dot", ".gv", ".mmd", ".md")
     if out is not None:
         if out.suffix.lower() not in kinds:
@@ -264,19 +282,14 @@ def graph(file: str, overrides: dict[str, str], out: Path | None, quiet: bool) -
         writable(out)
     netsor = load(file, overrides)
     from tensorprog import graph as drawing
+    from tensorprog.judge import judge
     from tensorprog.report import write_text
 
-    built = drawing.build(netsor)
     kind = out.suffix.lower() if out is not None else ".mmd"
-    if kind == ".svg":
-        from tensorprog.judge import judge
-
-        text = drawing.to_svg(built, judge(netsor))
-    elif kind in (".dot", ".gv"):
-        text = drawing.to_dot(built)
-    else:
-        text = drawing.to_mermaid(built)
-        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n" if kind == ".md" else text
+    draw = {".svg": drawing.to_svg, ".dot": drawing.to_dot, ".gv": drawing.to_dot}.get(kind, drawing.to_mermaid)
+    text = draw(drawing.build(netsor), judge(netsor) if judged else None)
+    if kind == ".md":
+        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n"
     if out is None:
         click.echo(text.rstrip())
         return 0

@@ -1,306 +1,187 @@
-"""Drawings of the view: layered layout, SVG, Graphviz and Mermaid text."""
+"""Drawings of the view as SVG."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-import networkx as nx
+from tensorprog.graph.layout import CHARACTER, LINE, PAD, TAG, Layout, layout, lines
+from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of, style_of
 
-__all__ = ["BLAME", "Layout", "layout", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["to_svg"]
 
-KINDS = ("initial", "weight", "MatMul", "Nonlin", "Dot")
-# Okabe & Ito's colours, safe for colour-blind readers: fill, border
-COLOURS = {
-    "initial": ("#d9eefa", "#56b4e9"),
-    "weight": ("#eeeeee", "#8a8a8a"),
-    "MatMul": ("#d6e6f2", "#0072b2"),
-    "Nonlin": ("#d5efe7", "#009e73"),
-    "Dot": ("#fbecc8", "#e69f00"),
-}
-LEGEND = {
-    "initial": "initial vector",
-    "weight": "weight",
-    "MatMul": "MatMul (G-var)",
-    "Nonlin": "Nonlin",
-    "Dot": "Dot (score)",
-}
-BLAME = "#d55e00"
-CHARACTER, LINE, PAD, LAYER, GAP = 7.3, 16.0, 10.0, 74.0, 26.0
-WRAP = 46  # characters in a line of a box
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Centres and sizes of all nodes, and the bends of edges that span several layers."""
-
-    centres: dict[str, tuple[float, float]]
-    sizes: dict[str, tuple[float, float]]
-    bends: dict[tuple[str, str], tuple[tuple[float, float], ...]]
-    lanes: dict[str, float]  # right of everything: where the recurrence edges of a statement run
-    width: float
-    height: float
-
-
-def _lines(text: str) -> list[str]:
-    """Break a statement into lines at spaces and commas."""
-    lines, line = [], ""
-    for part in text.replace(" ", " \0").replace(",", ",\0").split("\0"):
-        if line and len(line) + len(part) > WRAP:
-            lines.append(line.rstrip())
-            line = "  "
-        line += part
-    return [*lines, line.rstrip()]
-
-
-def _layers(graph: Any) -> dict[str, int]:
-    forward = nx.DiGraph()
-    forward.add_nodes_from(graph)
-    position = nx.get_node_attributes(graph, "position")
-    forward.add_edges_from((u, v) for u, v in graph.edges() if position[u] < position[v])  # recurrences point back
-    layer: dict[str, int] = {}
-    for node in nx.topological_sort(forward):
-        layer[node] = max((layer[u] + 1 for u in forward.predecessors(node)), default=0)
-    for node in graph:  # a weight or initial vector stands just above its first user
-        if position[node] < 0 and forward.out_degree(node):
-            layer[node] = min(layer[v] for v in forward.successors(node)) - 1
-    lowest = min(layer.values(), default=0)
-    return {node: value - lowest for node, value in layer.items()}
-
-
-def layout(graph: Any) -> Layout:
-    """Place nodes in layers: longest path from the sources, barycentre ordering, then aligned with their neighbours."""
-    layer = _layers(graph)
-    sizes = {}
-    for node, data in graph.nodes(data=True):
-        lines = _lines(data["text"])
-        sizes[node] = (max(map(len, lines)) * CHARACTER + 2 * PAD, len(lines) * LINE + PAD)
-    rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
-    for node in graph:
-        rows[layer[node]].append(node)
-    above: dict[str, list[str]] = {node: [] for node in graph}
-    below: dict[str, list[str]] = {node: [] for node in graph}
-    paths: dict[tuple[str, str], list[str]] = {}
-    extent = {node: size[0] for node, size in sizes.items()}
-    for u, v in dict.fromkeys(graph.edges()):
-        if layer[u] >= layer[v]:
-            continue
-        path = [u]
-        for level in range(layer[u] + 1, layer[v]):
-            dummy = f"\0{u}\0{v}\0{level}"
-            rows[level].append(dummy)
-            above[dummy], below[dummy], extent[dummy] = [], [], 6.0
-            path.append(dummy)
-        path.append(v)
-        for a, b in itertools.pairwise(path):
-            below[a].append(b)
-            above[b].append(a)
-        paths[u, v] = path
-    place = {node: float(k) for row in rows for k, node in enumerate(row)}
-    for sweep in range(12):
-        neighbours = above if sweep % 2 == 0 else below
-        for row in rows if sweep % 2 == 0 else rows[::-1]:
-            centre = {
-                node: sum(place[o] for o in neighbours[node]) / len(neighbours[node])
-                if neighbours[node]
-                else place[node]
-                for node in row
-            }
-            row.sort(key=lambda node: (centre[node], place[node]))
-            place.update({node: k - (len(row) - 1) / 2 for k, node in enumerate(row)})
-    x: dict[str, float] = {}
-    for row in rows:
-        x |= _spread(row, dict.fromkeys(row, 0.0), extent)
-    for sweep in range(16):
-        for row in rows if sweep % 2 == 0 else rows[::-1]:
-            wanted = {}
-            for node in row:
-                others = [*above[node], *below[node]] if sweep > 4 else (above if sweep % 2 == 0 else below)[node]
-                wanted[node] = sum(x[o] for o in others) / len(others) if others else x[node]
-            x |= _spread(row, wanted, extent)
-    y, top = {}, 0.0
-    for row in rows:
-        height = max((sizes[node][1] for node in row if node in sizes), default=LINE)
-        for node in row:
-            y[node] = top + height / 2
-        top += height + LAYER - LINE
-    left = min((x[node] - extent[node] / 2 for node in x), default=0.0)
-    width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
-    centres = {node: (x[node] - left, y[node]) for node in graph}
-    bends = {edge: tuple((x[d] - left, y[d]) for d in path[1:-1]) for edge, path in paths.items()}
-    back = dict.fromkeys(u for u, v in graph.edges() if layer[u] >= layer[v])
-    lanes = {node: width + 14.0 + 12.0 * k for k, node in enumerate(back)}
-    return Layout(centres, sizes, bends, lanes, max([width, *lanes.values()]), top - LAYER + LINE + 12.0 * bool(lanes))
-
-
-def _spread(row: Sequence[str], wanted: Mapping[str, float], extent: Mapping[str, float]) -> dict[str, float]:
-    """Positions nearest to those wanted that keep order and distance (isotonic regression, pooling violators)."""
-    offsets, total = [], 0.0
-    for k, node in enumerate(row):
-        if k:
-            total += (extent[row[k - 1]] + extent[node]) / 2 + GAP
-        offsets.append(total)
-    pools: list[list[float]] = []  # mean, count
-    for node, offset in zip(row, offsets, strict=True):
-        pools.append([wanted[node] - offset, 1.0])
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            mean, count = pools.pop()
-            pools[-1] = [(pools[-1][0] * pools[-1][1] + mean * count) / (pools[-1][1] + count), pools[-1][1] + count]
-    values = [mean for mean, count in pools for _ in range(int(count))]
-    return {node: value + offset for node, value, offset in zip(row, values, offsets, strict=True)}
-
-
-def _offending(report: Any) -> tuple[set[str], dict[str, str]]:
-    nodes: set[str] = set()
-    notes: dict[str, str] = {}
-    for finding in getattr(report, "findings", ()):
-        if finding.verdict in ("fails", "unknown"):
-            nodes |= set(finding.nodes)
-            for name in finding.nodes:
-                notes.setdefault(name, f"{finding.rule}: {finding.message}")
-    return nodes, notes
+MARGIN, NARROWEST = 24.0, 560.0
+WIDE = 8.6  # a character of the title
+GREY = "#777777"
+TIP = 9.0  # length of an arrowhead
 
 
 def to_svg(graph: Any, report: Any = None) -> str:
-    """Draw the program as a self-contained SVG; statements that a report faults, and the path between, stand out."""
-    plan = layout(graph)
-    bad, notes = _offending(report)
-    margin, legend = 24.0, 64.0
-    shown = [kind for kind in KINDS if any(data["kind"] == kind for _, data in graph.nodes(data=True))]
-    legend_width = sum(len(LEGEND[kind]) * CHARACTER + 44 for kind in shown) + (150 if bad else 0)
-    width, height = max(plan.width, legend_width) + 2 * margin, plan.height + 2 * margin + legend
-    shift = (width - plan.width) / 2
+    """Draw the program as a self-contained SVG: kinds of statements, or with a report roles in Assumption 1.
+
+    With a report the title has the grade, and statements at fault are numbered, with the path between them, and listed.
+    """
+    marks = marks_of(report)
+    tags = {node: _tag(data) for node, data in graph.nodes(data=True)} if marks.judged else {}
+    plan = layout(graph, tags)
+    title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
+    inner = max(plan.width, NARROWEST, len(title) * WIDE)
+    legend, below = list(_legend(graph, marks, inner)), list(_listing(marks, inner))
+    head = MARGIN + 30 + 22 * (max(row for row, _, _, _ in legend) + 1 if legend else 0)
+    width, foot = inner + 2 * MARGIN, head + 18 + plan.height
+    height = foot + MARGIN + (LINE * len(below) + 10 if below else 0)
+    origin = ((width - plan.width) / 2, head + 18)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">',
-        f"<title>{escape(_clean(graph.graph.get('name', '')))}</title>",
+        f"<title>{escape(title)}</title>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        "<defs>"
-        + "".join(
-            f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" '
-            f'markerWidth="9" markerHeight="9" orient="auto">'
-            f'<path d="M0,0.5 L8,4 L0,7.5 z" fill="{colour}"/></marker>'
-            for name, colour in (("tip", "#777777"), ("bad", BLAME))
-        )
-        + "</defs>",
+        "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("bad", BLAME))) + "</defs>",
+        _text(MARGIN, MARGIN, title, bold=True, size=14),
     ]
-    title = _clean(graph.graph.get("name", ""))
-    out.append(f'<text x="{margin}" y="{margin}" font-weight="bold" font-size="14">{escape(title)}</text>')
-    at = margin
-    for kind in shown:
-        fill, border = COLOURS[kind]
-        out.append(
-            f'<rect x="{at:.1f}" y="{margin + 14:.1f}" width="18" height="14" rx="4" fill="{fill}" stroke="{border}" '
-            f'stroke-width="1.5"/><text x="{at + 24:.1f}" y="{margin + 25:.1f}">{LEGEND[kind]}</text>'
-        )
-        at += len(LEGEND[kind]) * CHARACTER + 44
-    if bad:
-        out.append(
-            f'<rect x="{at:.1f}" y="{margin + 14:.1f}" width="18" height="14" rx="4" fill="#ffffff" stroke="{BLAME}" '
-            f'stroke-width="3"/><text x="{at + 24:.1f}" y="{margin + 25:.1f}" fill="{BLAME}">at fault</text>'
-        )
-    origin = margin + legend
+    out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
     twice: dict[tuple[str, str], int] = {}
-    edges = sorted(graph.edges(data=True), key=lambda e: e[0] in bad and e[1] in bad)  # the offending path on top
-    for u, v, data in edges:
+    path = marks.path
+    for u, v, data in sorted(graph.edges(data=True), key=lambda e: e[0] in path and e[1] in path):  # the path on top
         twice[u, v] = twice.get((u, v), 0) + 1
-        fault = u in bad and v in bad
-        out.append(_edge(plan, u, v, data["role"], shift, origin, fault, twice[u, v] - 1))
-    for node, data in graph.nodes(data=True):
-        (x, y), (w, h) = plan.centres[node], plan.sizes[node]
-        fill, border = COLOURS[data["kind"]]
-        stroke, thick = (BLAME, 3.0) if node in bad else (border, 1.5)
-        x, y = x + shift, y + origin
-        note = f"<title>{escape(_clean(notes[node]))}</title>" if node in notes else ""
-        out.append(
-            f'<g>{note}<rect x="{x - w / 2:.1f}" y="{y - h / 2:.1f}" width="{w:.1f}" height="{h:.1f}" rx="7" '
-            f'fill="{fill}" stroke="{stroke}" stroke-width="{thick}"/>'
-        )
-        lines = _lines(data["text"])
-        for k, line in enumerate(lines):
-            anchor = 'text-anchor="middle"' if len(lines) == 1 else ""
-            left = x if len(lines) == 1 else x - w / 2 + PAD
-            out.append(
-                f'<text x="{left:.1f}" y="{y + (k - (len(lines) - 1) / 2) * LINE + 4:.1f}" {anchor} '
-                f'xml:space="preserve">{escape(_clean(line))}</text>'
-            )
-        out.append("</g>")
-    out.append("</svg>")
-    return "\n".join(out)
+        out.append(_edge(plan, u, v, data["role"], origin, u in path and v in path, twice[u, v] - 1))
+    out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
+    for k, (text, colour) in enumerate(below):
+        out.append(_text(MARGIN, foot + MARGIN + LINE * k, text, colour))
+    return "\n".join([*out, "</svg>"])
 
 
-def _edge(plan: Layout, u: str, v: str, role: str, shift: float, origin: float, fault: bool, extra: int) -> str:
+def _tag(data: Any) -> str:
+    return ", ".join(data["roles"])
+
+
+def _legend(graph: Any, marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
+    """Row, offset, label and style of each entry that occurs in the drawing."""
+    shown = {role for _, data in graph.nodes(data=True) for role in (data["roles"] if marks.judged else [data["kind"]])}
+    entries = [(f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
+               for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
+    if marks.path:
+        entries.append(("at fault", Style("", "#ffffff", BLAME, 3.0, ink=BLAME)))
+    row, at = 0, 0.0
+    for label, style in entries:
+        size = len(label) * CHARACTER + 44
+        if at and at + size - 20 > width:
+            row, at = row + 1, 0.0
+        yield row, at, label, style
+        at += size
+
+
+def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
+    """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
+    columns = int(width / CHARACTER)
+    for claim in marks.claims:
+        yield from ((line, "#000000") for line in _wrapped(claim, columns, "  "))
+    for number, fault in enumerate(marks.faults, 1):
+        colour = BLAME if number <= marks.fails else "#000000"
+        yield from ((line, colour) for line in _wrapped(f"{number:>2}  {fault}", columns, "    "))
+
+
+def _wrapped(text: str, columns: int, indent: str) -> list[str]:
+    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
+
+
+def _tip(name: str, colour: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" '
+        f'markerWidth="9" markerHeight="9" orient="auto"><path d="M0,0.5 L8,4 L0,7.5 z" fill="{colour}"/></marker>'
+    )
+
+
+def _text(x: float, y: float, text: str, colour: str = "#000000", *, bold: bool = False, size: float = 0,
+          middle: bool = False) -> str:
+    extra = f' fill="{colour}"' if colour != "#000000" else ""
+    extra += ' font-weight="bold"' if bold else ""
+    extra += f' font-size="{size:g}"' if size else ""
+    extra += ' text-anchor="middle"' if middle else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{extra} xml:space="preserve">{escape(clean(text))}</text>'
+
+
+def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, fault: bool = False) -> str:
+    stroke, thick = (BLAME, 3.0) if fault else (style.border, style.thick)
+    dash = f' stroke-dasharray="{style.dash}"' if style.dash and not fault else ""
+    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
+            f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>')
+
+
+def _key(x: float, y: float, label: str, style: Style) -> str:
+    return _rect(x, y, 18, 14, 4, style) + _text(x + 24, y + 11, label, style.ink)
+
+
+def _box(plan: Layout, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
+    (x, y), (w, h) = plan.centres[node], plan.sizes[node]
+    x, y = x + origin[0], y + origin[1]
+    style = style_of(data, marks.judged)
+    note = f"<title>{escape(clean(marks.notes[node]))}</title>" if node in marks.notes else ""
+    out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, node in marks.path)]
+    text = lines(data["text"])
+    first = y + TAG * bool(tag) / 2 - (len(text) - 1) / 2 * LINE + 4
+    for k, line in enumerate(text):
+        left, middle = (x, True) if len(text) == 1 else (x - w / 2 + PAD, False)
+        out.append(_text(left, first + k * LINE, line, style.ink, middle=middle))
+    if tag:
+        out.append(_text(x - w / 2 + PAD, y - h / 2 + TAG, tag, "#555555", size=10))
+    if node in marks.numbers:
+        out.append(_numbers(x + w / 2, y - h / 2, marks.numbers[node], marks))
+    return f"<g>{''.join(out)}</g>"
+
+
+def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
+    """The findings about a node, on its upper right corner: full for faults, hollow for remarks."""
+    fault = numbers[0] <= marks.fails
+    text = ",".join(map(str, numbers))
+    style, ink = (Style("", BLAME, BLAME, 1), "#ffffff") if fault else (Style("", "#ffffff", "#000000", 1), "#000000")
+    size = max(16.0, len(text) * CHARACTER + 6)
+    return _rect(x - size / 2, y - 8, size, 16, 8, style) + _text(
+        x, y + 3.5, text, ink, bold=True, size=10, middle=True)
+
+
+def _edge(
+    plan: Layout, u: str, v: str, role: str, origin: tuple[float, float], fault: bool, extra: int
+) -> str:
     (x1, y1), (x2, y2) = plan.centres[u], plan.centres[v]
     (w1, h1), (w2, h2) = plan.sizes[u], plan.sizes[v]
-    side = extra * 14.0
     style = (
-        f'fill="none" stroke="{BLAME if fault else "#777777"}" stroke-width="{2.6 if fault else 1.2}" '
+        f'fill="none" stroke="{BLAME if fault else GREY}" stroke-width="{2.6 if fault else 1.2}" '
         f'marker-end="url(#{"bad" if fault else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
     )
-    if y1 >= y2:  # back along a recurrence: through the gap below, up a lane on the right, in from above
-        lane = plan.lanes[u] + shift
-        number = list(plan.lanes).index(u)
-        start, end = (x1 + w1 / 4 + shift, y1 + h1 / 2 + origin), (x2 + w2 / 4 + shift, y2 - h2 / 2 - 1 + origin)
-        below, above = start[1] + 12 + 4 * (number % 3), end[1] - 16 - 4 * (number % 3)
-        path = f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{lane:.1f} V{above:.1f} H{end[0]:.1f} V{end[1]:.1f}"
-        return f'<path d="{path}" stroke-linejoin="round" {style}/>'
-    # leave and arrive spread over the box, towards where the other end lies
+    if y1 >= y2:
+        return f'<path d="{_back(plan, u, v, origin)}" stroke-linejoin="round" {style}/>'
+    # leave and arrive spread over the box, towards where the other end lies; stay upright beside other boxes of a row
     bends = plan.bends.get((u, v), ())
+    side = extra * 14.0
     first, last = (bends[0][0], bends[-1][0]) if bends else (x2, x1)
-    start_x = x1 + max(-0.35 * w1, min(0.35 * w1, (first - x1) * 0.35)) + side
-    end_x = x2 + max(-0.4 * w2, min(0.4 * w2, (last - x2) * 0.5)) + side
-    points = [(start_x, y1 + h1 / 2), *((x + side, y) for x, y in bends), (end_x, y2 - h2 / 2 - 1)]
-    points = [(x + shift, y + origin) for x, y in points]
-    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
-    for (xa, ya), (xb, yb) in itertools.pairwise(points):
+    start = x1 + max(-0.35 * w1, min(0.35 * w1, (first - x1) * 0.35)) + side
+    end = x2 + max(-0.4 * w2, min(0.4 * w2, (last - x2) * 0.5)) + side
+    stops = [(start, y1 + h1 / 2), (start, plan.bands[u][1])]
+    stops += [point for x, top, bottom in bends for point in ((x + side, top), (x + side, bottom))]
+    stops += [(end, plan.bands[v][0] - TIP), (end, y2 - h2 / 2 - 1)]
+    return f'<path d="{_curve([(x + origin[0], y + origin[1]) for x, y in stops])}" {style}/>'
+
+
+def _curve(stops: Sequence[tuple[float, float]]) -> str:
+    """Straight inside rows (between stops 0 and 1, 2 and 3, ..), curved between them."""
+    path = f"M{stops[0][0]:.1f},{stops[0][1]:.1f}"
+    for k, ((xa, ya), (xb, yb)) in enumerate(itertools.pairwise(stops)):
         middle = (ya + yb) / 2
-        path += f" C{xa:.1f},{middle:.1f} {xb:.1f},{middle:.1f} {xb:.1f},{yb:.1f}"
-    return f'<path d="{path}" {style}/>'
+        path += f" V{yb:.1f}" if k % 2 == 0 else f" C{xa:.1f},{middle:.1f} {xb:.1f},{middle:.1f} {xb:.1f},{yb:.1f}"
+    return path
 
 
-def _clean(text: str) -> str:
-    """Drop the control characters that XML forbids."""
-    return "".join(
-        c
-        for c in str(text)
-        if c in "\t\n" or (ord(c) >= 32 and not 0xD800 <= ord(c) <= 0xDFFF and ord(c) not in (0xFFFE, 0xFFFF))
-    )
-
-
-def to_dot(graph: Any) -> str:
-    """Return the program in Graphviz's DOT language."""
-
-    def quoted(text: str) -> str:
-        return '"' + _clean(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    lines = [
-        f"digraph {quoted(graph.graph.get('name', ''))} {{",
-        '  node [shape=box, style="rounded,filled", fontname=monospace];',
-    ]
-    for node, data in graph.nodes(data=True):
-        fill, border = COLOURS[data["kind"]]
-        lines.append(f'  {quoted(node)} [label={quoted(data["text"])}, fillcolor="{fill}", color="{border}"];')
-    for u, v, data in graph.edges(data=True):
-        lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}];")
-    return "\n".join([*lines, "}"])
-
-
-def to_mermaid(graph: Any) -> str:
-    """Return the program as a Mermaid flowchart."""
-    names = {node: f"n{k}" for k, node in enumerate(graph)}
-    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
-
-    def text(value: str) -> str:
-        return "".join(entities.get(c, c) for c in _clean(value))
-
-    lines = ["flowchart TD"]
-    for node, data in graph.nodes(data=True):
-        lines.append(f'  {names[node]}("{text(data["text"])}"):::{data["kind"]}')
-    for u, v, data in graph.edges(data=True):
-        lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
-    for kind, (fill, border) in COLOURS.items():
-        lines.append(f"  classDef {kind} fill:{fill},stroke:{border}")
-    return "\n".join(lines)
+def _back(plan: Layout, u: str, v: str, origin: tuple[float, float]) -> str:
+    """Back along a recurrence: through the gap below, up a lane on the right, in from above."""
+    (x1, y1), (x2, y2) = plan.centres[u], plan.centres[v]
+    (w1, h1), (w2, h2) = plan.sizes[u], plan.sizes[v]
+    dx, dy = origin
+    step = 4 * (list(plan.lanes).index(u) % 3)
+    below, above = plan.bands[u][1] + 12 + step + dy, plan.bands[v][0] - 16 - step + dy
+    start, end = (x1 + w1 / 4 + dx, y1 + h1 / 2 + dy), (x2 + w2 / 4 + dx, y2 - h2 / 2 - 1 + dy)
+    return (f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
+            f"V{end[1]:.1f}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 
+from tensorprog.graph.roles import roles
 from tensorprog.graph.structure import Structure
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Weight
 
@@ -20,17 +21,21 @@ def _family(name: str, indices: Sequence[str]) -> str:
 def build(netsor: Netsor) -> Any:
     """Return a networkx MultiDiGraph of initial vectors, weights and statements.
 
-    Shapes    nodes: `x[i]` as written on the left, attributes kind, name, text, indices, position (-1: declared), line;
-              edges from what is read to what reads it, attribute role: weight, vector, left, right, argument
+    Shapes    nodes: `x[i]` as written on the left, attributes kind, name, text, indices, position (-1: declared),
+              line, roles; edges from what is read to what reads it, attribute role: weight, vector, left, right or
+              argument
     """
     graph = nx.MultiDiGraph(name=netsor.name)
+    structure = Structure(netsor)
+    found = roles(structure)
     nodes: dict[str, str] = {}
     declared: list[tuple[Initial | Weight, str]] = [(entry, "initial") for entry in netsor.initial]
     declared += [(entry, "weight") for entry in netsor.weights]
     for entry, kind in declared:
         node = nodes[entry.name] = _family(entry.name, entry.indices)
         graph.add_node(
-            node, kind=kind, name=entry.name, text=node, indices=entry.indices, position=-1, line=entry.span.line
+            node, kind=kind, name=entry.name, text=node, indices=entry.indices, position=-1, line=entry.span.line,
+            roles=found[entry.name],
         )
     for position, statement in enumerate(netsor.body):
         graph.add_node(
@@ -41,26 +46,26 @@ def build(netsor: Netsor) -> Any:
             indices=tuple(s.bare for s in statement.target.slots if s.bare),
             position=position,
             line=statement.span.line,
+            roles=found[position],
         )
-    structure = Structure(netsor)
     for position, statement in enumerate(netsor.body):
         target = str(statement.target)
         if isinstance(statement, MatMul):
             graph.add_edge(nodes[statement.weight.name], target, role="weight")
-            roles = [("vector", statement.vector)]
+            reads = [("vector", statement.vector)]
         elif isinstance(statement, Dot):
-            roles = [("left", statement.left), ("right", statement.right)]
+            reads = [("left", statement.left), ("right", statement.right)]
         else:
-            roles = [("argument", reference) for reference in statement.inputs]
+            reads = [("argument", reference) for reference in statement.inputs]
         seen = set()
-        for role, reference in roles:
+        for part, reference in reads:
             sources = (
                 [nodes[reference.name]]
                 if reference.name in nodes
                 else [str(netsor.body[d].target) for d in structure.definers(position, reference)]
             )
             for source in sources:
-                if (source, role) not in seen:
-                    graph.add_edge(source, target, role=role)
-                    seen.add((source, role))
+                if (source, part) not in seen:
+                    graph.add_edge(source, target, role=part)
+                    seen.add((source, part))
     return graph

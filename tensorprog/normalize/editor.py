@@ -110,7 +110,9 @@ class Editor:
         """The constant vector 1 of a width."""
         key = ("ones", width)
         made = self.once(key)
-        return made or self.add(position, key, Nonlin(Variable(self.name("ones")), Number(1), width), origin)
+        if made is None:
+            made = self.add(position, key, Nonlin(Variable(self.name("ones")), Number(1), width), origin)
+        return made
 
     def reference(self, vector: Expr, position: int, width: str) -> Variable:
         """A reference to a vector: the expression itself, or a new Nonlin that is it."""

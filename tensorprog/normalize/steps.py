@@ -126,7 +126,10 @@ def _through(
         key = ("image", replace(new, target=Variable("")))
         reads = (new.weight, new.vector) if isinstance(new, MatMul) else (new.left, new.right)
         name = f"{target.name}_{source.name}"
-        return editor.once(key) or editor.add(position, key, replace(new, target=editor.family(name, *reads)))
+        made = editor.once(key)
+        if made is None:
+            made = editor.add(position, key, replace(new, target=editor.family(name, *reads)))
+        return made
 
     try:
         expr = editor.written_out(nonlin, operand, [name for slot in target.slots for name in slot.indices])

@@ -7,20 +7,18 @@ import time
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from assumption_corpus import ATTENTION, CORPUS, Case
 
 from tensorprog import facts
 from tensorprog.assumptions import RULES, check
-from tensorprog.calculus import Calculus
+from tensorprog.calculus import Calculus, Profile
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.graph import Structure
 from tensorprog.judge import judge
-
-CASES = {case.name: case for case in CORPUS}
+from tests.corpus import CASES, Case
 
 
 def test_tied_weights_are_named_and_explained() -> None:
-    report = check(CASES["tied query and key"].load())
+    report = check(CASES["tied queries and keys"].load())
     (finding,) = report.failing
     assert finding.rule == "weights of one score differ"
     assert finding.where == "q[a,i], k[a,j]"
@@ -62,23 +60,23 @@ def test_a_nonlinear_layer_behind_a_score_is_a_conjecture() -> None:
 
 
 def test_matmuls_are_moved_only_where_that_leaves_one_layer() -> None:
-    body = CASES["a weight after the sum"].body.replace(
-        "y[i] = Nonlin(sum[a](w[a,i]))",
-        "r[a,i] = Nonlin(relu(w[a,i]))\nm[a,i] = MatMul(WM[a], r[a,i])\ny[i] = Nonlin(sum[a](m[a,i]))",
-    )
-    report = check(Case("two", body, "extension", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WM[a]").load())
+    last = "y[i] = Nonlin(sum[a](w[a,i]) / sqrt(H))"
+    more = "r[a,i] = Nonlin(relu(w[a,i]))\nm[a,i] = MatMul(WM[a], r[a,i])\ny[i] = Nonlin(sum[a](m[a,i]))"
+    report = check(Case("two", "block", {last: more}).load())
     assert (report.grade, report.rewrites) == ("extension", ())
     assert report.claims[0].text.startswith("w[a,i], m[a,i]:")
 
 
-STACK = ATTENTION.replace("y[i]", "z[i]") + (
-    "q2[a,i] = MatMul(WQ2[a], z[i])\nk2[a,j] = MatMul(WK2[a], z[j])\n"
-    "p2[a,i,j] = Dot(q2[a,i], k2[a,j])\ny[i] = Nonlin(sum[a,j](softmax[j](p2[a,i,j]) * z[j]))"
-)
+def _stack(between: str = "", query: str = "WQ2", key: str = "WK2") -> Case:
+    then = (
+        f"{between}q2[a,i] = MatMul({query}[a], z[i])\nk2[a,j] = MatMul({key}[a], z[j])\n"
+        "p2[a,i,j] = Dot(q2[a,i], k2[a,j])\ny[i] = Nonlin(sum[a,j](softmax[j](p2[a,i,j]) * z[j]))"
+    )
+    return Case("stack", replace={"y[i] =": "z0[i] =" if between else "z[i] ="}, then=then)
 
 
 def test_an_attention_only_stack_is_one_layer() -> None:
-    report = check(Case("stack", STACK, "remark", weights="W[i] WQ[a] WK[a] WV[a] WO[a] WQ2[a] WK2[a]").load())
+    report = check(_stack().load())
     assert (report.grade, report.claims) == ("remark", ())
     assert {r.kind for r in report.rewrites} == {"move", "expand"}
     assert {f.where for f in report.findings if f.verdict == "remark"} == {"o[a,j], q2[a,i]", "o[a,j], k2[a,j]"}
@@ -86,81 +84,68 @@ def test_an_attention_only_stack_is_one_layer() -> None:
 
 @pytest.mark.parametrize("recurrence", [False, True])
 def test_a_score_weight_used_again_in_a_later_layer_is_not_covered(recurrence: bool) -> None:
-    if recurrence:
+    def case(query: str) -> Case:
+        if not recurrence:
+            return _stack("z[i] = Nonlin(relu(z0[i]))\n", query)
         body = (
-            "z[0,i] = Nonlin(clip(h[i], -C, C))\nq[t,i] = MatMul({}, z[t-1,i])\nk[t,i] = MatMul(WK[t], z[t-1,i])\n"
-            "p[t,i,j] = Dot(q[t,i], k[t,j])\nz[t,i] = Nonlin(z[t-1,i] + tanh(sum[j](softmax[j](p[t,i,j]) * z[t-1,j])))\n"
-            "y[i] = Nonlin(z[T,i])"
+            f"z[0,i] = Nonlin(clip(h[i], -C, C))\nq[t,i] = MatMul({query}, z[t-1,i])\n"
+            "k[t,i] = MatMul(WK[t], z[t-1,i])\np[t,i,j] = Dot(q[t,i], k[t,j])\n"
+            "m[t,i] = Nonlin(sum[j](softmax[j](p[t,i,j]) * z[t-1,j]))\n"
+            "z[t,i] = Nonlin(z[t-1,i] + tanh(m[t,i]))\ny[i] = Nonlin(z[T,i])"
         )
-        more = {"initial": "h[i]: {mean: 0, cov: 1}", "constants": "s: 2, T: 3, C: 1", "indices": "i: s, j: s, t: 1..T"}
-        good, bad = (Case("r", body.format(q), "", weights=f"{q} WK[t]", **more) for q in ("WQ[t]", "WQ"))
-    else:
-        relu = STACK.replace("z[i] =", "z0[i] =").replace("q2[", "z[i] = Nonlin(relu(z0[i]))\nq2[", 1)
-        weights = "W[i] WQ[a] WK[a] WV[a] WO[a]"
-        good = Case("r", relu, "", weights=f"{weights} WQ2[a] WK2[a]")
-        bad = Case("r", relu.replace("WQ2", "WQ"), "", weights=f"{weights} WK2[a]")
+        initial = {"h[i]": {"mean": 0, "cov": 1}}
+        return Case("r", "nothing", then=body, initial=initial, indices={"t": "1..T"}, constants={"T": 3})
+
+    good, bad = (case(q) for q in (("WQ[t]", "WQ") if recurrence else ("WQ2", "WK")))
     assert check(good.load()).grade == "extension"
     report = check(bad.load())
     assert (report.grade, report.consequence) == ("outside", "not covered")
     (finding,) = report.failing
     assert finding.rule == "one layer of scores"
-    assert "WQ" in finding.message and "used again" in finding.message
+    assert "used again" in finding.message
 
 
 def test_the_same_bias_in_both_operands_diverges_with_its_variance() -> None:
     body = (
-        "q[i] = MatMul(WQ, h[i])\nk[i] = MatMul(WK, h[i])\na[i] = Nonlin(q[i] + b)\nc[i] = Nonlin(k[i] + {})\n"
-        "p[i,j] = Dot(a[i], c[j])\ny[i] = Nonlin(sum[j](tanh(p[i,j]) * h[j]))"
+        "q[i] = MatMul(WQ, h[i])\nk[i] = MatMul(WK, h[i])\nc[i] = Nonlin(q[i] + e)\nd[i] = Nonlin(k[i] + {})\n"
+        "p[i,j] = Dot(c[i], d[j])\ny[i] = Nonlin(sum[j](tanh(p[i,j]) * h[j]))"
     )
-    initial = "h[i]: {mean: 0, cov: 1} & b: {mean: 0, cov: 0.25} & e: {mean: 0, cov: 0.25}"
-    more = {"weights": "WQ WK", "indices": "i: s, j: s", "constants": "s: 2", "initial": initial}
-    assert check(Case("two", body.format("e"), "", **more).load()).grade == "remark"
-    report = judge(Case("one", body.format("b"), "", **more).load())
+    initial = {"h[i]": {"mean": 0, "cov": 1}, "f": {"mean": 0, "cov": 0.25}, "e": {"mean": 0, "cov": 0.25}}
+    two, one = (Case("b", "nothing", then=body.format(name), initial=initial) for name in "fe")
+    assert check(two.load()).grade == "remark"
+    report = judge(one.load())
     assert (report.grade, report.consequence) == ("outside", "diverges")
     (finding,) = report.failing
     assert (finding.rule, finding.where) == ("scales", "p[i,j]")
     assert "is 0.25" in finding.message
-    assert "b" in finding.nodes
+    assert "e" in finding.nodes
 
 
 def test_the_smallest_statement_is_blamed_and_the_chain_given() -> None:
-    body = ATTENTION.replace(
-        "x[i] = Nonlin(clip(u[i], -C, C))",
-        "t[i] = Nonlin(step(u[i]))\nr[i] = Nonlin(2 * t[i])\nx[i] = Nonlin(clip(r[i], -C, C))",
-    )
-    (finding,) = check(Case("chain", body, "outside").load()).failing
+    first = "x[i] = Nonlin(clip(u[i], -C, C))"
+    three = "t[i] = Nonlin(step(u[i]))\nr[i] = Nonlin(2 * t[i])\nx[i] = Nonlin(clip(r[i], -C, C))"
+    (finding,) = check(Case("chain", replace={first: three}).load()).failing
     assert finding.where == "t[i]"
     assert "t[i] -> r[i] -> x[i]" in finding.message
     assert "step is discontinuous" in finding.message
 
 
 def test_never_active_clips_and_vanishing_scores_are_warnings() -> None:
-    report = check(Case("paper", ATTENTION, "theorem", constants="s: 4, H: 2, C: 100").load())
+    report = check(CASES["clips that are never active"].load())
     assert report.grade == "theorem"
     assert [f.rule for f in report.findings if f.verdict == "warning"] == ["active clips"]
-    weights = "W[i]: 1 & WQ[a]: 0 & WK[a]: 1 & WV[a]: 1 & WO[a]: 1"
-    case = Case("vanishing", ATTENTION, "theorem", weights=weights)
-    text = check(_with_variances(case)).findings
-    assert any(f.verdict == "warning" and "vanishes" in f.message for f in text)
-
-
-def _with_variances(case: Case):
-    netsor = replace(case, weights="W[i] WQ[a] WK[a] WV[a] WO[a]").load()
-    from tensorprog.expr import Number
-
-    weights = tuple(replace(w, variance=Number(0)) if w.name == "WQ" else w for w in netsor.weights)
-    return replace(netsor, weights=weights)
+    findings = check(CASES["a score weight of variance zero"].load()).findings
+    assert any(f.verdict == "warning" and "vanishes" in f.message for f in findings)
 
 
 def test_layer_norm_without_epsilon_is_left_to_the_limit() -> None:
-    case = CASES["layer norm"]
-    report = check(replace(case, body=case.body.replace("m + 0.01", "m")).load())
+    report = check(CASES["layer norm without epsilon"].load())
     assert report.grade == "extension"
     assert any(f.verdict == "warning" and "sqrt(m) is not 0" in f.message for f in report.findings)
 
 
 def test_report_is_frozen_json_and_html() -> None:
-    netsor = CASES["tied query and key"].load()
+    netsor = CASES["tied queries and keys"].load()
     report = check(replace(netsor, name="<script>alert(1)</script>"))
     with pytest.raises(FrozenInstanceError):
         report.grade = "theorem"  # type: ignore[misc]
@@ -173,18 +158,24 @@ def test_report_is_frozen_json_and_html() -> None:
 
 
 def test_failing_findings_come_first_and_every_rule_cites_a_source() -> None:
-    report = check(CASES["tied query and key"].load())
+    report = check(CASES["tied queries and keys"].load())
     verdicts = [f.verdict for f in report.findings]
     assert verdicts == sorted(verdicts, key=["fails", "unknown", "remark", "warning", "holds"].index)
     assert all(rule.source for rule in RULES)
     assert all(f.source for f in report.findings)
 
 
-def test_claims_of_extensions() -> None:
-    assert [(c.name, c.standing) for c in check(CASES["low rank"].load()).claims] == [("several widths", "proved")]
-    assert [(c.name, c.standing) for c in check(CASES["fixed width"].load()).claims] == [("fixed width", "exact")]
-    assert [(c.name, c.standing) for c in check(CASES["layer norm"].load()).claims] == [("averages", "proved")]
-    assert check(CASES["attention"].load()).claims == ()
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("low rank", [("several widths", "proved")]),
+        ("heads of fixed width", [("fixed width", "exact")]),
+        ("layer norm", [("averages", "proved")]),
+        ("attention", []),
+    ],
+)
+def test_claims_of_extensions(name: str, claims: list[tuple[str, str]]) -> None:
+    assert [(claim.name, claim.standing) for claim in check(CASES[name].load()).claims] == claims
 
 
 def test_sources() -> None:
@@ -193,7 +184,7 @@ def test_sources() -> None:
 
 
 def test_a_large_program_takes_milliseconds() -> None:
-    netsor = replace(CASES["attention"], constants="s: 128, H: 96, C: 2").load()
+    netsor = replace(CASES["attention"], constants={"s": 128, "H": 96}).load()
     check(netsor)
     start = time.perf_counter()
     assert check(netsor).grade == "theorem"
@@ -201,27 +192,28 @@ def test_a_large_program_takes_milliseconds() -> None:
 
 
 def test_long_recurrences_settle() -> None:
-    body = "s[0] = Nonlin(h)\ng[t] = MatMul(W, h)\ns[t] = Nonlin(tanh(s[t-1] + g[t]))\ny = MatMul(V, s[5000])"
-    case = Case("long", body, "theorem", weights="W V", indices="t: 1..5000", constants="T: 1")
+    body = "r[0] = Nonlin(h)\ng[t] = MatMul(W, h)\nr[t] = Nonlin(tanh(r[t-1] + g[t]))\ny = MatMul(V, r[5000])"
+    case = Case("long", "nothing", then=body, indices={"t": "1..5000"})
     start = time.perf_counter()
     assert check(case.load()).grade == "theorem"
     assert time.perf_counter() - start < 1
 
 
 def test_recurrences_keep_their_ranges() -> None:
-    body = "s[0] = Nonlin(0)\ng[t] = MatMul(W, h)\ns[t] = Nonlin({})\ny = MatMul(V, s[5])"
+    body = "r[0] = Nonlin(0)\ng[t] = MatMul(W, h)\nr[t] = Nonlin({})\ny = MatMul(V, r[5])"
+
+    def profile(phi: str) -> Profile:
+        netsor = Case("r", "nothing", then=body.format(phi), indices={"t": "1..5"}).load()
+        return Calculus(netsor).statement(2)
+
     for phi, bounded in (
-        ("tanh(s[t-1] + g[t])", True),
-        ("s[t-1] + tanh(g[t])", True),
-        ("s[t-1] * s[t-1] + g[t]", False),
+        ("tanh(r[t-1] + g[t])", True),
+        ("r[t-1] + tanh(g[t])", True),
+        ("r[t-1] * r[t-1] + g[t]", False),
     ):
-        netsor = Case("r", body.format(phi), "", weights="W V", indices="t: 1..5", constants="T: 1").load()
-        profile = Calculus(netsor).statement(2)
-        assert profile.bounded == bounded, phi
-        assert profile.pseudo_lipschitz
-    assert Calculus(
-        Case("r", body.format("s[t-1] + tanh(g[t])"), "", weights="W V", indices="t: 1..5", constants="T: 1").load()
-    ).statement(2).interval == (-5.0, 5.0)
+        assert profile(phi).bounded == bounded, phi
+        assert profile(phi).pseudo_lipschitz
+    assert profile("r[t-1] + tanh(g[t])").interval == (-5.0, 5.0)
 
 
 def test_members_of_a_weight_are_told_apart() -> None:
@@ -231,7 +223,9 @@ def test_members_of_a_weight_are_told_apart() -> None:
             f"f[{right.split('|')[0]}] = MatMul(W[{right.split('|')[1]}], h)\n"
             f"y = Nonlin(g[{left.split('|')[2]}] + f[{right.split('|')[2]}])"
         )
-        return Structure(Case("w", body, "", weights="W[c]", indices=f"c: 12, {indices}").load()).same_member(0, 1)[0]
+        sizes = dict(entry.split(": ") for entry in f"c: 12, {indices}".split(", "))
+        case = Case("w", "nothing", then=body, weights={"W[c]": 1}, indices=sizes)
+        return Structure(case.load()).same_member(0, 1)[0]
 
     assert verdict("a|a|0", "b|b|0", "a: 3, b: 3") is FAILS
     assert verdict("a|2*a|0", "b|2*b+1|0", "a: 3, b: 3") is HOLDS

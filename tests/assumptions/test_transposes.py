@@ -101,10 +101,7 @@ def scored(first: str, second: str) -> Report:
 def test_a_score_of_a_matrix_and_its_transpose_does_not_diverge() -> None:
     report = scored("V", "V.T")
     assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
-    (finding,) = found(report, "weights of one score differ")
-    assert finding.verdict == "fails"
-    assert "sigma^2 E[Z^z Z^z] / sqrt(n)" in finding.message and "vanishes" in finding.message
-    assert "scale=1/n" not in finding.fix and "separate weights" in finding.fix
+    assert all(f.verdict == "holds" for f in found(report, "weights of one score differ"))
     assert len(found(report)) == 1
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import sys
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tensorprog import graph
 from tensorprog.assumptions import check
+from tensorprog.cli import main
+from tests.corpus import CASES, Case
 
-sys.path.append(str(Path(__file__).parents[1] / "assumptions"))
-from assumption_corpus import CORPUS, Case
-
-CASES = {case.name: case for case in CORPUS}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_one_node_for_each_declaration_and_statement() -> None:
-    netsor = replace(CASES["attention"], constants="s: 128, H: 96, C: 2").load()
+    netsor = replace(CASES["attention"], constants={"s": 128, "H": 96}).load()
     view = graph.build(netsor)
     assert len(view) == len(netsor.initial) + len(netsor.weights) + len(netsor.body) == 14
     assert view.nodes["p[a,i,j]"] == {
@@ -31,6 +30,7 @@ def test_one_node_for_each_declaration_and_statement() -> None:
         "indices": ("a", "i", "j"),
         "position": 4,
         "line": view.nodes["p[a,i,j]"]["line"],
+        "roles": ("score",),
     }
     roles = {(u, v, d["role"]) for u, v, d in view.edges(data=True)}
     assert {
@@ -52,27 +52,123 @@ def test_ancestry() -> None:
     assert structure.chain(0, 4) in ((0, 1, 2, 4), (0, 1, 3, 4))
 
 
-@pytest.mark.parametrize("case", CORPUS, ids=[c.name for c in CORPUS])
-def test_drawings_are_well_formed_and_boxes_do_not_overlap(case: Case) -> None:
+def _points(path: str) -> list[tuple[float, float]]:
+    """Points along a path of M, V, H and C commands."""
+    points: list[tuple[float, float]] = []
+    for command, numbers in re.findall(r"([MVHC])([^MVHC]*)", path):
+        values = [float(number) for number in re.findall(r"-?[\d.]+", numbers)]
+        if command == "M":
+            points.append((values[0], values[1]))
+            continue
+        x, y = points[-1]
+        ends = {"V": [(x, y), (x, values[0]), (x, values[0])], "H": [(x, y), (values[0], y), (values[0], y)]}
+        (x1, y1), (x2, y2), (x3, y3) = ends.get(command) or zip(values[::2], values[1::2], strict=True)
+        for k in range(1, 21):
+            t = k / 20
+            weights = ((1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t**3)
+            points.append((sum(w * v for w, v in zip(weights, (x, x1, x2, x3), strict=True)),
+                           sum(w * v for w, v in zip(weights, (y, y1, y2, y3), strict=True))))
+    return points
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
     netsor = case.load()
     view = graph.build(netsor)
-    picture = ET.fromstring(graph.to_svg(view, check(netsor)))
-    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
-    assert len(picture.findall(f"{SVG}g")) == len(view)
-    plan = graph.layout(view)
-    boxes = [
-        (x - w / 2, x + w / 2, y - h / 2, y + h / 2)
-        for (x, y), (w, h) in ((plan.centres[node], plan.sizes[node]) for node in view)
-    ]
-    for a, b in itertools.combinations(boxes, 2):
-        assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
-    assert all(box[0] > -0.5 and box[1] <= width and box[2] > -0.5 and box[3] <= height for box in boxes)
-    assert graph.layout(view) == plan
-    assert graph.to_dot(view).count("->") == view.number_of_edges() == graph.to_mermaid(view).count("-->")
+    for report in (None, check(netsor)):
+        picture = ET.fromstring(graph.to_svg(view, report))
+        width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
+        groups = picture.findall(f"{SVG}g")
+        assert len(groups) == len(view)
+        boxes = []
+        for group in groups:
+            x, y, w, h = (float(group.find(f"{SVG}rect").attrib[key]) for key in ("x", "y", "width", "height"))
+            boxes.append((x, x + w, y, y + h))
+            texts = [text for text in group.findall(f"{SVG}text") if text.attrib.get("font-weight") != "bold"]
+            assert all(len(text.text) * (6.0 if "font-size" in text.attrib else 7.25) <= w for text in texts)
+            assert all(y < float(text.attrib["y"]) < y + h for text in texts)
+        for a, b in itertools.combinations(boxes, 2):
+            assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
+        assert all(box[0] > 0 and box[1] < width and box[2] > 0 and box[3] < height for box in boxes)
+        for path in picture.findall(f"{SVG}path"):
+            for x, y in _points(path.attrib["d"])[1:-1]:
+                inside = [box for box in boxes if box[0] + 1 < x < box[1] - 1 and box[2] + 1 < y < box[3] - 1]
+                assert not inside, path.attrib["d"]
+        for text in picture.findall(f"{SVG}text"):
+            size = 8.5 if "font-size" in text.attrib else 7.25
+            assert float(text.attrib["x"]) + len(text.text) * size <= width
+            assert float(text.attrib["y"]) < height
+        assert graph.to_dot(view, report).count('" -> "') == view.number_of_edges()
+        assert graph.to_mermaid(view, report).count(" -->|") == view.number_of_edges()
+    assert graph.layout(view) == graph.layout(view)
+
+
+def _roles(case: Case) -> dict[str, tuple[str, ...]]:
+    return dict(graph.build(case.load()).nodes(data="roles"))
+
+
+def test_roles_of_attention() -> None:
+    assert _roles(CASES["attention"]) == {
+        "h": ("initial",), "W[i]": ("weight",), "WQ[a]": ("dedicated",), "WK[a]": ("dedicated",),
+        "WV[a]": ("weight",), "WO[a]": ("weight",), "u[i]": ("G-var",), "x[i]": ("input",), "q[a,i]": ("operand",),
+        "k[a,j]": ("operand",), "p[a,i,j]": ("score",), "v[a,j]": ("G-var",), "o[a,j]": ("G-var",), "y[i]": ("output",),
+    }
+
+
+def test_roles_elsewhere() -> None:
+    biased = _roles(CASES["biases in queries and keys"])
+    assert biased["e[a]"] == ("initial", "operand")
+    assert biased["c[a,i]"] == biased["q[a,i]"] == ("operand",)
+    stack = _roles(CASES["a residual stack with relu between"])
+    assert stack["q2[a,i]"] == ("operand", "later")
+    assert stack["v2[a,j]"] == ("later",)
+    assert stack["z[i]"] == ("input",)
+    unused = _roles(CASES["an unused value path by the query weight"])
+    assert unused["z[a,i]"] == ("unused",)
+    assert unused["WQ[a]"] == ("dedicated",)
+    assert _roles(CASES["layer norm"])["m"] == ("average",)
+    assert _roles(CASES["a score of an initial vector"])["h"] == ("initial", "operand")
+    assert _roles(CASES["an input that is an initial vector"])["h"] == ("initial", "input")
+    assert _roles(CASES["tanh"])["x"] == ("phi",)
+    assert _roles(CASES["tanh"])["y"] == ("output", "G-var")
+
+
+def _texts(picture: str) -> list[str]:
+    return [text.text for text in ET.fromstring(picture).findall(f"{SVG}text")]
+
+
+def test_a_plain_drawing_tells_kinds_and_a_checked_one_roles() -> None:
+    netsor = CASES["attention"].load()
+    view = graph.build(netsor)
+    plain, checked = graph.to_svg(view), graph.to_svg(view, check(netsor))
+    assert _texts(plain) == ["attention", "initial vector", "weight", "MatMul (G-var)", "Nonlin", "Dot"]
+    title, *legend = _texts(checked)
+    assert title == "attention - theorem"
+    assert [entry.split(":")[0] for entry in legend] == [
+        "initial vector", "weight", "dedicated", "G-var", "input", "operand", "score", "output"]
+
+
+def test_faults_are_numbered_and_listed() -> None:
+    netsor = CASES["a value path by the query weight"].load()
+    view = graph.build(netsor)
+    picture = graph.to_svg(view, check(netsor))
+    texts = _texts(picture)
+    assert texts[0].endswith("outside: not covered")
+    assert any(text.startswith(" 1  dedicated weights, line ") for text in texts)
+    boxes = [[text.text for text in g.findall(f"{SVG}text")] for g in ET.fromstring(picture).findall(f"{SVG}g")]
+    names = {text.split(" ")[0] for box in boxes if "1" in box for text in box if " = " in text}
+    assert names == {"v[a,j]", "q[a,i]"}
+    for text in (graph.to_dot(view, check(netsor)), graph.to_mermaid(view, check(netsor))):
+        assert "outside: not covered" in text
+        assert "(1) operand" in text
+        assert graph.BLAME in text
+    remarked = graph.to_svg(view, check(CASES["relu inputs"].load()))
+    assert graph.BLAME not in remarked.split("</defs>")[1]
+    assert any(text.startswith(" 1  operand inputs bounded") for text in _texts(remarked))
 
 
 def test_text_is_escaped_and_nothing_is_fetched() -> None:
-    netsor = replace(CASES["glued branches"].load(), name='<b>&\x01"')
+    netsor = replace(CASES["branches that meet"].load(), name='<b>&\x01"')
     text = graph.to_svg(graph.build(netsor), check(netsor))
     assert "<b>" not in text
     assert "where(u[i] &gt; 0" in text
@@ -82,9 +178,19 @@ def test_text_is_escaped_and_nothing_is_fetched() -> None:
 
 
 def test_faults_are_drawn_in_their_colour() -> None:
-    netsor = CASES["tied query and key"].load()
+    netsor = CASES["tied queries and keys"].load()
     plain, marked = graph.to_svg(graph.build(netsor)), graph.to_svg(graph.build(netsor), check(netsor))
     assert "at fault" not in plain
     picture = ET.fromstring(marked)
     red = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke"] == graph.BLAME]
     assert {g.findall(f"{SVG}text")[0].text.split(" ")[0] for g in red} == {"q[a,i]", "k[a,j]", "p[a,i,j]", "WQ[a]"}
+
+
+@pytest.mark.parametrize("suffix", ["svg", "dot", "mmd", "md"])
+def test_the_command_judges_on_request(suffix: str, tmp_path: Path) -> None:
+    plain, checked = tmp_path / f"plain.{suffix}", tmp_path / f"checked.{suffix}"
+    for args, out in (((), plain), (("--check",), checked)):
+        assert CliRunner().invoke(main, ["graph", "attention_tied", *args, "-o", str(out)]).exit_code == 0
+    assert "diverges like sqrt(n)" in checked.read_text()
+    assert "diverges" not in plain.read_text()
+    assert "operand" not in plain.read_text()

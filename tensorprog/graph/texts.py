@@ -1,0 +1,83 @@
+"""The view as text for other programs: Graphviz and Mermaid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, clean, marks_of, style_of
+
+__all__ = ["to_dot", "to_mermaid"]
+
+
+def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
+    """The lines in each box: numbers of findings and roles, if the program was checked, and the statement."""
+    found = {}
+    for node, data in graph.nodes(data=True):
+        numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
+        found[node] = [numbers + ", ".join(data["roles"]), data["text"]] if marks.judged else [data["text"]]
+    return found
+
+
+def _caption(graph: Any, marks: Marks) -> list[str]:
+    if not marks.judged:
+        return []
+    faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
+    return [f"{graph.graph.get('name', '')} - {marks.verdict}", *marks.claims, *faults]
+
+
+def to_dot(graph: Any, report: Any = None) -> str:
+    """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
+    marks = marks_of(report)
+
+    def quoted(*texts: str) -> str:
+        return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
+
+    lines = [
+        f"digraph {quoted(graph.graph.get('name', ''))} {{",
+        '  node [shape=box, style="rounded,filled", fontname=monospace];',
+    ]
+    if marks.judged:
+        caption = quoted(*_caption(graph, marks)).replace("\\n", "\\l")[:-1]
+        lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
+    labels = _labels(graph, marks)
+    for node, data in graph.nodes(data=True):
+        style, fault = style_of(data, marks.judged), node in marks.path
+        look = f'fillcolor="{style.fill}", color="{BLAME if fault else style.border}", fontcolor="{style.ink}"'
+        look += ", penwidth=3" if fault else ""
+        look += ', style="rounded,filled,dashed"' if style.dash else ""
+        lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
+    for u, v, data in graph.edges(data=True):
+        look = f', color="{BLAME}", penwidth=3' if u in marks.path and v in marks.path else ""
+        lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
+    return "\n".join([*lines, "}"])
+
+
+def to_mermaid(graph: Any, report: Any = None) -> str:
+    """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
+    marks = marks_of(report)
+    names = {node: f"n{k}" for k, node in enumerate(graph)}
+    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
+
+    def text(value: str) -> str:
+        return "".join(entities.get(c, c) for c in clean(value))
+
+    def sort(data: Any) -> str:
+        return str(data["roles"][0] if marks.judged else data["kind"]).replace("-", "")
+
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _caption(graph, marks))]
+    labels = _labels(graph, marks)
+    for node, data in graph.nodes(data=True):
+        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(data)}')
+    for u, v, data in graph.edges(data=True):
+        lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
+    for sort_name, style in (ROLES if marks.judged else KINDS).items():
+        dash = f",stroke-dasharray:{style.dash}" if style.dash else ""
+        lines.append(f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},"
+                     f"color:{style.ink}{dash}")
+    for node in graph:
+        if node in marks.path:
+            lines.append(f"  style {names[node]} stroke:{BLAME},stroke-width:3px")
+    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if u in marks.path and v in marks.path]
+    if bad:
+        lines.append(f"  linkStyle {','.join(bad)} stroke:{BLAME},stroke-width:3px")
+    return "\n".join(lines)
