@@ -1,7 +1,7 @@
 """`tp check` as a whole process, from start to exit: seconds on the clock, and the most memory it held.
 
 Rows: an empty Python process, the imports of a check alone, attention.yaml as shipped and at the number of tokens of
-GPT-2, and programs/gpt3.yaml, 96 layers of 96 heads on 2048 tokens with a causal mask, as a recurrence over layers, which is
+GPT-2, and programs/gpt3.yaml: 96 layers of 96 heads on 2048 tokens with a causal mask, as a recurrence over layers,
 4 * 10**10 scores.  The processes run by turns; medians over turns, with the smallest and the largest.
 
     python benchmarks/check.py [--turns 5]

@@ -175,6 +175,9 @@ def check_masks(checker: Checker) -> None:
 
 def _hidden(expr: Expr) -> Expr | None:
     """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
+    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "multiply", "divide"):
+        parts = [part for part in map(_hidden, expr.args) if part is not None]
+        return parts[0] if len(parts) == 1 else Call("maximum", tuple(parts)) if parts else None
     if not (isinstance(expr, Call) and expr.atom == "where"):
         return None
     condition, first, second = expr.args
