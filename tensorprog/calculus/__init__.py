@@ -1,4 +1,4 @@
-"""Range, growth, modulus, parity, monotonicity and kinks of every expression of a program, certified, refuted or neither."""
+"""What is certified of every expression of a program, from ranges to kinks, and the witnesses against what is not."""
 
 from tensorprog.calculus.profile import Fault, Profile
 from tensorprog.calculus.program import Calculus

@@ -55,8 +55,9 @@ class Profile:
 
     `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
     where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up together,
-    member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus,
-    why f may be no real number somewhere.  `assumes`: what the limiting values of averages must satisfy.
+    member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.  `rough`,
+    `partial`: why there is no modulus, why f may be no real number somewhere.  `assumes`: what the limiting values of
+    averages must satisfy.
     """
 
     low: float = -INF
