@@ -160,14 +160,13 @@ class Probe:
         return self._witness("growth", finite, varied) if len(finite) > 1 else None
 
     def _wild(self, sign: float, varied: bool) -> Witness | None:
-        # log |f| along t, 2**0.5 t, 2 t, ...: the local exponent r of exp(|t|**r) is at least 1.96 throughout
+        # log |f| along t, 2**0.5 t, 2 t, ...: the local exponent r of exp(|t|**r) is at least 1.96 at the end
         t = sign * 2.0 ** np.arange(0, 6, 0.5)
         logs = np.log(np.abs(self(t, varied)))
-        good = np.isfinite(logs) & (logs > 4)
-        ratio = logs[1:][good[1:] & good[:-1]] / logs[:-1][good[1:] & good[:-1]]
-        if len(ratio) < 3 or not (ratio > 3.9**0.5).all():
+        last = np.flatnonzero(np.isfinite(logs) & (logs > 4))[-4:]
+        if len(last) < 4 or last[-1] - last[0] != 3 or not (logs[last[1:]] / logs[last[:-1]] > 3.9**0.5).all():
             return None
-        return self._witness("growth", t[good], varied)
+        return self._witness("growth", t[last], varied)
 
     def _no_power(self, sign: float, varied: bool) -> Witness | None:
         # the local exponents of |t|**r rise beyond every power that an expression is likely to mean
@@ -204,7 +203,7 @@ class Probe:
             moved = np.stack([self(points + sign * h, varied) for h in steps])
             rise = np.abs(moved[1:] - moved[0])
             steep = rise / steps[1:, None]
-            bad = (steep[2] > 5 * steep[1]) & (steep[1] > 5 * steep[0]) & (rise[2] > 1e-6)
+            bad = (steep[2] > 2 * steep[1]) & (steep[1] > 2 * steep[0]) & (rise[2] > 1e-6)
             if bad.any():
                 return self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, varied)
         return None
