@@ -247,6 +247,9 @@ class Composition(ABC):
         self, node: Call, args: list[Profile], partial: Fault | None
     ) -> tuple[Profile, Fault | None, tuple[str, ...]]:
         top, bottom = args
+        inverse = self.closed(Call("divide", (Number(1), node.args[1])))
+        if inverse is not None:  # numbers of either sign, none of them 0
+            return product(top, constant(*inverse)), partial, ()
         low, high = bottom.interval
         gap = low if low > 0 else -high if high < 0 else 0.0
         if gap == 0 and bottom.depends == {"average"}:
@@ -265,7 +268,7 @@ class Composition(ABC):
             kinks = join_kinks(top.kinks, bottom.kinks, crossing((node.args[1], Number(0)), (bottom, constant(0.0, 0.0))))
             wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF, kinks=kinks)
             return wild, partial or fault, ()
-        inverse = tidy(
+        under = tidy(
             replace(
                 bottom,
                 low=1 / high,
@@ -277,7 +280,7 @@ class Composition(ABC):
                 falls=bottom.rises,
             )
         )
-        return replace(product(top, inverse), parity=product_parity(top, bottom)), partial, ()
+        return replace(product(top, under), parity=product_parity(top, bottom)), partial, ()
 
     def _where(self, node: Call) -> Profile:
         condition, first, second = node.args

@@ -88,18 +88,21 @@ INNER = expressions(MEMBERS, 3)
 REMOVED = st.tuples(st.sampled_from(["sum", "mean", "max", "logsumexp"]), INNER, st.booleans()).map(_weights)
 SOFTMAX = st.tuples(st.just("softmax"), INNER, st.booleans()).map(_weights)
 REDUCED = st.one_of(REMOVED, st.tuples(SOFTMAX, expressions([*MEMBERS, G], 3)).map(_averaged))
-EXPRESSIONS = st.one_of(
-    expressions([G], 6),
-    expressions([G, E, DI], 6),
-    expressions([G, E, M], 5),
-    st.builds(
+KINDS = {
+    "one vector": expressions([G], 6),
+    "vectors and constants": expressions([G, E, DI], 6),
+    "averages": expressions([G, E, M], 5),
+    "reductions": st.builds(
         lambda a, b, name: Call(name, (a, b)),
         REDUCED,
         expressions([G, E], 3),
         st.sampled_from(["add", "multiply", "divide"]),
     ),
-    st.tuples(st.sampled_from(["tanh", "relu", "exp", "abs"]), REDUCED).map(lambda t: Call(t[0], (t[1],))),
-)
+    "functions of reductions": st.tuples(st.sampled_from(["tanh", "relu", "exp", "abs"]), REDUCED).map(
+        lambda t: Call(t[0], (t[1],))
+    ),
+}
+EXPRESSIONS = st.one_of(*KINDS.values())
 
 
 def parsed(text: str) -> Expr:
