@@ -265,7 +265,8 @@ class Composition(ABC):
                 f"the denominator {node.args[1]} is not kept away from 0: its range is {shown(bottom.interval)}",
             )
             bound = _quotient_image(top.interval, bottom.interval)
-            kinks = join_kinks(top.kinks, bottom.kinks, crossing((node.args[1], Number(0)), (bottom, constant(0.0, 0.0))))
+            zero = crossing((node.args[1], Number(0)), (bottom, constant(0.0, 0.0)))
+            kinks = join_kinks(top.kinks, bottom.kinks, zero)
             wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF, kinks=kinks)
             return wild, partial or fault, ()
         under = tidy(

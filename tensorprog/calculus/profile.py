@@ -28,6 +28,7 @@ __all__ = [
     "product_trend",
     "same",
     "shown",
+    "shown_kinks",
     "sum_parity",
     "tidy",
     "times",
@@ -54,10 +55,10 @@ class Profile:
     """What is certified of a function f of all its arguments together; the defaults are those of one argument.
 
     `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
-    where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up together,
-    member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.  `rough`,
-    `partial`: why there is no modulus, why f may be no real number somewhere.  `assumes`: what the limiting values of
-    averages must satisfy.
+    where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up
+    together, member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.
+    `rough`, `partial`: why there is no modulus, why f may be no real number somewhere.  `assumes`: what the limiting
+    values of averages must satisfy.
     """
 
     low: float = -INF
@@ -314,3 +315,11 @@ def shown(interval: Interval) -> str:
     low, high = interval
     left, right = "(" if low == -INF else "[", ")" if high == INF else "]"
     return f"{left}{low:g}, {high:g}{right}"
+
+
+def shown_kinks(kinks: Kinks) -> str:
+    """Kinks as text."""
+    if kinks is None:
+        return "not known"
+    places = (f"{expr} = {', '.join(f'{t:g}' for t in thresholds)}" for expr, thresholds in kinks)
+    return "; ".join(places) or "none"

@@ -11,7 +11,19 @@ from dataclasses import replace
 
 from tensorprog.calculus.composition import Composition
 from tensorprog.calculus.inline import inline
-from tensorprog.calculus.profile import SCORE, VECTOR, Fault, Profile, constant, join, meet, same, shown, tidy
+from tensorprog.calculus.profile import (
+    SCORE,
+    VECTOR,
+    Fault,
+    Profile,
+    constant,
+    join,
+    meet,
+    same,
+    shown,
+    shown_kinks,
+    tidy,
+)
 from tensorprog.calculus.witness import Probe, Witness
 from tensorprog.expr import Call, Expr, Number, Reduction, Variable
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
@@ -21,6 +33,11 @@ from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
 __all__ = ["Calculus"]
 
 INF = math.inf
+PROPERTIES = {  # which may be refuted, with their sources
+    "bounded": "Sakai et al. 2025, Assumption 1",
+    "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
+    "controlled": "Yang 2019, Def. 5.3",
+}
 MAX_SEARCHED = 40_000  # members that one evaluation may read
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum")  # blame looks through these
 
@@ -134,11 +151,7 @@ class Calculus(Composition):
     def fact(self, name: str, position: int) -> Fact:
         """'bounded', 'pseudo-Lipschitz' or 'controlled' of a statement's value: certified, refuted or neither."""
         profile = self.statement(position)
-        source = {
-            "bounded": "Sakai et al. 2025, Assumption 1",
-            "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
-            "controlled": "Yang 2019, Def. 5.3",
-        }[name]
+        source = PROPERTIES[name]
         holds = {
             "bounded": profile.bounded,
             "pseudo-Lipschitz": profile.pseudo_lipschitz,
@@ -160,6 +173,17 @@ class Calculus(Composition):
         if name == "bounded" and not isinstance(statement, Nonlin):
             witness = f"{statement.target} is Gaussian"
         return Fact(name, FAILS if witness else UNKNOWN, fault.reason, source, witness)
+
+    def facts(self, position: int) -> tuple[Fact, ...]:
+        """All facts of a statement's value; of its shape, what is not certified is unknown, never refuted."""
+        p = self.statement(position)
+        shape = {
+            "even" if p.parity > 0 else "odd": (p.parity != 0, "under a change of sign of all vectors and scores"),
+            "nonincreasing" if p.monotone < 0 else "nondecreasing": (p.monotone != 0, "in all vectors and scores"),
+            "twice differentiable": (p.smooth, "" if p.smooth else f"kinks: {shown_kinks(p.kinks)}"),
+        }
+        regular = tuple(self.fact(name, position) for name in PROPERTIES)
+        return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
 
     def blame(self, name: str, position: int) -> Fault:
         """The smallest subexpression at fault for a property that a statement's value lacks."""

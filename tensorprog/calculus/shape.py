@@ -69,7 +69,7 @@ def unary_kinks(atom: Atom, argument: Expr, inner: Profile, params: Sequence[flo
 
 
 def crossing(sides: Sequence[Expr], args: Sequence[Profile]) -> Kinks:
-    """Where two expressions can be equal: a threshold of one if the other is one number, else a zero of a difference."""
+    """Where two expressions can be equal: at a threshold of one if the other is a number, else where they cross."""
     (first, second), (a, b) = sides, args
     if a.high < b.low or b.high < a.low or not (a.depends or b.depends):
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tensorprog.atoms import Interval
-from tensorprog.calculus.profile import Kinks, shown
+from tensorprog.calculus.profile import Kinks, shown, shown_kinks
 from tensorprog.calculus.program import Calculus
 from tensorprog.ir import Netsor
 
@@ -33,13 +33,8 @@ class FactRow(NamedTuple):
 
     def cells(self) -> tuple[str, ...]:
         """The row as text: statement, range, growth, order, parity, monotone, kinks."""
-        if self.kinks is None:
-            kinks = "not known"
-        else:
-            places = (f"{expr} = {', '.join(f'{t:g}' for t in thresholds)}" for expr, thresholds in self.kinks)
-            kinks = "; ".join(places) or "smooth"
-        numbers = f"{self.growth:g}", f"{self.order:g}"
-        return self.statement, shown(self.range), *numbers, PARITIES[self.parity], TRENDS[self.monotone], kinks
+        numbers, shape = (f"{self.growth:g}", f"{self.order:g}"), (PARITIES[self.parity], TRENDS[self.monotone])
+        return self.statement, shown(self.range), *numbers, *shape, shown_kinks(self.kinks)
 
 
 def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactRow, ...]:

@@ -30,10 +30,11 @@ class Witness:
     """Points at which the values of `expr` refute a property; free indices are at their first values.
 
     `at`: the points, as numbers t on a line: every argument is t or, where `varied`, t times a number of its own
-    (`argument`).  `values`: the values there.  `kind`: "jump", the two values differ by more than 1e-3 of 1 + |value|
-    although the points almost coincide; "slope", |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw
-    near to the first; "growth", |values| rises along the points, in a way that the property forbids; "nan", there is no
-    real number; "infinite", the expression has a pole.
+    (`argument`).  `values`: the values there.  Kinds:
+    "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
+    "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
+    "growth": |values| rises along the points, in a way that the property forbids;
+    "nan": there is no real number;  "infinite": the expression has a pole.
     """
 
     kind: Kind
@@ -62,7 +63,8 @@ class Witness:
         if self.kind == "infinite":
             return f"{where}: infinite at t = {t[0]:g}"
         if self.kind == "jump":
-            return f"{where}: value {v[0]:.4g} at t = {t[0]:.12g}, but {v[1]:.4g} at t = {t[0]:.12g} + {t[1] - t[0]:.1g}"
+            near = f"{t[0]:.12g} + {t[1] - t[0]:.1g}"
+            return f"{where}: value {v[0]:.4g} at t = {t[0]:.12g}, but {v[1]:.4g} at t = {near}"
         if self.kind == "slope":
             steep = [abs(x - v[0]) / abs(s - t[0]) for s, x in zip(t[1:], v[1:], strict=True)]
             return (

@@ -29,13 +29,16 @@ outputs: [y]
 """
 BASE = loads(PROGRAM)
 LAST = 4  # the statement whose expression is replaced
-I, J = Affine((("i", 1),)), Affine((("j", 1),))
-G, E, P, V, M = Variable("g", (I,)), Variable("e"), Variable("p", (I, J)), Variable("v", (J,)), Variable("m")
-CJ, DI = Constant("c", (J,)), Constant("d", (I,))
-NAMES = Names({"C": 2}, frozenset({"i", "j"}))
-SMOOTH = (
-    "tanh sigmoid erf gelu silu softplus selu sin cos exp gaussian abs relu sign step sqrt log negative".split()
+AT_I, AT_J = Affine((("i", 1),)), Affine((("j", 1),))
+G, E, P, V, M = (
+    Variable("g", (AT_I,)), Variable("e"), Variable("p", (AT_I, AT_J)), Variable("v", (AT_J,)), Variable("m")
 )
+CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
+NAMES = Names({"C": 2}, frozenset({"i", "j"}))
+UNARY = [
+    "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs", "relu",
+    "sign", "step", "sqrt", "log", "negative",
+]
 NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0]).map(Number)
 ONE = Number(1)
 
@@ -48,7 +51,7 @@ def _extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         return inner.map(form)  # type: ignore[arg-type]
 
     return st.one_of(
-        st.tuples(st.sampled_from(SMOOTH), inner).map(lambda t: Call(t[0], (t[1],))),
+        st.tuples(st.sampled_from(UNARY), inner).map(lambda t: Call(t[0], (t[1],))),
         *(pair(name) for name in ("add", "subtract", "multiply", "divide", "minimum", "maximum")),
         st.tuples(inner, st.sampled_from([2, 3, -1, -2, 0.5, 1.5])).map(lambda t: Call("power", (t[0], Number(t[1])))),
         made(lambda x: Call("clip", (x, Number(-1.0), Number(2.0)))),

@@ -12,14 +12,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from calculus_expressions import BASE
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open
 from tensorprog.calculus import Profile
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Expr, Variable
-
-from calculus_expressions import BASE
 
 Array = NDArray[np.float64]
 SIZE = 8
@@ -167,7 +166,8 @@ def too_steep(expr: Expr, f: Profile) -> str:
         for h in (1e-2, 1e-4, 1e-6, 1e-8) if radius <= 5 else (1e-2, 1e-4, 1e-6):
 
             def slope(at: Array, h: float = h, radius: float = radius) -> Array:
-                return slopes(expr, on_sphere(radius)(at[:, :SIZE]), on_sphere(h)(at[:, SIZE:])) / (1 + radius**f.modulus)
+                x, step = on_sphere(radius)(at[:, :SIZE]), on_sphere(h)(at[:, SIZE:])
+                return slopes(expr, x, step) / (1 + radius**f.modulus)
 
             # each from the best of the step before: where an infinite slope is, it is found
             start = climb(slope, start, scales=tuple(h * k for k in (100, 10, 3, 1, 0.3)))

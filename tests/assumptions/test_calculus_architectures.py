@@ -111,7 +111,11 @@ ARCHITECTURES = {
         g[d,c] = MatMul(F[d], pix[c+d])
         r[c] = Nonlin(relu(sum[d](g[d,c])))
         y = Nonlin(max[c](r[c]))""",
-    "rnn": "y[0] = Nonlin(0)\nu[t] = MatMul(U, y[t-1])\nw[t] = MatMul(W, x[t])\ny[t] = Nonlin(tanh(u[t] + w[t] + bias))",
+    "rnn": """
+        y[0] = Nonlin(0)
+        u[t] = MatMul(U, y[t-1])
+        w[t] = MatMul(W, x[t])
+        y[t] = Nonlin(tanh(u[t] + w[t] + bias))""",
     "lstm": "z[0] = Nonlin(0)\ny[0] = Nonlin(0)" + GATES + """
         z[t] = Nonlin(sigmoid(gf[t] + rf[t]) * z[t-1] + sigmoid(gi[t] + ri[t]) * tanh(gc[t] + rc[t]))
         y[t] = Nonlin(sigmoid(go[t] + ro[t]) * tanh(z[t]))""",
@@ -157,7 +161,8 @@ ARCHITECTURES = {
     "attention_positions_masked": _attention(weights="where(j <= i, p[a,i,j] - slope[a] * (i - j), -inf)"),
     "attention_temperature": _attention(weights="p[a,i,j] / 0.7"),
     "attention_capped": _attention(weights="C * tanh(p[a,i,j] / C)"),
-    "attention_by_hand": _attention(output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j]) * o[a,j]) / sum[j](exp(p[a,i,j]))))"),
+    "attention_by_hand": _attention(
+        output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j]) * o[a,j]) / sum[j](exp(p[a,i,j]))))"),
     "attention_shifted": _attention(output="y[i] = Nonlin(sum[a](sum[j](exp(p[a,i,j] - max[l](p[a,i,l])) * o[a,j]) "
                                            "/ sum[j](exp(p[a,i,j] - max[l](p[a,i,l])))))"),
     "attention_weights_named": INPUTS.format("clip(u[i], -C, C)") + SCORES + VALUES + """
@@ -200,14 +205,17 @@ ARCHITECTURES = {
     "swiglu": "u = MatMul(W, h)\nw = MatMul(V, h)\nz = Nonlin(silu(u) * w)\ny = MatMul(U, z)",
     "swiglu_by_hand": "u = MatMul(W, h)\nw = MatMul(V, h)\nz = Nonlin(u / (1 + exp(-u)) * w)\ny = MatMul(U, z)",
     "geglu": "u = MatMul(W, h)\nw = MatMul(V, h)\nz = Nonlin(u * (1 + erf(u / sqrt(2))) / 2 * w)\ny = MatMul(U, z)",
-    "gelu_tanh": "u = MatMul(W, h)\nz = Nonlin(0.5 * u * (1 + tanh(sqrt(2/pi) * (u + 0.044715*u**3))))\ny = MatMul(V, z)",
+    "gelu_tanh": """
+        u = MatMul(W, h)
+        z = Nonlin(0.5 * u * (1 + tanh(sqrt(2/pi) * (u + 0.044715*u**3))))
+        y = MatMul(V, z)""",
     "mish": "u = MatMul(W, h)\nz = Nonlin(u * tanh(softplus(u)))\ny = MatMul(V, z)",
     "relu_squared": "u = MatMul(W, h)\nz = Nonlin(relu(u)**2)\ny = MatMul(V, z)",
     "softsign": "u = MatMul(W, h)\nz = Nonlin(u / (1 + abs(u)))\ny = MatMul(V, z)",
     "hard_swish": "u = MatMul(W, h)\nz = Nonlin(u * clip(u + 3, 0, 6) / 6)\ny = MatMul(V, z)",
     "maxout": "u[a] = MatMul(WQ[a], h)\ny = Nonlin(max[a](u[a]))",
     "rms_norm": "u = MatMul(W, h)\nm2 = Dot(u, u, scale=1/n)\nz = Nonlin(relu(u / sqrt(m2 + eps)))\ny = MatMul(V, z)",
-    "attention_normed": INPUTS.format("clip(u[i], -C, C)") + SCORES + VALUES + HEADS.format("p[a,i,j]").replace("y", "r") + """
+    "attention_normed": _attention(output=HEADS.replace("y[i]", "r[i]")) + """
         m[i] = Dot(r[i], r[i], scale=1/n)
         y[i] = Nonlin(r[i] / sqrt(m[i] + eps))""",
     "deep_attention": """

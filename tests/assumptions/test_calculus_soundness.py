@@ -1,4 +1,4 @@
-"""No certified range, growth, modulus, parity, monotonicity or smoothness is ever violated: random expressions, hunted."""
+"""No certified range, growth, modulus, parity, monotonicity or smoothness is ever violated: an optimiser hunts."""
 
 from __future__ import annotations
 
@@ -198,10 +198,12 @@ MISTAKES = {
         "g[i] * e", _rule(composition, "product", lambda found, a, b: replace(found, modulus=a.modulus)),
     ),
     "growth of a product is that of its larger factor": (
-        "g[i] * relu(e)", _rule(composition, "product", lambda found, a, b: replace(found, growth=max(a.growth, b.growth))),
+        "g[i] * relu(e)",
+        _rule(composition, "product", lambda found, a, b: replace(found, growth=max(a.growth, b.growth))),
     ),
     "the modulus of a composition leaves the outer one out": (
-        "(g[i] + e)**3", _rule(composition, "compose", lambda found, outer, inner, bound: replace(found, modulus=inner[0].modulus)),
+        "(g[i] + e)**3",
+        _rule(composition, "compose", lambda found, outer, inner, bound: replace(found, modulus=inner[0].modulus)),
     ),
     "the range of softplus starts at 0.1": ("softplus(g[i])", _atom("softplus", bounds=lambda: (0.1, math.inf))),
     "silu is bounded": ("silu(g[i])", _atom("silu", regularity=Regularity(0, 0, 1.1))),

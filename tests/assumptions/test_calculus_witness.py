@@ -48,7 +48,7 @@ ATOMS = {
     "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": mp.tanh, "erf": mp.erf, "sin": mp.sin, "cos": mp.cos,
     "exp": mp.exp, "sigmoid": lambda x: 1 / (1 + mp.exp(-x)), "gelu": lambda x: x * mp.ncdf(x),
     "silu": lambda x: x / (1 + mp.exp(-x)), "softplus": lambda x: mp.log1p(mp.exp(x)), "elu": _elu,
-    "selu": lambda x: mp.mpf("1.0507009873554804934193349852946") * _elu(x, mp.mpf("1.6732632423543772848170429916717")),
+    "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),
     "gaussian": lambda x: mp.exp(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
     "log": lambda x: mp.log(x) if x > 0 else (-mp.inf if x == 0 else mp.nan),
 }
@@ -138,7 +138,7 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     if witness.kind == "slope":
         steep = [abs(y - v[0]) / abs(x - t[0]) for x, y in zip(t[1:], v[1:], strict=True)]
         beyond = [abs(f.at(t[0] + (t[1] - t[0]) * s) - v[0]) / abs((t[1] - t[0]) * s) for s in (1e-8, 1e-12)]
-        return name == "pseudo-Lipschitz" and all(b > 2 * a for a, b in itertools.pairwise([*steep, *map(mp.mpf, beyond)]))
+        return name == "pseudo-Lipschitz" and all(b > 2 * a for a, b in itertools.pairwise([*steep, *beyond]))
     sizes = [abs(x) for x in v]
     if not all(b > a for a, b in itertools.pairwise(sizes)):
         return False
