@@ -6,10 +6,14 @@ import math
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from tensorprog.assumptions import check
 from tensorprog.calculus import Calculus, facts_table
+from tensorprog.errors import ProgramError
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN
-from tensorprog.yaml_io import load
+from tensorprog.ir import Netsor
+from tensorprog.yaml_io import load, loads
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = ROOT / "programs" / "attention.yaml"
@@ -36,6 +40,27 @@ def test_facts_are_three_valued() -> None:
     assert "u[i] = -100, 100" in clipped["twice differentiable"].reason
     output = {fact.name: fact.verdict for fact in calculus.facts(7)}
     assert (output["bounded"], output["nondecreasing"], output["twice differentiable"]) == (FAILS, UNKNOWN, HOLDS)
+
+
+MASKS = ["where({}, p[a,i,j], -inf)", "p[a,i,j] + where({}, 0, -inf)", "where({}, p[a,i,j], -inf) / 2"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("named", [False, True])
+def test_masks_may_be_scaled_added_and_named(mask: str, named: bool) -> None:
+    text = ATTENTION.read_text(encoding="utf-8")
+
+    def written(condition: str) -> Netsor:
+        masked = mask.format(condition)
+        line = f"  - w[a,i,j] = Nonlin({masked})\n" if named else ""
+        changed = text.replace("  - y[i] ", line + "  - y[i] ").replace(
+            "softmax[j](p[a,i,j])", "softmax[j](w[a,i,j])" if named else f"softmax[j]({masked})"
+        )
+        return loads(changed)
+
+    assert check(written("j <= i")).grade == "theorem"
+    with pytest.raises(ProgramError, match="every entry is masked at i=0"):
+        written("j < i")
 
 
 def test_facts_of_very_large_families_take_no_memory() -> None:
