@@ -234,15 +234,17 @@ def halves(rules: Composition, node: Call) -> Profile | None:
     if inner is None:
         return None
     u = inner.args[0]
-    sides = []
     if variables(rebuild(node, lambda n: Number(0) if n == u else None)):
         return None  # not a function of u alone
+    reach = rules.expression(u, rules.at)
+    sides = []
     for value, half in ((u, (0.0, INF)), (Call("negative", (u,)), (-INF, 0.0))):
-        signed = rebuild(node, functools.partial(lambda n, value: value if n == inner else None, value=value))
-        sides.append(rules.within(signed, {u: half}))
+        if reach.low <= half[1] and half[0] <= reach.high:
+            signed = rebuild(node, functools.partial(lambda n, value: value if n == inner else None, value=value))
+            sides.append(rules.within(signed, {u: half}))
     if any(p.partial or p.modulus == INF for p in sides):
         return None
-    found = join(*sides)
+    found = functools.reduce(join, sides)
     return replace(found, parity=0, kinks=join_kinks(found.kinks, ((u, (0.0,)),)))
 
 

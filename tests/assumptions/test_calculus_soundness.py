@@ -89,6 +89,7 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("g[i] * (i + 1)", (-math.inf, math.inf), 1, 0),
     ("tanh(g[i]) / (2*i - 1)", (-1, 1), 0, 0),
     ("g[i] / (1 + abs(g[i]))", (-1, 1), 0, 0),
+    ("softplus(g[i]) / (1 + abs(softplus(g[i])))", (0, 1), 0, 0),
     ("abs(g[i]) / (2 + abs(g[i]))", (0, 1), 0, 0),
     ("sum[j](softmax[j](p[i,j] + where(j <= i, 0, -inf)) * v[j])", (-math.inf, math.inf), 1, 1),
     ("max[j](where(j <= i, p[i,j] / 2, -inf))", (-math.inf, math.inf), 1, 0),
