@@ -20,6 +20,7 @@ from tensorprog.calculus.profile import (
     compose,
     constant,
     join,
+    join_kinks,
     meet,
     product,
     product_parity,
@@ -29,6 +30,7 @@ from tensorprog.calculus.profile import (
     times,
 )
 from tensorprog.calculus.relations import identity
+from tensorprog.calculus.shape import crossing, moved, trend, unary_kinks
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables, walk
 from tensorprog.ir import Netsor, Range
@@ -74,6 +76,9 @@ class Composition(ABC):
                 rough=None,
                 wild=None,
                 partial=None,
+                rises=True,
+                falls=True,
+                kinks=(),
                 assumes=tuple(dict.fromkeys((*found.assumes, f"{expr} is finite and smooth"))),
             )
         return found
@@ -130,10 +135,12 @@ class Composition(ABC):
 
     def call(self, node: Call) -> Profile:
         """Facts of an atom applied to arguments, by composition alone."""
-        atom = ATOMS[node.atom]
         if node.atom == "where":
             return self._where(node)
-        args = self._arguments(node.arguments)
+        return self._applied(node, self._arguments(node.arguments))
+
+    def _applied(self, node: Call, args: list[Profile]) -> Profile:
+        atom = ATOMS[node.atom]
         depends = frozenset[str]().union(*(p.depends for p in args))
         assumes = tuple(dict.fromkeys(text for p in args for text in p.assumes))
         inherited = next((p.rough for p in args if p.rough), None)
@@ -176,6 +183,7 @@ class Composition(ABC):
             found = compose(regularity, args, bound)
             if node.atom in ("add", "subtract"):
                 found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz)
+            found = moved(node, args, found)
         found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
         rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
         if found.exponent >= 2 and found.growth == INF:
@@ -228,7 +236,9 @@ class Composition(ABC):
                     parity = -1 if params[0] % 2 else 1
                 if node.atom == "clip" and params[0] == -params[1]:
                     parity = -1
-            one = replace(one, parity=parity)
+            rises, falls = trend(atom, inner, params)
+            kinks = unary_kinks(atom, node.args[0], inner, params)
+            one = replace(one, parity=parity, rises=rises, falls=falls, kinks=kinks)
             result = one if result is None else join(result, one)
         assert result is not None
         return result
@@ -237,6 +247,9 @@ class Composition(ABC):
         self, node: Call, args: list[Profile], partial: Fault | None
     ) -> tuple[Profile, Fault | None, tuple[str, ...]]:
         top, bottom = args
+        inverse = self.closed(Call("divide", (Number(1), node.args[1])))
+        if inverse is not None:  # numbers of either sign, none of them 0
+            return product(top, constant(*inverse)), partial, ()
         low, high = bottom.interval
         gap = low if low > 0 else -high if high < 0 else 0.0
         if gap == 0 and bottom.depends == {"average"}:
@@ -252,9 +265,11 @@ class Composition(ABC):
                 f"the denominator {node.args[1]} is not kept away from 0: its range is {shown(bottom.interval)}",
             )
             bound = _quotient_image(top.interval, bottom.interval)
-            wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF)
+            zero = crossing((node.args[1], Number(0)), (bottom, constant(0.0, 0.0)))
+            kinks = join_kinks(top.kinks, bottom.kinks, zero)
+            wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF, kinks=kinks)
             return wild, partial or fault, ()
-        inverse = tidy(
+        under = tidy(
             replace(
                 bottom,
                 low=1 / high,
@@ -262,9 +277,11 @@ class Composition(ABC):
                 growth=0.0,
                 exponent=0.0,
                 lipschitz=times(bottom.lipschitz, 1 / gap**2),
+                rises=bottom.falls,
+                falls=bottom.rises,
             )
         )
-        return replace(product(top, inverse), parity=product_parity(top, bottom)), partial, ()
+        return replace(product(top, under), parity=product_parity(top, bottom)), partial, ()
 
     def _where(self, node: Call) -> Profile:
         condition, first, second = node.args
@@ -281,17 +298,14 @@ class Composition(ABC):
                 found = replace(kept, masked=True, parity=0)
             return found
         inside = self._branch(condition)
-        before = self._known
-        self._known = before | inside[0]
-        yes = self.expression(first, self.at)
-        self._known = before | inside[1]
-        no = self.expression(second, self.at)
-        self._known = before
-        given = [self.expression(c, self.at) for c in condition.children]
+        yes, no = self.within(first, inside[0]), self.within(second, inside[1])
+        given = self.expression(condition, self.at)
         found = join(yes, no)
-        found = replace(found, parity=0, depends=found.depends.union(*(p.depends for p in given)))
+        kinks = join_kinks(found.kinks, given.kinks)
+        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends)
         if self._glued(condition, first, second):
             return found
+        found = replace(found, rises=False, falls=False)
         jump = Fault(
             node,
             self.at,
@@ -300,6 +314,14 @@ class Composition(ABC):
         return tidy(
             replace(found, modulus=INF if not found.constant else 0.0, lipschitz=INF, rough=found.rough or jump)
         )
+
+    def within(self, expr: Expr, known: dict[Expr, Interval]) -> Profile:
+        """Facts of an expression where subexpressions lie in intervals."""
+        before = self._known
+        self._known = before | known
+        found = self.expression(expr, self.at)
+        self._known = before
+        return found
 
     def _threshold(self, condition: Expr) -> tuple[Expr, float, str] | None:
         """(u, c, atom) of a condition u < c and the like."""
@@ -349,6 +371,8 @@ class Composition(ABC):
             return tidy(
                 replace(found, depends=depends, rough=rough, partial=next((p.partial for p in args if p.partial), None))
             )
+        if _keeps_mask(node.atom, args):
+            return replace(self._applied(node, [replace(p, masked=False) for p in args]), masked=True)
         fault = Fault(
             node, self.at, f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
         )
@@ -373,12 +397,14 @@ class Composition(ABC):
                 )
             )
         if node.reducer in ("mean", "max"):
-            return replace(found, parity=found.parity if node.reducer == "mean" or found.parity == 1 else 0)
+            linear = node.reducer == "mean"
+            kinks = found.kinks if linear or not found.depends else None
+            return replace(found, parity=found.parity if linear or found.parity == 1 else 0, kinks=kinks)
         parity = 1 if inner.parity == 1 else 0
         if node.reducer == "logsumexp":
             return tidy(replace(found, high=inner.high + math.log(count), parity=parity))
         if node.reducer == "softmax":
-            wild = None
+            fixed = inner.rises and inner.falls
             return tidy(
                 replace(
                     found,
@@ -388,7 +414,9 @@ class Composition(ABC):
                     exponent=0.0,
                     lipschitz=inner.lipschitz / 2,
                     parity=parity,
-                    wild=wild,
+                    rises=fixed,
+                    falls=fixed,
+                    wild=None,
                 )
             )
         fault = Fault(node, self.at, f"nothing is known of {node.reducer}")
@@ -396,6 +424,17 @@ class Composition(ABC):
         return tidy(
             Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
         )
+
+
+def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
+    """Whether -inf stays -inf: a finite number is added, or a positive one multiplied."""
+    if atom == "add":
+        return True
+    if atom == "subtract":
+        return not args[1].masked
+    factor = args[1] if args[0].masked else args[0]
+    linear = atom == "multiply" or (atom == "divide" and not args[1].masked)
+    return linear and not factor.masked and not factor.depends and factor.low > 0
 
 
 def _removed(expr: Expr, name: str) -> bool:

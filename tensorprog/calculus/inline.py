@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
 
 from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.graph import Structure
@@ -18,8 +19,10 @@ class TooLarge(Exception):
     """An expression cannot be written out within bounds."""
 
 
-def inline(structure: Structure, expr: Expr, position: int) -> tuple[Expr, dict[str, Range]] | None:
-    """Replace references to Nonlins by their definitions.
+def inline(
+    structure: Structure, expr: Expr, position: int, first: bool = False
+) -> tuple[Expr, dict[str, Range]] | None:
+    """Replace references to Nonlins by their definitions; with `first`, for the statement's first member only.
 
     Returns   the expression over G-vars, initial vectors, scores and averages, with the ranges of its (renamed)
               reduction indices; None where a recurrence or the size forbids it
@@ -27,24 +30,31 @@ def inline(structure: Structure, expr: Expr, position: int) -> tuple[Expr, dict[
     declared = structure.netsor.ranges
     ranges: dict[str, Range] = declared | {f"{name}*": span for name, span in declared.items()}  # see `Reduction.at`
     fresh = iter(range(10**6))
+    body = structure.netsor.body
+    free = {name: span for name, span in declared.items() if name in [s.bare for s in body[position].target.slots]}
+    pinned = ChainMap({name: (start, start + 1) for name, (start, _) in free.items()}, ranges)
 
     def definition(node: Variable, at: int, depth: int) -> Expr | None:
-        definers = structure.definers(at, node)
-        if len(definers) != 1 or not isinstance(structure.netsor.body[definers[0]], Nonlin):
-            if any(isinstance(structure.netsor.body[d], Nonlin) for d in definers):
-                raise TooLarge
+        # a reference whose indices were replaced may read any statement of its family
+        definers = structure.definers(at, node) or structure.netsor.families[node.name].statements
+        if not any(isinstance(body[d], Nonlin) for d in definers):
             return None
-        inner = structure.netsor.body[definers[0]]
-        assert isinstance(inner, Nonlin)
-        if (
-            depth > 40
-            or "".join(structure.netsor.families[node.name].boundaries) != ""
-            or structure.cyclic_at(definers[0])
-        ):
+        plain = "".join(structure.netsor.families[node.name].boundaries) == ""
+        if len(definers) == 1 and plain and not structure.cyclic_at(definers[0]):
+            chosen = definers[0]
+        else:
+            found = next((d for d in definers if first and _inside(node, body[d].target, pinned)), None)
+            if found is None:
+                raise TooLarge
+            chosen = found
+        inner = body[chosen]
+        if depth > 40:
             raise TooLarge
+        if not isinstance(inner, Nonlin):
+            return None
         slots = dict(zip([s.bare for s in inner.target.slots], node.slots, strict=True))
         bound = {k: v for k, v in slots.items() if k is not None}
-        return go(substitute(inner.expr, bound, ranges, fresh), definers[0], depth + 1)
+        return go(substitute(inner.expr, bound, ranges, fresh), chosen, depth + 1)
 
     def go(node: Expr, at: int, depth: int) -> Expr:
         result = rebuild(node, lambda n: definition(n, at, depth) if isinstance(n, Variable) else None)
@@ -56,6 +66,15 @@ def inline(structure: Structure, expr: Expr, position: int) -> tuple[Expr, dict[
         return go(expr, position, 0), ranges
     except TooLarge:
         return None
+
+
+def _inside(reference: Variable, target: Variable, ranges: Mapping[str, Range]) -> bool:
+    """Whether all members that a reference reads are among those that a definition binds."""
+    for slot, own in zip(reference.slots, target.slots, strict=True):
+        (low, high), (least, most) = slot.bounds(dict(ranges)), own.bounds(dict(ranges))
+        if low < least or high > most:
+            return False
+    return True
 
 
 def substitute(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: Iterator[int]) -> Expr:

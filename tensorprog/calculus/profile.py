@@ -16,21 +16,29 @@ __all__ = [
     "SCORE",
     "VECTOR",
     "Fault",
+    "Kinks",
     "Profile",
     "compose",
     "constant",
     "join",
+    "join_kinks",
     "meet",
     "product",
     "product_parity",
+    "product_trend",
     "same",
     "shown",
+    "shown_kinks",
     "sum_parity",
     "tidy",
     "times",
 ]
 
 INF = math.inf
+MAX_KINKS = 12  # more thresholds than these are not listed
+
+Kinks = tuple[tuple[Expr, tuple[float, ...]], ...] | None
+"""Where a function may fail to be twice differentiable: subexpressions with thresholds; () nowhere, None not known."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,10 @@ class Profile:
     """What is certified of a function f of all its arguments together; the defaults are those of one argument.
 
     `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
-    where nothing is certified.  `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus,
-    why f may be no real number somewhere.  `assumes`: what the limiting values of averages must satisfy.
+    where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up
+    together, member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.
+    `rough`, `partial`: why there is no modulus, why f may be no real number somewhere.  `assumes`: what the limiting
+    values of averages must satisfy.
     """
 
     low: float = -INF
@@ -58,6 +68,9 @@ class Profile:
     lipschitz: float = 1.0
     exponent: float = 0.0
     parity: int = 0  # +1 even, -1 odd, under a change of sign of all vectors and scores together
+    rises: bool = False
+    falls: bool = False
+    kinks: Kinks = None
     masked: bool = False  # -inf, by a mask on indices
     depends: frozenset[str] = frozenset()
     rough: Fault | None = None
@@ -91,13 +104,23 @@ class Profile:
         return (self.growth < INF or self.exponent < 2) and self.partial is None
 
     @property
+    def monotone(self) -> int:
+        """+1 nondecreasing (constants too), -1 nonincreasing, 0 neither or not known."""
+        return 1 if self.rises else -1 if self.falls else 0
+
+    @property
+    def smooth(self) -> bool:
+        """Whether two continuous derivatives are certified."""
+        return self.kinks == () and self.partial is None
+
+    @property
     def order(self) -> float:
         """The papers' pseudo-Lipschitz order."""
         return self.modulus + 1
 
 
-VECTOR = Profile(parity=-1, depends=frozenset({"vector"}))
-SCORE = Profile(parity=-1, depends=frozenset({"score"}))
+VECTOR = Profile(parity=-1, rises=True, kinks=(), depends=frozenset({"vector"}))
+SCORE = replace(VECTOR, depends=frozenset({"score"}))
 
 
 def tidy(p: Profile) -> Profile:
@@ -107,7 +130,7 @@ def tidy(p: Profile) -> Profile:
         low, high = -INF, INF
     if low == high and p.partial is None:
         modulus, rough = 0.0, None
-        p = replace(p, lipschitz=0.0, parity=1)
+        p = replace(p, lipschitz=0.0, parity=1, rises=True, falls=True, kinks=())
     if low > -INF and high < INF:
         growth = 0.0
     if modulus < INF:
@@ -131,7 +154,7 @@ def tidy(p: Profile) -> Profile:
 
 def constant(low: float, high: float) -> Profile:
     """Profile of a number known to lie in an interval."""
-    return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1)
+    return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1, rises=True, falls=True, kinks=())
 
 
 def join(first: Profile, second: Profile) -> Profile:
@@ -146,6 +169,9 @@ def join(first: Profile, second: Profile) -> Profile:
             max(first.lipschitz, second.lipschitz),
             max(first.exponent, second.exponent),
             parity,
+            first.rises and second.rises,
+            first.falls and second.falls,
+            join_kinks(first.kinks, second.kinks),
             first.masked or second.masked,
             first.depends | second.depends,
             first.rough or second.rough,
@@ -168,11 +194,27 @@ def meet(first: Profile, second: Profile) -> Profile:
             lipschitz=min(first.lipschitz, second.lipschitz),
             exponent=min(first.exponent, second.exponent),
             parity=first.parity or second.parity,
+            rises=first.rises or second.rises,
+            falls=first.falls or second.falls,
+            kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
             partial=None if second.partial is None else first.partial,
             wild=None if second.wild is None else first.wild,
             assumes=first.assumes if len(first.assumes) <= len(second.assumes) else second.assumes,
         )
     )
+
+
+def join_kinks(*parts: Kinks) -> Kinks:
+    """Kinks of a smooth function of several; None if those of one are not known, or if there are too many."""
+    found: dict[Expr, set[float]] = {}
+    for part in parts:
+        if part is None:
+            return None
+        for expr, thresholds in part:
+            found.setdefault(expr, set()).update(thresholds)
+    if sum(map(len, found.values())) > MAX_KINKS:
+        return None
+    return tuple((expr, tuple(sorted(thresholds))) for expr, thresholds in found.items() if thresholds)
 
 
 def times(a: float, b: float) -> float:
@@ -212,17 +254,11 @@ def same(a: Profile | None, b: Profile | None) -> bool:
     """Whether two profiles claim the same; faults and assumptions aside."""
     assert a is not None
     assert b is not None
-    return (a.low, a.high, a.growth, a.modulus, a.exponent, a.lipschitz, a.parity, a.partial is None, a.depends) == (
-        b.low,
-        b.high,
-        b.growth,
-        b.modulus,
-        b.exponent,
-        b.lipschitz,
-        b.parity,
-        b.partial is None,
-        b.depends,
-    )
+
+    def claims(p: Profile) -> Profile:
+        return replace(p, rough=None, wild=None, partial=None, assumes=(), masked=False)
+
+    return claims(a) == claims(b) and (a.partial is None) == (b.partial is None)
 
 
 def product_parity(a: Profile, b: Profile) -> int:
@@ -234,6 +270,16 @@ def sum_parity(args: Sequence[Profile]) -> int:
     """Parity of a sum."""
     kept = [p.parity for p in args if not (p.constant and p.low == 0)]
     return kept[0] if kept and all(x == kept[0] for x in kept) else 0 if kept else 1
+
+
+def product_trend(a: Profile, b: Profile) -> tuple[bool, bool]:
+    """Whether a product rises, falls: f(y) g(y) - f(x) g(x) = (f(y) - f(x)) g(y) + f(x) (g(y) - g(x))."""
+
+    def lifts(moving: Profile, other: Profile, up: bool) -> bool:
+        rises, falls = (moving.rises, moving.falls) if up else (moving.falls, moving.rises)
+        return (rises and falls) or (rises and other.low >= 0) or (falls and other.high <= 0)
+
+    return lifts(a, b, True) and lifts(b, a, True), lifts(a, b, False) and lifts(b, a, False)
 
 
 def product(a: Profile, b: Profile) -> Profile:
@@ -259,6 +305,8 @@ def product(a: Profile, b: Profile) -> Profile:
         times(reach[0], b.lipschitz) + times(reach[1], a.lipschitz),
         max(a.exponent, b.exponent),
         product_parity(a, b),
+        *product_trend(a, b),
+        join_kinks(a.kinks, b.kinks),
     )
 
 
@@ -267,3 +315,11 @@ def shown(interval: Interval) -> str:
     low, high = interval
     left, right = "(" if low == -INF else "[", ")" if high == INF else "]"
     return f"{left}{low:g}, {high:g}{right}"
+
+
+def shown_kinks(kinks: Kinks) -> str:
+    """Kinks as text."""
+    if kinks is None:
+        return "not known"
+    places = (f"{expr} = {', '.join(f'{t:g}' for t in thresholds)}" for expr, thresholds in kinks)
+    return "; ".join(places) or "none"

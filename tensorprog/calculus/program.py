@@ -11,8 +11,20 @@ from dataclasses import replace
 
 from tensorprog.calculus.composition import Composition
 from tensorprog.calculus.inline import inline
-from tensorprog.calculus.profile import SCORE, VECTOR, Fault, Profile, constant, join, meet, same, shown, tidy
-from tensorprog.calculus.witness import Probe
+from tensorprog.calculus.profile import (
+    SCORE,
+    VECTOR,
+    Fault,
+    Profile,
+    constant,
+    join,
+    meet,
+    same,
+    shown,
+    shown_kinks,
+    tidy,
+)
+from tensorprog.calculus.witness import Probe, Witness
 from tensorprog.expr import Call, Expr, Number, Reduction, Variable
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.graph import Structure
@@ -21,6 +33,12 @@ from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
 __all__ = ["Calculus"]
 
 INF = math.inf
+PROPERTIES = {  # which may be refuted, with their sources
+    "bounded": "Sakai et al. 2025, Assumption 1",
+    "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
+    "controlled": "Yang 2019, Def. 5.3",
+}
+MAX_SEARCHED = 40_000  # members that one evaluation may read
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum")  # blame looks through these
 
 
@@ -31,7 +49,7 @@ class Calculus(Composition):
         super().__init__(netsor)
         self.structure = structure or Structure(netsor)
         self._profiles: dict[int, Profile] = {}
-        self._witnesses: dict[tuple[str, int], str] = {}
+        self._witnesses: dict[tuple[str, int], Witness | None] = {}
         for position, one in enumerate(netsor.body):
             if not isinstance(one, Nonlin):
                 self._profiles[position] = self._single(position)
@@ -75,7 +93,7 @@ class Calculus(Composition):
                 return SCORE
             # a number in the limit: a parameter near its limiting value, so bounded though no bound is known here
             low = 0.0 if statement.left == statement.right else -INF
-            return Profile(low, INF, 0.0, 0.0, 0.0, 0.0, 1, depends=frozenset({"average"}))
+            return replace(constant(low, INF), depends=frozenset({"average"}))
         found = self.expression(statement.expr, position)
         if not (found.pseudo_lipschitz and found.controlled) and self._settled(statement, position):
             # a relation between factors may span several statements: look at the definition written out
@@ -133,11 +151,7 @@ class Calculus(Composition):
     def fact(self, name: str, position: int) -> Fact:
         """'bounded', 'pseudo-Lipschitz' or 'controlled' of a statement's value: certified, refuted or neither."""
         profile = self.statement(position)
-        source = {
-            "bounded": "Sakai et al. 2025, Assumption 1",
-            "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
-            "controlled": "Yang 2019, Def. 5.3",
-        }[name]
+        source = PROPERTIES[name]
         holds = {
             "bounded": profile.bounded,
             "pseudo-Lipschitz": profile.pseudo_lipschitz,
@@ -153,8 +167,23 @@ class Calculus(Composition):
             }[name]
             return Fact(name, HOLDS, reason, source)
         fault = self.blame(name, position)
-        witness = self.witness(name, position)
+        statement = self.netsor.body[position]
+        found = self.witness(name, position)
+        witness = str(found or "")
+        if name == "bounded" and not isinstance(statement, Nonlin):
+            witness = f"{statement.target} is Gaussian"
         return Fact(name, FAILS if witness else UNKNOWN, fault.reason, source, witness)
+
+    def facts(self, position: int) -> tuple[Fact, ...]:
+        """All facts of a statement's value; of its shape, what is not certified is unknown, never refuted."""
+        p = self.statement(position)
+        shape = {
+            "even" if p.parity > 0 else "odd": (p.parity != 0, "under a change of sign of all vectors and scores"),
+            "nonincreasing" if p.monotone < 0 else "nondecreasing": (p.monotone != 0, "in all vectors and scores"),
+            "twice differentiable": (p.smooth, "" if p.smooth else f"kinks: {shown_kinks(p.kinks)}"),
+        }
+        regular = tuple(self.fact(name, position) for name in PROPERTIES)
+        return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
 
     def blame(self, name: str, position: int) -> Fault:
         """The smallest subexpression at fault for a property that a statement's value lacks."""
@@ -201,26 +230,19 @@ class Calculus(Composition):
             return Fault(node, at, f"{node.atom} is unbounded on the range of {', '.join(map(str, node.arguments))}")
         return Fault(node, at, f"{node} is not bounded")
 
-    def witness(self, name: str, position: int) -> str:
-        """Search for numbers that refute a property of a statement's value; '' if none are found."""
+    def witness(self, name: str, position: int) -> Witness | None:
+        """Search for numbers that refute a property of a statement's value; None if none are found."""
         key = (name, position)
         if key not in self._witnesses:
             self._witnesses[key] = self._search(name, position)
         return self._witnesses[key]
 
-    def _search(self, name: str, position: int) -> str:
+    def _search(self, name: str, position: int) -> Witness | None:
         statement = self.netsor.body[position]
-        if not isinstance(statement, Nonlin):
-            return f"{statement.target} is Gaussian" if name == "bounded" else ""
-        found = inline(self.structure, statement.expr, position)
+        found = inline(self.structure, statement.expr, position, first=True) if isinstance(statement, Nonlin) else None
         if found is None:
-            return ""
-        expr, ranges = found
-        f = Probe(self.netsor, expr, ranges)
-        if not f.names or f.size > 40_000 or f.averages(self.structure):
-            return ""
-        for varied in (False, True):
-            text = f.refute(name, varied)
-            if text:
-                return text
-        return ""
+            return None
+        f = Probe(self.netsor, *found)
+        if not f.names or f.size > MAX_SEARCHED or f.averages(self.structure):
+            return None
+        return f.refute(name, varied=False) or f.refute(name, varied=True)

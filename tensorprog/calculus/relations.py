@@ -5,6 +5,7 @@ Each function gives the facts of an expression it recognises, or None: "not mine
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from tensorprog.atoms import Regularity
 from tensorprog.calculus.inline import TooLarge, index_names, substitute
-from tensorprog.calculus.profile import Profile, compose, tidy
-from tensorprog.expr import Affine, Call, Expr, Number, Reduction, walk
+from tensorprog.calculus.profile import Profile, compose, join, join_kinks, tidy
+from tensorprog.expr import Affine, Call, Expr, Number, Reduction, rebuild, variables, walk
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
@@ -47,7 +48,7 @@ def identity(rules: Composition, node: Call) -> Profile | None:
             return rules.expression(Call("multiply", (top, curve)), rules.at)
         if isinstance(bottom, Call) and bottom.atom == "sqrt":
             return ratio(rules, top, bottom.args[0], 0.5)
-        return ratio(rules, top, bottom, 1.0)
+        return halves(rules, node) or ratio(rules, top, bottom, 1.0)
     if node.atom == "log" and isinstance(node.args[0], Call | Reduction):
         arg = node.args[0]
         if isinstance(arg, Reduction) and arg.reducer == "sum" and isinstance(arg.arg, Call) and arg.arg.atom == "exp":
@@ -192,7 +193,8 @@ def ratio(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profile 
     degree = len(p) - 1 - power * (len(q) - 1)
     slope = _add(np.convolve(_derive(p), q), -power * np.convolve(p, _derive(q)))
     slope = np.trim_zeros(slope, "b")
-    points = [float(r.real) for r in np.roots(slope[::-1])] if len(slope) > 1 else []
+    turning = np.roots(slope[::-1]) if len(slope) > 1 else np.zeros(0)
+    points = [float(r.real) for r in turning]
     points = [x for x in points if low <= x <= high] + [x for x in (low, high) if math.isfinite(x)]
     if not points:
         points = [min(max(0.0, low), high)]
@@ -215,7 +217,35 @@ def ratio(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profile 
     growth = max(degree, 0.0) if unbounded else 0.0
     modulus = max(degree - 1, 0.0) if unbounded else 0.0
     found = compose(Regularity(growth, modulus, INF), [inner], bound)
+    near = 1e-6 * (1 + np.abs(turning))
+    inside = (low - near < turning.real) & (turning.real < high + near) & (turning != low) & (turning != high)
+    turns = (inside & (np.abs(turning.imag) < near)).any()
+    middle = min(max(0.0, low), high)
+    up = value(min(middle + 1, high)) > value(max(middle - 1, low))
+    rises, falls = (inner.rises, inner.falls) if up else (inner.falls, inner.rises)
+    steady = not turns or (inner.rises and inner.falls)
+    found = replace(found, rises=steady and rises, falls=steady and falls, kinks=inner.kinks)
     return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
+
+
+def halves(rules: Composition, node: Call) -> Profile | None:
+    """P(u, abs(u)) / Q(u, abs(u)): what holds for u >= 0 and for u <= 0, because both agree at 0."""
+    inner = next((n for n in walk(node) if isinstance(n, Call) and n.atom == "abs"), None)
+    if inner is None:
+        return None
+    u = inner.args[0]
+    if variables(rebuild(node, lambda n: Number(0) if n == u else None)):
+        return None  # not a function of u alone
+    reach = rules.expression(u, rules.at)
+    sides = []
+    for value, half in ((u, (0.0, INF)), (Call("negative", (u,)), (-INF, 0.0))):
+        if reach.low <= half[1] and half[0] <= reach.high:
+            signed = rebuild(node, functools.partial(lambda n, value: value if n == inner else None, value=value))
+            sides.append(rules.within(signed, {u: half}))
+    if any(p.partial or p.modulus == INF for p in sides):
+        return None
+    found = functools.reduce(join, sides)
+    return replace(found, parity=0, kinks=join_kinks(found.kinks, ((u, (0.0,)),)))
 
 
 def switched(rules: Composition, node: Call) -> Profile | None:
@@ -252,7 +282,7 @@ def switched(rules: Composition, node: Call) -> Profile | None:
         return None
     degree = float(len(np.trim_zeros(p, "b")) - 1)
     regularity = Regularity(0, 0) if decays else Regularity(degree, max(degree - 1, 0.0))
-    found = compose(regularity, [inner], (-INF, INF))
+    found = replace(compose(regularity, [inner], (-INF, INF)), kinks=inner.kinks)
     return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
 
 

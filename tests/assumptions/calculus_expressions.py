@@ -1,0 +1,120 @@
+"""Random expressions in a small program, and what is certified of them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tensorprog.calculus import Calculus, Profile
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.ir import Nonlin
+from tensorprog.parse import Names, parse_expression
+from tensorprog.yaml_io import loads
+
+PROGRAM = """
+program: random
+constants: {C: 2, "c[j]": [0.5, -1, 2], "d[i]": [1, 3]}
+indices: {i: 2, j: 3}
+initial:
+  e: {mean: 0, cov: 1}
+weights:
+  W[i]: 1
+  V[j]: 1
+body:
+  - g[i] = MatMul(W[i], e)
+  - v[j] = MatMul(V[j], e)
+  - p[i,j] = Dot(g[i], v[j])
+  - m = Dot(e, e, scale=1/n)
+  - y[i] = Nonlin(g[i])
+outputs: [y]
+"""
+BASE = loads(PROGRAM)
+LAST = 4  # the statement whose expression is replaced
+AT_I, AT_J = Affine((("i", 1),)), Affine((("j", 1),))
+G, E, P, V, M = (
+    Variable("g", (AT_I,)), Variable("e"), Variable("p", (AT_I, AT_J)), Variable("v", (AT_J,)), Variable("m")
+)
+CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
+NAMES = Names({"C": 2}, frozenset({"i", "j"}))
+UNARY = [
+    "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs", "relu",
+    "sign", "step", "sqrt", "log", "negative",
+]
+NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0]).map(Number)
+ONE = Number(1)
+
+
+def _extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    def pair(name: str) -> st.SearchStrategy[Expr]:
+        return st.tuples(inner, inner).map(lambda args: Call(name, args))
+
+    def made(form: object) -> st.SearchStrategy[Expr]:
+        return inner.map(form)  # type: ignore[arg-type]
+
+    return st.one_of(
+        st.tuples(st.sampled_from(UNARY), inner).map(lambda t: Call(t[0], (t[1],))),
+        *(pair(name) for name in ("add", "subtract", "multiply", "divide", "minimum", "maximum")),
+        st.tuples(inner, st.sampled_from([2, 3, -1, -2, 0.5, 1.5])).map(lambda t: Call("power", (t[0], Number(t[1])))),
+        made(lambda x: Call("clip", (x, Number(-1.0), Number(2.0)))),
+        made(lambda x: Call("clip", (x, Call("negative", (DI,)), DI))),
+        st.tuples(inner, st.sampled_from([0.1, -0.5, 2.0])).map(lambda t: Call("leaky_relu", (t[0], Number(t[1])))),
+        st.tuples(inner, st.sampled_from([0.5, -1.0])).map(lambda t: Call("elu", (t[0], Number(t[1])))),
+        st.tuples(inner, NUMBERS, inner, inner).map(lambda t: Call("where", (Call("less", (t[0], t[1])), t[2], t[3]))),
+        st.tuples(inner, inner).map(lambda t: Call("where", (Call("less", (IndexValue("i"), ONE)), *t))),
+        # forms with a relation between the parts
+        made(lambda x: Call("divide", (x, Call("add", (ONE, Call("power", (x, Number(2)))))))),
+        made(lambda x: Call("divide", (x, Call("add", (ONE, Call("abs", (x,))))))),
+        made(lambda x: Call("multiply", (x, Call("sigmoid", (x,))))),
+        made(lambda x: Call("divide", (ONE, Call("add", (ONE, Call("exp", (Call("negative", (x,)),))))))),
+        made(lambda x: Call("where", (Call("less", (x, Number(0))), Call("tanh", (x,)), x))),
+    )
+
+
+def expressions(leaves: list[Expr], size: int) -> st.SearchStrategy[Expr]:
+    return st.recursive(st.one_of(st.sampled_from(leaves), NUMBERS), _extend, max_leaves=size)
+
+
+def _weights(t: tuple[str, Expr, bool]) -> Expr:
+    """A reduction of p, v, c over j, perhaps of a part of it only."""
+    name, inner, masked = t
+    if masked:
+        seen = Call("less_equal", (IndexValue("j"), Call("add", (IndexValue("i"), ONE))))
+        inner = Call("where", (seen, inner, Number(0.0) if name in ("sum", "mean") else Number(float("-inf"))))
+    return Reduction(name, ("j",), inner)
+
+
+def _averaged(t: tuple[Expr, Expr]) -> Expr:
+    return Reduction("sum", ("j",), Call("multiply", t))
+
+
+MEMBERS = [P, V, CJ]
+INNER = expressions(MEMBERS, 3)
+REMOVED = st.tuples(st.sampled_from(["sum", "mean", "max", "logsumexp"]), INNER, st.booleans()).map(_weights)
+SOFTMAX = st.tuples(st.just("softmax"), INNER, st.booleans()).map(_weights)
+REDUCED = st.one_of(REMOVED, st.tuples(SOFTMAX, expressions([*MEMBERS, G], 3)).map(_averaged))
+KINDS = {
+    "one vector": expressions([G], 6),
+    "vectors and constants": expressions([G, E, DI], 6),
+    "averages": expressions([G, E, M], 5),
+    "reductions": st.builds(
+        lambda a, b, name: Call(name, (a, b)),
+        REDUCED,
+        expressions([G, E], 3),
+        st.sampled_from(["add", "multiply", "divide"]),
+    ),
+    "functions of reductions": st.tuples(st.sampled_from(["tanh", "relu", "exp", "abs"]), REDUCED).map(
+        lambda t: Call(t[0], (t[1],))
+    ),
+}
+EXPRESSIONS = st.one_of(*KINDS.values())
+
+
+def parsed(text: str) -> Expr:
+    return parse_expression(text, NAMES)
+
+
+def profile(expr: Expr) -> tuple[Calculus, Profile]:
+    """What is certified of an expression that stands in the program's last statement."""
+    body = (*BASE.body[:LAST], Nonlin(Variable("y", G.slots), expr))
+    netsor = type(BASE)(BASE.name, BASE.constants, BASE.indices, BASE.initial, BASE.weights, body, ("y",))
+    calculus = Calculus(netsor)
+    return calculus, calculus.statement(LAST)

@@ -1,0 +1,240 @@
+"""An optimiser that hunts violations of what is certified of an expression.
+
+Points are R^8: g[0], e, p[0,0..2], v[0..2]; the average m is a number.  Search is by climbing: from the best of many
+points, in steps along coordinates, rays and random directions, at scales that shrink.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from calculus_expressions import BASE
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, Open
+from tensorprog.calculus import Profile
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.expr import Expr, Variable
+
+Array = NDArray[np.float64]
+SIZE = 8
+AVERAGE = 1.3
+RADII = (0.0, 1e-3, 1.0, 5.0, 1e2, 1e3, 1e6)
+SCALES = (3.0, 1.0, 0.3, 0.1, 0.03, 1e-2, 1e-3, 1e-4)
+
+
+def members(expr: Expr, at: Array) -> Array:
+    """Values at points, one column for each member over bound indices."""
+
+    def variable(reference: Variable, _: object) -> Open:
+        if reference.name == "g":
+            return Open((BATCH, "i"), at[:, :1])
+        if reference.name == "e":
+            return Open((BATCH,), at[:, 1])
+        if reference.name == "m":
+            return Open((), np.asarray(AVERAGE))
+        return Open((BATCH, "i", "j"), at[:, None, 2:5]) if reference.name == "p" else Open((BATCH, "j"), at[:, 5:8])
+
+    result = evaluate(expr, Scope(BASE, BASE.ranges | {"i": (0, 1)}, variable))
+    data = np.asarray(result.data, dtype=float).reshape(len(at) if BATCH in result.axes else 1, -1)
+    return np.broadcast_to(data, (len(at), data.shape[1]))
+
+
+def values(expr: Expr, at: Array) -> Array:
+    """Values at points of R^8."""
+    return members(expr, at)[:, 0]
+
+
+@functools.lru_cache
+def cloud(radius: float) -> Array:
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(150, SIZE))
+    directions[:60] *= rng.integers(0, 2, size=(60, SIZE))  # faces, where some arguments are 0
+    directions[60:90] = np.sign(directions[60:90])
+    return directions / np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9) * radius
+
+
+def climb(
+    score: Callable[[Array], Array],
+    start: Array,
+    project: Callable[[Array], Array] = lambda x: x,
+    scales: tuple[float, ...] = SCALES,
+) -> Array:
+    """Points at which a score is large, the largest first; start: candidates, of which the best are improved."""
+    rng = np.random.default_rng(2)
+
+    def clean(x: Array) -> Array:
+        return np.nan_to_num(score(x), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+    first = clean(start)
+    best = start[np.argsort(first)[::-1][:4]]
+    for scale in scales:
+        size = best.shape[1]
+        moves = np.concatenate([np.eye(size), -np.eye(size), rng.normal(size=(size, size)) / math.sqrt(size)])
+        reach = 1 + np.abs(best).max(axis=1)[:, None, None]
+        tried = np.concatenate([best[:, None, :], best[:, None, :] + scale * reach * moves], axis=1)
+        tried = np.concatenate([tried, best[:, None, :] * np.array([1 - scale / 4, 1 + scale])[None, :, None]], axis=1)
+        tried = project(tried.reshape(-1, size)).reshape(tried.shape)
+        gains = clean(tried.reshape(-1, size)).reshape(tried.shape[:2])
+        best = tried[np.arange(len(best)), gains.argmax(axis=1)]
+    return best[np.argsort(clean(best))[::-1]]
+
+
+def on_sphere(radius: float) -> Callable[[Array], Array]:
+    return lambda x: x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300) * radius
+
+
+def violation(expr: Expr, f: Profile) -> str:
+    """What is found against the certified facts; '' for nothing."""
+    if f.partial is not None:
+        return ""
+    with np.errstate(all="ignore"):
+        return (
+            outside_range(expr, f)
+            or too_large(expr, f)
+            or too_steep(expr, f)
+            or wrong_parity(expr, f)
+            or wrong_way(expr, f)
+            or unlisted_kink(expr, f)
+        )
+
+
+def outside_range(expr: Expr, f: Profile) -> str:
+    for radius in RADII:
+        x = cloud(radius)
+        v = values(expr, x)
+        if radius <= 5 and np.isnan(v).any() and not f.assumes:
+            return f"not a number at radius {radius}"
+    x = np.concatenate([cloud(radius) for radius in RADII])
+    for sign, end in ((1.0, f.high), (-1.0, -f.low)):
+        if end == math.inf:
+            continue
+
+        def excess(at: Array, sign: float = sign, end: float = end) -> Array:
+            v = sign * values(expr, at)
+            return (v - end) / (1 + np.abs(v))
+
+        best = climb(excess, x)[:1]
+        if excess(best)[0] > 1e-9:
+            return f"range: {values(expr, best)[0]} at {best[0]}, certified {f.interval}"
+    return ""
+
+
+def ratios_rise(ratios: dict[float, float], floor: float) -> bool:
+    """Whether the last ratio exceeds those before it, by far more than a constant that settles can."""
+    *before, last = ratios.values()
+    return last > 20 * max(before, default=0.0) + floor
+
+
+def too_large(expr: Expr, f: Profile) -> str:
+    if f.growth * 6 > 200:
+        return ""
+    ratios = {}
+    for radius in (1.0, 5.0, 1e2, 1e3, 1e6):
+
+        def ratio(at: Array, radius: float = radius) -> Array:
+            return np.abs(values(expr, at)) / (1 + radius**f.growth)
+
+        best = climb(ratio, cloud(radius), on_sphere(radius))
+        found = ratio(best)
+        if radius <= 5 and np.isinf(np.abs(values(expr, best))).any():
+            return f"growth: infinite at {best[0]}"
+        ratios[radius] = float(found[np.isfinite(found)].max(initial=0.0))
+    return f"growth: {ratios}, certified {f.growth}" if ratios_rise(ratios, 1e-6) else ""
+
+
+def slopes(expr: Expr, at: Array, step: Array) -> Array:
+    """Slopes along a step, less what rounding may bring."""
+    v, w = values(expr, at), values(expr, at + step)
+    radius = np.linalg.norm(at, axis=1)
+    change = np.abs(w - v) - 1e-11 * (np.abs(v) + np.abs(w)) * (1 + radius)
+    return change / np.linalg.norm(step, axis=1)
+
+
+def too_steep(expr: Expr, f: Profile) -> str:
+    if not f.pseudo_lipschitz or f.modulus * 3 > 200:
+        return ""
+    ratios = {}
+    directions = np.random.default_rng(1).normal(size=(150, SIZE))
+    for radius in (1.0, 5.0, 1e2, 1e3):
+        start = np.concatenate([cloud(radius), directions], axis=1)  # a point and a direction
+        found = []
+        for h in (1e-2, 1e-4, 1e-6, 1e-8) if radius <= 5 else (1e-2, 1e-4, 1e-6):
+
+            def slope(at: Array, h: float = h, radius: float = radius) -> Array:
+                x, step = on_sphere(radius)(at[:, :SIZE]), on_sphere(h)(at[:, SIZE:])
+                return slopes(expr, x, step) / (1 + radius**f.modulus)
+
+            # each from the best of the step before: where an infinite slope is, it is found
+            start = climb(slope, start, scales=tuple(h * k for k in (100, 10, 3, 1, 0.3)))
+            found.append(float(slope(start[:1])[0]))
+        if radius <= 5 and all(b > 5 * a for a, b in itertools.pairwise(found)):
+            return f"slope: {found} over smaller and smaller steps, at {start[0]}"
+        ratios[radius] = max(found[:3])
+    return f"modulus: {ratios}, certified {f.modulus}" if ratios_rise(ratios, 1e-3) else ""
+
+
+def wrong_parity(expr: Expr, f: Profile) -> str:
+    if f.parity == 0 or f.assumes:
+        return ""
+
+    def gap(at: Array) -> Array:
+        v, w = values(expr, at), values(expr, -at)
+        return np.abs(w - f.parity * v) / (1 + np.abs(v) + np.abs(w))
+
+    best = climb(gap, np.concatenate([cloud(1.0), cloud(5.0)]))[:1]
+    return f"parity: {values(expr, best)[0]} and {values(expr, -best)[0]} at {best[0]}" if gap(best)[0] > 1e-9 else ""
+
+
+def wrong_way(expr: Expr, f: Profile) -> str:
+    if f.monotone == 0 or f.assumes:
+        return ""
+    rng = np.random.default_rng(3)
+    for falls, certified in ((False, f.rises), (True, f.falls)):
+        if not certified:
+            continue
+
+        def drop(at: Array, falls: bool = falls) -> Array:
+            x, y = at[:, :SIZE], at[:, :SIZE] + np.abs(at[:, SIZE:])
+            v, w = values(expr, x), values(expr, y)
+            return (w - v if falls else v - w) / (1 + np.abs(v) + np.abs(w))
+
+        steps = rng.normal(size=(300, SIZE)) * rng.integers(0, 2, size=(300, SIZE))
+        best = climb(drop, np.concatenate([np.concatenate([cloud(1.0), cloud(5.0)]), steps], axis=1))[:1]
+        if drop(best)[0] > 1e-9:
+            return f"monotone: wrong between {best[0, :SIZE]} and {best[0, :SIZE] + np.abs(best[0, SIZE:])}"
+    return ""
+
+
+def bend(expr: Expr, at: Array, h: float) -> Array:
+    """|f(x + h d) - 2 f(x) + f(x - h d)| / h, which is O(h) where f is twice differentiable."""
+    x, d = at[:, :SIZE], on_sphere(h)(at[:, SIZE:])
+    parts = values(expr, x + d), values(expr, x), values(expr, x - d)
+    rounding = 1e-14 * sum(map(np.abs, parts))
+    return np.maximum(np.abs(parts[0] - 2 * parts[1] + parts[2]) - rounding, 0) / h
+
+
+def unlisted_kink(expr: Expr, f: Profile) -> str:
+    if f.kinks is None or f.assumes:
+        return ""
+    rng = np.random.default_rng(4)
+    found = np.concatenate([np.concatenate([cloud(1.0), cloud(5.0)]), rng.normal(size=(300, SIZE))], axis=1)
+    bends = []
+    for h in (0.3, 3e-2, 3e-3, 3e-4, 1e-5, 1e-6):
+        found = climb(lambda at, h=h: bend(expr, at, h), found, scales=tuple(h * k for k in (3, 1, 0.3, 0.1, 0.03)))
+        bends.append(bend(expr, found, h))
+    size = 1 + np.abs(values(expr, found[:, :SIZE]))
+    bad = np.isfinite(bends[-1]) & (bends[-1] > 1e-3 * size) & (bends[-1] > 0.3 * bends[-3])
+    for point in found[bad, :SIZE]:
+        near = [
+            np.abs(members(inner, point[None]) - t).min() <= 1e-2 * (1 + abs(t))
+            for inner, thresholds in f.kinks
+            for t in thresholds
+        ]
+        if not any(near):
+            return f"kink at {point}, listed {[(str(inner), t) for inner, t in f.kinks]}"
+    return ""

@@ -1,0 +1,262 @@
+"""Witnesses against a property, evaluated again with 60 digits and judged by the property itself."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import mpmath as mp
+import pytest
+from calculus_expressions import BASE, EXPRESSIONS, LAST, parsed, profile
+from hypothesis import HealthCheck, assume, given, settings
+
+from tensorprog.calculus import Calculus, Witness
+from tensorprog.errors import ProgramError
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.facts import FAILS
+from tensorprog.ir import Netsor
+from tensorprog.yaml_io import loads
+
+mp.mp.dps = 60
+Env = dict[str, int]
+
+
+def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
+    if exponent == int(exponent):
+        return x ** int(exponent)
+    return x**exponent if x >= 0 else mp.nan
+
+
+def _elu(x: mp.mpf, alpha: mp.mpf) -> mp.mpf:
+    return x if x > 0 else alpha * mp.expm1(x)
+
+
+def _extreme(choose: Callable[..., mp.mpf]) -> Callable[..., mp.mpf]:
+    return lambda *args: mp.nan if any(map(mp.isnan, args)) else choose(args)
+
+
+MIN, MAX = _extreme(min), _extreme(max)
+ATOMS = {
+    "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y, "negative": lambda x: -x, "power": _power,
+    "minimum": MIN, "maximum": MAX, "abs": abs, "relu": lambda x: MAX(x, mp.mpf(0)),
+    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
+    "greater_equal": lambda x, y: x >= y, "equal": lambda x, y: x == y, "not_equal": lambda x, y: x != y,
+    "leaky_relu": lambda x, slope: x if x > 0 else slope * x, "clip": lambda x, lo, hi: MIN(MAX(x, lo), hi),
+    "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": mp.tanh, "erf": mp.erf, "sin": mp.sin, "cos": mp.cos,
+    "exp": mp.exp, "sigmoid": lambda x: 1 / (1 + mp.exp(-x)), "gelu": lambda x: x * mp.ncdf(x),
+    "silu": lambda x: x / (1 + mp.exp(-x)), "softplus": lambda x: mp.log1p(mp.exp(x)), "elu": _elu,
+    "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),
+    "gaussian": lambda x: mp.exp(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
+    "log": lambda x: mp.log(x) if x > 0 else (-mp.inf if x == 0 else mp.nan),
+}
+
+
+def _slot(slot: Affine, env: Env) -> int:
+    return slot.offset + sum(c * env[name] for name, c in slot.terms)
+
+
+class Exact:
+    """A witness's expression, walked here with numbers of 60 digits at one point of the witness's line."""
+
+    def __init__(self, netsor: Netsor, witness: Witness) -> None:
+        self.netsor, self.witness = netsor, witness
+        self.first = {name: start for name, (start, _) in netsor.ranges.items()}
+
+    def at(self, t: mp.mpf) -> mp.mpf:
+        """The value with the arguments at t; nan where there is no real number, inf at a pole."""
+        self.t = t
+        try:
+            return mp.mpf(self.value(self.witness.expr, dict(self.first)))
+        except ZeroDivisionError:
+            return mp.inf
+
+    def value(self, node: Expr, env: Env) -> mp.mpf:
+        if isinstance(node, Number):
+            return mp.mpf(node.value)
+        if isinstance(node, IndexValue):
+            return mp.mpf(env[node.name])
+        if isinstance(node, Constant):
+            table = self.netsor.constant[node.name].value
+            if isinstance(table, int | float):
+                return mp.mpf(table)
+            starts = [self.netsor.index[name].start for name in self.netsor.constant[node.name].indices]
+            place = tuple(_slot(s, env) - start for s, start in zip(node.slots, starts, strict=True))
+            return mp.mpf(float(table.array[place]))
+        if isinstance(node, Variable):
+            member = [_slot(slot, env) for slot in node.slots]
+            # at the first point the argument is t_0 * c: so the direction is c, whatever it is
+            return self.t * self.direction(node.name, tuple(member))
+        if isinstance(node, Reduction):
+            return self.reduced(node, env)
+        assert isinstance(node, Call)
+        if node.atom == "where":
+            condition, yes, no = node.args
+            return self.value(yes if self.value(condition, env) else no, env)
+        return ATOMS[node.atom](*(self.value(arg, env) for arg in node.args))
+
+    @functools.cache  # noqa: B019
+    def direction(self, name: str, member: tuple[int, ...]) -> mp.mpf:
+        point = max(range(len(self.witness.at)), key=lambda k: abs(self.witness.at[k]))
+        t = self.witness.at[point]
+        return mp.mpf(self.witness.argument(name, member, point)) / t if t else mp.mpf(0)
+
+    def reduced(self, node: Reduction, env: Env) -> mp.mpf:
+        spans = [range(*self.netsor.ranges[name.split("#")[0].rstrip("*")]) for name in node.indices]
+        places = [env | dict(zip(node.indices, point, strict=True)) for point in itertools.product(*spans)]
+        terms = [self.value(node.arg, place) for place in places]
+        if node.reducer == "max":
+            return MAX(*terms)
+        if node.reducer in ("sum", "mean"):
+            return mp.fsum(terms) / (len(terms) if node.reducer == "mean" else 1)
+        top = MAX(*terms)
+        total = mp.fsum(mp.exp(term - top) for term in terms)
+        if node.reducer == "logsumexp":
+            return top + mp.log(total)
+        assert not node.at
+        return mp.exp(self.value(node.arg, env) - top) / total
+
+
+def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
+    """Whether the witness's points, evaluated anew, show what it says."""
+    f = Exact(netsor, witness)
+    t = [mp.mpf(x) for x in witness.at]
+    v = [f.at(x) for x in t]
+    if witness.kind == "nan":
+        return bool(mp.isnan(v[0])) or mp.isinf(v[0])
+    if witness.kind == "infinite":
+        near = [abs(f.at(t[0] + sign * mp.mpf(10) ** -20)) for sign in (1, -1)]
+        return bool(mp.isinf(v[0])) and any(mp.isinf(x) or mp.isnan(x) or x > 1 for x in near)
+    if not all(map(mp.isfinite, v)) or not all(
+        abs(x - y) <= 1e-6 * (1 + abs(x)) or math.isinf(y) for x, y in zip(v, witness.values, strict=True)
+    ):
+        return witness.kind == "jump" and abs(v[1] - v[0]) > 1e-3
+    if witness.kind == "jump":
+        return 0 < t[1] - t[0] < 1e-10 * (1 + abs(t[0])) and abs(v[1] - v[0]) > 1e-3
+    if witness.kind == "slope":
+        steep = [abs(y - v[0]) / abs(x - t[0]) for x, y in zip(t[1:], v[1:], strict=True)]
+        beyond = [abs(f.at(t[0] + (t[1] - t[0]) * s) - v[0]) / abs((t[1] - t[0]) * s) for s in (1e-8, 1e-12)]
+        return name == "pseudo-Lipschitz" and all(b > 2 * a for a, b in itertools.pairwise([*steep, *beyond]))
+    sizes = [abs(x) for x in v]
+    if not all(b > a for a, b in itertools.pairwise(sizes)):
+        return False
+    if name == "bounded":  # it goes on rising far beyond the points
+        return abs(f.at(t[-1] * 1000)) > sizes[-1] + (sizes[-1] - sizes[0]) / 4
+    logs = [mp.log(x) for x in sizes]
+    rates = [(mp.log(b / a) if name == "controlled" else b - a) / mp.log(s / r)
+             for (a, b), (r, s) in zip(itertools.pairwise(logs), itertools.pairwise(t), strict=True)]
+    return all(rate > 1.9 for rate in rates) if name == "controlled" else rates[0] > 14 and rates[-1] > 1.5 * rates[0]
+
+
+REFUTED = [
+    ("step(g[i])", "pseudo-Lipschitz", "jump"),
+    ("where(g[i] > 0.3, 1, 2)", "pseudo-Lipschitz", "jump"),
+    ("sign(g[i] - 1/3) * e", "pseudo-Lipschitz", "jump"),
+    ("exp(g[i])", "pseudo-Lipschitz", "growth"),
+    ("exp(exp(g[i]))", "pseudo-Lipschitz", "growth"),
+    ("sum[j](exp(p[i,j]) * v[j])", "pseudo-Lipschitz", "growth"),
+    ("sqrt(abs(g[i]))", "pseudo-Lipschitz", "slope"),
+    ("abs(g[i] - 2)**0.7", "pseudo-Lipschitz", "slope"),
+    ("1 / g[i]", "pseudo-Lipschitz", "infinite"),
+    ("1 / relu(g[i])", "pseudo-Lipschitz", "infinite"),
+    ("g[i] / abs(g[i])", "pseudo-Lipschitz", "nan"),
+    ("log(g[i])", "controlled", "nan"),
+    ("log(abs(g[i]))", "controlled", "infinite"),
+    ("sqrt(g[i])", "pseudo-Lipschitz", "nan"),
+    ("exp(g[i]**2)", "controlled", "growth"),
+    ("exp(exp(g[i]))", "controlled", "growth"),
+    ("exp(abs(g[i])**2.5)", "controlled", "growth"),
+    ("relu(g[i])", "bounded", "growth"),
+    ("log(1 + abs(g[i]))", "bounded", "growth"),
+    ("sqrt(1 + abs(g[i]))", "bounded", "growth"),
+    ("sum[j](softmax[j](p[i,j]) * v[j])", "bounded", "growth"),
+    ("max[j](p[i,j])", "bounded", "growth"),
+    ("g[i] - e", "bounded", "growth"),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "kind"), REFUTED, ids=[f"{c[0]} {c[1]}" for c in REFUTED])
+def test_a_refutation_shows_what_it_says(text: str, name: str, kind: str) -> None:
+    calculus, _ = profile(parsed(text))
+    fact = calculus.fact(name, LAST)
+    witness = calculus.witness(name, LAST)
+    assert witness is not None
+    assert (fact.verdict, witness.kind) == (FAILS, kind)
+    assert fact.witness == str(witness)
+    assert refutes(BASE, name, witness), witness
+
+
+# values that are too large or too small for the computer, though real: no witness may speak of them
+FINITE = [
+    "(exp(8*g[i]) + g[i]) / (1 + exp(8*g[i]))",
+    "exp(-exp(g[i])) / exp(-exp(g[i]))",
+    "tanh(exp(exp(g[i])) * e)",
+    "g[i] * gaussian(e) * exp(e)",
+    "1 / (gaussian(g[i]) + gaussian(2*g[i]))",
+]
+
+
+@pytest.mark.parametrize("text", FINITE)
+def test_overflow_is_no_witness(text: str) -> None:
+    calculus, _ = profile(parsed(text))
+    for name in ("bounded", "pseudo-Lipschitz", "controlled"):
+        witness = calculus.witness(name, LAST)
+        assert witness is None or (witness.kind not in ("nan", "infinite") and refutes(BASE, name, witness)), witness
+
+
+def check_refutations(expr: Expr) -> None:
+    try:
+        calculus, _ = profile(expr)
+    except ProgramError:
+        assume(False)
+        raise
+    for name in ("bounded", "pseudo-Lipschitz", "controlled"):
+        if calculus.fact(name, LAST).verdict is FAILS:
+            witness = calculus.witness(name, LAST)
+            assert witness is not None
+            assert refutes(BASE, name, witness), (str(expr), name, witness)
+
+
+RANDOM = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(RANDOM, max_examples=100)
+@given(EXPRESSIONS)
+def test_refutations_of_random_expressions_check_out(expr: Expr) -> None:
+    check_refutations(expr)
+
+
+@pytest.mark.slow
+@settings(RANDOM, max_examples=2000)
+@given(EXPRESSIONS)
+def test_refutations_of_many_expressions_check_out(expr: Expr) -> None:
+    check_refutations(expr)
+
+
+RECURRENCE = """
+program: recurrence
+constants: {T: 5}
+indices: {t: "1..T"}
+initial:
+  x[t]: {cov: 1}
+weights:
+  W: 1
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(W, s[t-1])
+  - s[t] = Nonlin(step(x[t] + u[t]))
+  - r[t] = Nonlin(s[t] + u[t])
+  - y    = Nonlin(r[2])
+outputs: [y]
+"""
+
+
+def test_recurrences_are_refuted_at_a_member() -> None:
+    netsor = loads(RECURRENCE)
+    calculus = Calculus(netsor)
+    for position in (2, 4):
+        witness = calculus.witness("pseudo-Lipschitz", position)
+        assert witness is not None
+        assert refutes(netsor, "pseudo-Lipschitz", witness), witness
