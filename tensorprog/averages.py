@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.expr import Affine, Expr, Number, Variable, as_expr, free_indices, variables
+from tensorprog.expr import Affine, Expr, Number, Variable, as_expr, variables
 from tensorprog.ir import Dot, Netsor, Nonlin
 from tensorprog.parse import Names, parse_expression, parse_target
+from tensorprog.rename import free_indices
 from tensorprog.samples import Samples
 
 __all__ = ["Averages", "average_members", "with_averages"]

@@ -29,7 +29,6 @@ __all__ = [
     "Variable",
     "as_expr",
     "call",
-    "free_indices",
     "rebuild",
     "variables",
     "walk",
@@ -336,25 +335,6 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def variables(expr: Expr) -> list[Variable]:
     """All references to families, in order of appearance, without repetition."""
     return list(dict.fromkeys(node for node in walk(expr) if isinstance(node, Variable)))
-
-
-def free_indices(expr: Expr) -> list[str]:
-    """Indices that no reduction removes, in order of appearance, without repetition."""
-    return list(dict.fromkeys(_free(expr, frozenset())))
-
-
-def _free(expr: Expr, bound: frozenset[str]) -> Iterator[str]:
-    """Indices that no reduction removes, in order of appearance."""
-    if isinstance(expr, IndexValue) and expr.name not in bound:
-        yield expr.name
-    elif isinstance(expr, Constant | Variable):
-        yield from (name for slot in expr.slots for name in slot.indices if name not in bound)
-    elif isinstance(expr, Reduction) and expr.removes:
-        bound = bound | set(expr.indices)
-    elif isinstance(expr, Reduction):
-        yield from (name for name in expr.indices if name not in bound)
-    for child in expr.children:
-        yield from _free(child, bound)
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

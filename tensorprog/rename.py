@@ -1,12 +1,12 @@
-"""Substitution in expressions: indices by affine forms, references by definitions."""
+"""Free indices of expressions, and substitution: indices by affine forms, references by definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
 
-__all__ = ["affine_expr", "compose", "fresh_substitute", "replace_variables", "substitute"]
+__all__ = ["affine_expr", "compose", "free_indices", "fresh_substitute", "replace_variables", "substitute"]
 
 
 def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
@@ -63,6 +63,25 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
             names.append(bare)
         return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values), expr.column)
     return expr
+
+
+def free_indices(expr: Expr) -> list[str]:
+    """Indices that no reduction removes, in order of appearance, without repetition."""
+    return list(dict.fromkeys(_free(expr, frozenset())))
+
+
+def _free(expr: Expr, bound: frozenset[str]) -> Iterator[str]:
+    """Indices that no reduction removes, in order of appearance."""
+    if isinstance(expr, IndexValue) and expr.name not in bound:
+        yield expr.name
+    elif isinstance(expr, Constant | Variable):
+        yield from (name for slot in expr.slots for name in slot.indices if name not in bound)
+    elif isinstance(expr, Reduction) and expr.removes:
+        bound = bound | set(expr.indices)
+    elif isinstance(expr, Reduction):
+        yield from (name for name in expr.indices if name not in bound)
+    for child in expr.children:
+        yield from _free(child, bound)
 
 
 def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
-
-import networkx as nx
 
 from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Claim, Finding
@@ -65,8 +62,7 @@ def _reused(check: Context) -> Iterator[Finding]:
         for operand in structure.operands
         if operand.definer is not None and isinstance(statement := body[operand.definer], MatMul)
     ]
-    together = nx.utils.UnionFind(structure.scores)  # scores that share a weight belong to one layer
-    shared: dict[tuple[int, int], tuple[int, int]] = {}
+    shared: dict[tuple[int, int], tuple[int, int]] = {}  # scores that share a weight, and the MatMuls
     for (one, first, name), (two, second, other) in product(dict.fromkeys(makers), repeat=2):
         if name != other:
             continue
@@ -76,22 +72,12 @@ def _reused(check: Context) -> Iterator[Finding]:
                 yield _again(check, (one, first), (two, second), verdict, f" at a later {index}")
                 return
         if one != two and (first == second or structure.same_member(first, second)[0] is not HOLDS):
-            together.union(one, two)
             shared[one, two] = first, second
-    layers = nx.DiGraph()
-    for one in structure.scores:
-        for two in structure.scores:
-            if structure.precedes(one, two):
-                layers.add_edge(together[one], together[two])
-    circular = [group for group in nx.strongly_connected_components(layers) if _cyclic(layers, group)]
+    tangled = structure.tangled(shared)
     for (one, two), (first, second) in shared.items():
-        if any(together[one] in group for group in circular) and (structure.precedes(one, two) or one < two):
+        if one in tangled and (structure.precedes(one, two) or one < two):
             yield _again(check, (one, first), (two, second), FAILS, "")
             return
-
-
-def _cyclic(graph: Any, group: set[Any]) -> bool:
-    return len(group) > 1 or any(graph.has_edge(node, node) for node in group)
 
 
 def _again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,6 +122,18 @@ class Structure:
         """Whether a statement depends on another, in the same round where both belong to one recurrence."""
         graph = self._rounds[1] if self.loops(first, second) else self._graph
         return first != second and bool(nx.has_path(graph, first, second))
+
+    def tangled(self, together: Iterable[tuple[int, int]]) -> frozenset[int]:
+        """Scores that cannot be taken layer after layer if the two of each pair belong to one layer."""
+        layer = nx.utils.UnionFind(self.scores)
+        for pair in together:
+            layer.union(*pair)
+        order = nx.DiGraph((layer[a], layer[b]) for a in self.scores for b in self.scores if self.precedes(a, b))
+        found: set[int] = set()
+        for group in nx.strongly_connected_components(order):
+            if len(group) > 1 or any(order.has_edge(one, one) for one in group):
+                found |= {score for score in self.scores if layer[score] in group}
+        return frozenset(found)
 
     @cached_property
     def relevant(self) -> frozenset[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorprog.expr import Affine, Expr, Number, Variable, free_indices, variables
+from tensorprog.expr import Affine, Expr, Number, Variable, variables
 from tensorprog.graph import Structure
 from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Statement, Weight
 from tensorprog.normalize.linear import instantiate
+from tensorprog.rename import free_indices
 
 __all__ = ["Editor"]
 
