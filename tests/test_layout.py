@@ -30,6 +30,7 @@ ORDER = """
     validity
     initials grouping linalg
     graph
+    normalize
     calculus
     assumptions
     samples
