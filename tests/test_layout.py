@@ -39,6 +39,7 @@ ORDER = """
     gaussian
     finite
     limit
+    judge
     schema
     records
     builder

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tensorprog.graph import Structure
 from tensorprog.ir import MatMul, Netsor
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, turn, without_unused
+from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, restricted, turn, used
 
 __all__ = ["Rewrite", "Rewritten", "layered", "normalize", "written_out"]
 
@@ -68,17 +68,14 @@ def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
     found = _run(found, (inline,)) or found
-    structure = Structure(found.netsor)
-    relevant = structure.relevant
+    netsor, kept = found.netsor, used(found.netsor)
     dropped = [
-        Rewrite("unused", name, s.span.line, f"{s.target} is dropped")
-        for position, (s, name) in enumerate(zip(found.netsor.body, found.origin, strict=True))
-        if position not in relevant
+        Rewrite("unused", found.origin[position], s.span.line, f"{s.target} is dropped")
+        for position, s in enumerate(netsor.body)
+        if position not in set(kept)
     ]
-    origin = tuple(name for position, name in enumerate(found.origin) if position in relevant)
-    return Rewritten(
-        without_unused(found.netsor, relevant), (*found.steps, *dropped), origin, found.initials
-    )
+    origin = tuple(found.origin[position] for position in kept)
+    return Rewritten(restricted(netsor, kept), (*found.steps, *dropped), origin, found.initials)
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:

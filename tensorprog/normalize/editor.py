@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from tensorprog.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.evaluate import slots_of
+from tensorprog.expr import Expr, Number, Variable, variables
 from tensorprog.graph import Structure
 from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Statement, Weight
 from tensorprog.normalize.linear import instantiate
+from tensorprog.order import Loop, schedule
 from tensorprog.rename import free_indices
 
 __all__ = ["Editor"]
 
 
 class Editor:
-    """One valid program, and the changes that lead to the next one."""
+    """One valid program, and the changes that lead to the next one.
+
+    `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
+    position), what they declare in `weights` and `constants`, what these stand in for in `replaced`, and weights made
+    for initial families in `initials`.
+    """
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
         self.netsor, self.origin = netsor, tuple(origin)
         self.structure = Structure(netsor)
-        self.taken = {
+        self.changed: dict[int, Statement] = {}
+        self.constants: list[ConstantDef] = []
+        self.weights: list[Weight] = []
+        self.replaced: set[str] = set()
+        self.initials: dict[str, str] = {}
+        self._indices: dict[str, Index] = dict(netsor.index)
+        self._taken = {
             *netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
             *dict(netsor.fixed_widths),
         }
-        self.changed: dict[int, Statement] = {}
-        self.indices: list[Index] = list(netsor.indices)
-        self.constants: list[ConstantDef] = []
-        self.weights: list[Weight] = []
-        self.replaced: set[str] = set()  # initial families that statements define now
-        self.initials: dict[str, str] = {}  # weights made for initial families, and which
         self._before: dict[int, list[tuple[Statement, str]]] = {}
         self._made: dict[tuple[object, ...], Variable] = {}
 
@@ -52,82 +59,75 @@ class Editor:
         statement = self.netsor.body[definers[0]]
         return statement if isinstance(statement, Nonlin) else None
 
-    def written_out(self, nonlin: Nonlin, reference: Variable, taken: Sequence[str]) -> Expr:
-        """What a reference stands for, its bound indices apart from those taken where it is to stand.
+    def instance(self, nonlin: Nonlin, reference: Variable, taken: Collection[str]) -> Expr:
+        """What a reference to a Nonlin stands for; indices bound in it differ from those taken where it is to stand.
 
         Raises    Stuck if that cannot be written
         """
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        spans = {index.name: (index.start, index.stop) for index in self.indices}
+        return instantiate(nonlin.expr, values, taken, self.copy_index, self._alike)
 
-        def alike(first: str, second: str) -> bool:
-            return spans[first] == (self._index(second).start, self._index(second).stop)
-
-        return instantiate(nonlin.expr, values, frozenset(taken), self._fresh_index, alike)
-
-    def _index(self, name: str) -> Index:
-        return next(index for index in self.indices if index.name == name)
+    def _alike(self, first: str, second: str) -> bool:
+        one, two = self._indices[first], self._indices[second]
+        return (one.start, one.stop) == (two.start, two.stop)
 
     # -- what it is to say ------------------------------------------------------------------------------------------
 
     def name(self, wanted: str) -> str:
         """A name that nothing has yet."""
         found, number = wanted, 1
-        while found in self.taken or found.endswith("_"):
+        while found in self._taken:
             number += 1
-            found = f"{wanted.rstrip('_')}{number}"
-        self.taken.add(found)
+            found = f"{wanted}{number}"
+        self._taken.add(found)
         return found
-
-    def _fresh_index(self, name: str) -> str:
-        new = self.name(name)
-        self.indices.append(replace(self._index(name), name=new))
-        return new
 
     def copy_index(self, name: str) -> str:
         """A new index with the range of another."""
-        return self._fresh_index(name)
+        new = self.name(name)
+        self._indices[new] = replace(self._indices[name], name=new)
+        return new
 
     def family(self, wanted: str, *read: Expr) -> Variable:
         """The left side of a new family, over the indices that some expressions read and do not reduce."""
         names = dict.fromkeys(name for expr in read for name in free_indices(expr))
-        return Variable(self.name(wanted), tuple(Affine(((name, 1),)) for name in names))
+        return Variable(self.name(wanted), slots_of(tuple(names)))
 
-    def once(self, key: tuple[object, ...]) -> Variable | None:
-        """What was added under a key before."""
-        return self._made.get(key)
-
-    def add(self, position: int, key: tuple[object, ...], statement: Statement, origin: str = "") -> Variable:
+    def add(self, position: int, statement: Statement, origin: str = "") -> Variable:
         """Put a new statement before another (-1: before all); returns its left side.
 
         `origin` is what it comes from in the first program, by default what the other comes from.
         """
         self._before.setdefault(position, []).append((statement, origin or self.origin[position]))
-        self._made[key] = statement.target
         return statement.target
+
+    def once(
+        self, key: tuple[object, ...], position: int, make: Callable[[], Statement], origin: str = ""
+    ) -> Variable:
+        """The left side of the new statement known by a key, which the first call makes and puts before another."""
+        if key not in self._made:
+            self._made[key] = self.add(position, make(), origin)
+        return self._made[key]
 
     def ones(self, position: int, width: str, origin: str = "") -> Variable:
         """The constant vector 1 of a width."""
-        key = ("ones", width)
-        made = self.once(key)
-        if made is None:
-            made = self.add(position, key, Nonlin(Variable(self.name("ones")), Number(1), width), origin)
-        return made
+        return self.once(
+            ("ones", width), position, lambda: Nonlin(Variable(self.name("ones")), Number(1), width), origin
+        )
 
     def reference(self, vector: Expr, position: int, width: str) -> Variable:
         """A reference to a vector: the expression itself, or a new Nonlin that is it."""
         if isinstance(vector, Variable):
             return vector
-        if not variables(vector):
+        if vector == Number(1):
             return self.ones(position, width)
-        key = ("vector", vector)
-        statement = self.netsor.body[position]
-        made = self.once(key)
-        if made is None:
-            target = self.family(f"{statement.target.name}_x", vector)
-            made = self.add(position, key, Nonlin(target, vector, "", statement.span))
-        return made
+        user = self.netsor.body[position]
+
+        def make() -> Nonlin:
+            return Nonlin(self.family(f"{user.target.name}_x", vector), vector, "", user.span)
+
+        return self.once(("vector", vector), position, make)
 
     def result(self) -> tuple[Netsor, tuple[str, ...]]:
         """The next program, and what in the first program each of its statements comes from."""
@@ -135,12 +135,25 @@ class Editor:
         for position, statement in enumerate(self.netsor.body):
             entries += self._before.get(position, ())
             entries.append((self.changed.get(position, statement), self.origin[position]))
+        entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
         netsor = replace(
             self.netsor,
             body=tuple(statement for statement, _ in entries),
-            indices=tuple(self.indices),
+            indices=tuple(self._indices.values()),
             initial=tuple(v for v in self.netsor.initial if v.name not in self.replaced),
             constants=(*self.netsor.constants, *self.constants),
-            weights=(*self.netsor.weights, *self.weights),
+            weights=(*(w for w in self.netsor.weights if w.name not in self.replaced), *self.weights),
         )
         return netsor, tuple(origin for _, origin in entries)
+
+    def _order(self, body: Sequence[Statement]) -> list[int]:
+        """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
+        ranges = {name: (index.start, index.stop) for name, index in self._indices.items()}
+        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
+        order, problems = schedule(body, ranges, boundaries)
+        return [position for entry in order for position in _positions(entry)] if problems else list(range(len(body)))
+
+
+def _positions(entry: int | Loop) -> list[int]:
+    """Statements of a part of a schedule."""
+    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _positions(inner)]

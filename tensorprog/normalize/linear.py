@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.rename import affine_expr, compose
+from tensorprog.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    walk,
+)
+from tensorprog.rename import affine_expr, compose, free_indices
 
 __all__ = ["Stuck", "instantiate", "mapped"]
 
@@ -57,21 +67,20 @@ def _linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, 
 
 
 def instantiate(
-    expr: Expr, values: Mapping[str, Affine], kept: frozenset[str], fresh: Callable[[str], str],
+    expr: Expr, values: Mapping[str, Affine], taken: Collection[str], fresh: Callable[[str], str],
     alike: Callable[[str, str], bool],
 ) -> Expr:
-    """A definition with its indices replaced by affine forms; bound indices that are in `kept` get fresh names.
+    """A definition with its indices replaced by affine forms; indices bound in it that are `taken` get fresh names.
 
     `alike` says whether two indices have the same range: a softmax runs over the range of the index it names.
 
-    Raises    Stuck if a reduction that keeps its indices would have to be read at something else than an index
+    Raises    Stuck if a softmax would have to be read at something else than an index of its own
     """
-    names: dict[str, Affine] = dict(values)
-    for node in walk(expr):
-        if isinstance(node, Reduction) and node.removes:
-            for name in node.indices:
-                if name in kept and name not in names:
-                    names[name] = Affine(((fresh(name), 1),))
+    kept = [node for node in walk(expr) if isinstance(node, Reduction) and not node.removes]
+    if not all(_renamable(node, name, values, alike) for node in kept for name in node.indices if name in values):
+        raise Stuck
+    bound = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices} - values.keys()
+    names = dict(values) | {name: Affine(((fresh(name), 1),)) for name in sorted(bound.intersection(taken))}
 
     def go(node: Expr) -> Expr:
         if isinstance(node, IndexValue):
@@ -81,13 +90,15 @@ def instantiate(
         if isinstance(node, Call):
             return Call(node.atom, tuple(map(go, node.args)), node.column)
         if isinstance(node, Reduction):
-            return Reduction(node.reducer, tuple(bound(name) for name in node.indices), go(node.arg), node.column)
+            indices = tuple(names[name].indices[0] if name in names else name for name in node.indices)
+            return Reduction(node.reducer, indices, go(node.arg), node.column)
         return node
 
-    def bound(name: str) -> str:
-        new = names[name].bare if name in names else name
-        if new is None or not alike(name, new):
-            raise Stuck
-        return new
-
     return go(expr)
+
+
+def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:
+    """Whether a softmax over an index may run over what is put for it: an index that stands for nothing else there."""
+    new = values[name].bare
+    others = [values[other] for other in free_indices(node) if other != name and other in values]
+    return new is not None and alike(name, new) and all(new not in other.indices for other in others)

@@ -12,29 +12,21 @@ Source    theory.md sections 2 and 4; Sakai et al. 2025 (arXiv 2506.00846), App.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from tensorprog.expr import (
-    Affine,
-    Call,
-    Constant,
-    Expr,
-    Number,
-    Reduction,
-    Variable,
-    rebuild,
-    variables,
-    walk,
-)
-from tensorprog.initials import initial_law
-from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Table, Weight
+from tensorprog.evaluate import slots_of
+from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.initials import InitialLaw, initial_law
+from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, mapped
+from tensorprog.rename import replace_variables
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "move", "turn", "without_unused"]
+__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 1_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -62,85 +54,78 @@ def turn(editor: Editor) -> Iterator[Rewrite]:
             for position, s in enumerate(editor.netsor.body)
             if isinstance(s, MatMul) and s.weight.name == weight.name
         }
-        rows, columns = (editor.netsor.width_of(width, 1) for width in weight.shape)
         finite = {width in dict(editor.netsor.fixed_widths) for width in weight.shape}
         if uses and len(finite) == 1 and all(s.transposed for s in uses.values()):
-            # entries N(0, v / columns) = N(0, v' / rows)
-            ratio = Call("divide", (Number(rows.numerator * columns.denominator),
-                                    Number(rows.denominator * columns.numerator)))
-            variance = weight.variance if rows == columns else Call("multiply", (weight.variance, ratio))
             name = editor.name(f"{weight.name}_T")
-            editor.weights.append(replace(weight, name=name, variance=variance, shape=weight.shape[::-1]))
-            first = min(uses)
+            editor.weights.append(_transposed(editor.netsor, weight, name))
+            editor.replaced.add(weight.name)
             for position, s in uses.items():
                 editor.changed[position] = replace(s, weight=replace(s.weight, name=name), transposed=False)
-            yield Rewrite("turn", editor.origin[first], uses[first].span.line,
-                          f"the transpose of {weight.name} is declared as the weight {name}")
+            first = min(uses)
+            text = f"the transpose of {weight.name} is declared as the weight {name}"
+            yield Rewrite("turn", editor.origin[first], uses[first].span.line, text)
+
+
+def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
+    """The weight with the law of a transpose: entries N(0, v / columns) = N(0, v' / rows)."""
+    rows, columns = (netsor.width_of(width, 1) for width in weight.shape)
+    ratio = rows / columns
+    factor = Call("divide", (Number(ratio.numerator), Number(ratio.denominator)))
+    variance = weight.variance if ratio == 1 else Call("multiply", (weight.variance, factor))
+    return replace(weight, name=name, variance=variance, shape=weight.shape[::-1])
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:
     """Take MatMuls inside combinations of vectors whose coefficients depend on scores."""
     for position, statement in enumerate(editor.netsor.body):
         if isinstance(statement, MatMul) and editor.scored(statement.vector):
-            _, columns = editor.netsor.weight[statement.weight.name].shape
-
-            def product(source: Variable, of: MatMul = statement) -> MatMul:
-                return replace(of, vector=source)
-
-            moved = _through(editor, position, statement.vector, columns, product, editor.scored)
+            moved = _through(editor, position, "vector", editor.scored)
             if moved is not None:
-                yield _changed(editor, "move", position, Nonlin(statement.target, moved, "", statement.span))
+                yield _changed(editor, "move", position, moved)
 
 
 def expand(editor: Editor) -> Iterator[Rewrite]:
     """Write scores of sums as sums of scores, one operand at a time."""
     for position in editor.structure.scores:
-        dot = editor.netsor.body[position]
-        assert isinstance(dot, Dot)
-        for side in ("left", "right"):
-            operand: Variable = getattr(dot, side)
-
-            def score(source: Variable, of: Dot = dot, side: str = side) -> Dot:
-                return replace(of, left=source) if side == "left" else replace(of, right=source)
-
-            width = editor.netsor.families[operand.name].width
-            expanded = _through(editor, position, operand, width, score, editor.vector)
-            if expanded is not None:
-                yield _changed(editor, "expand", position, Nonlin(dot.target, expanded, "", dot.span))
-                break
+        sides = (_through(editor, position, side, editor.vector) for side in ("left", "right"))
+        expanded = next((expr for expr in sides if expr is not None), None)
+        if expanded is not None:
+            yield _changed(editor, "expand", position, expanded)
 
 
-def _through(
-    editor: Editor, position: int, operand: Variable, width: str, image: Callable[[Variable], MatMul | Dot],
-    inside: Callable[[Expr], bool],
-) -> Expr | None:
-    """A linear map of one operand, taken inside the Nonlin that makes the operand; None if that is not linear."""
+def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Expr | None:
+    """A MatMul or Dot taken inside the Nonlin that makes its operand `side`; None if that is not linear."""
+    statement = editor.netsor.body[position]
+    assert isinstance(statement, MatMul | Dot)
+    target, operand = statement.target, getattr(statement, side)
     nonlin = editor.definition(position, operand)
     if nonlin is None or not editor.vector(nonlin.expr):
         return None
-    target = editor.netsor.body[position].target
+    width = editor.netsor.families[operand.name].width
 
-    def leaf(vector: Expr) -> Expr:
+    def image(vector: Expr) -> Variable:
         source = editor.reference(vector, position, width)
-        new = image(source)
-        key = ("image", replace(new, target=Variable("")))
-        reads = (new.weight, new.vector) if isinstance(new, MatMul) else (new.left, new.right)
-        name = f"{target.name}_{source.name}"
-        made = editor.once(key)
-        if made is None:
-            made = editor.add(position, key, replace(new, target=editor.family(name, *reads)))
-        return made
+        change: dict[str, Any] = {side: source}
+        new = replace(statement, **change)
+        reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
+
+        def make() -> Statement:
+            return replace(new, target=editor.family(f"{target.name}_{source.name}", *reads))
+
+        return editor.once(("image", replace(new, target=Variable(""))), position, make)
 
     try:
-        expr = editor.written_out(nonlin, operand, [name for slot in target.slots for name in slot.indices])
-        mapped(expr, lambda vector: vector, editor.vector, inside)  # is it linear?  Before anything is added
-        return mapped(expr, leaf, editor.vector, inside)
+        mapped(nonlin.expr, lambda vector: vector, editor.vector, inside)  # is it linear?  Before anything is added
+        expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
         return None
+    return mapped(expr, image, editor.vector, inside)
 
 
-def _changed(editor: Editor, kind: str, position: int, new: Nonlin) -> Rewrite:
+def _changed(editor: Editor, kind: str, position: int, expr: Expr) -> Rewrite:
+    """Put a Nonlin in the place of a statement."""
     old = editor.netsor.body[position]
+    new = Nonlin(old.target, expr, "", old.span)
     editor.changed[position] = new
     return Rewrite(kind, editor.origin[position], old.span.line, f"{old} becomes {new}")
 
@@ -149,78 +134,100 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
     """Write initial vectors of mean zero that are score operands as MatMuls of the constant vector 1."""
     operands = {o.reference.name for o in editor.structure.operands if o.definer is None}
     for initial in editor.netsor.initial:
-        if initial.name in operands:
-            made = _as_products(editor, initial)
-            if made is not None:
-                editor.replaced.add(initial.name)
-                where = str(made.target)
-                yield Rewrite("biases", where, initial.span.line, f"the initial vectors {where} become "
-                              f"{made}", "equal in law at every n")
+        law = initial_law(editor.netsor, initial) if initial.name in operands else None
+        if law is None or np.any(law.mean) or (law.joint and law.blocks.size > MAX_FACTOR):
+            continue
+        made = _joint(editor, initial, law) if law.joint else _independent(editor, initial, law)
+        editor.add(-1, made, str(made.target))
+        editor.replaced.add(initial.name)
+        text = f"the initial vectors {made.target} become {made}"
+        yield Rewrite("biases", str(made.target), initial.span.line, text, "equal in law at every n")
 
 
-def _as_products(editor: Editor, initial: Initial) -> MatMul | Nonlin | None:
-    law = initial_law(editor.netsor, initial)
-    if np.any(law.mean) or law.blocks.size > MAX_FACTOR:
-        return None
-    slots = tuple(Affine(((name, 1),)) for name in initial.indices)
-    target = Variable(initial.name, slots)
-    weight = editor.name(f"W_{initial.name}")
-    shape = (initial.width, initial.width)
-    ones = editor.ones(-1, initial.width, str(target))
+def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str], variance: Expr) -> MatMul:
+    """The family `name` of dedicated weights times the constant vector 1."""
+    weight, slots = editor.name(f"W_{initial.name}"), slots_of(indices)
+    editor.weights.append(Weight(weight, tuple(indices), variance, (initial.width, initial.width), initial.span))
     editor.initials[weight] = initial.name
-    if not law.joint and isinstance(initial.cov, Expr):
-        editor.weights.append(Weight(weight, initial.indices, initial.cov, shape, initial.span))
-        made: MatMul | Nonlin = MatMul(target, Variable(weight, slots), ones, initial.span)
-    else:
-        spans = {name: editor.netsor.index[name] for name in law.joint}
-        copies = {name: editor.copy_index(name) for name in law.joint}
-        sizes = [spans[name].stop - spans[name].start for name in law.joint]
-        factor = Table.of(law.factor.reshape(*law.blocks.shape[: len(law.independent)], *sizes, *sizes))
-        own = (*law.independent, *law.joint)
-        constant = editor.name(f"L_{initial.name}")
-        editor.constants.append(ConstantDef(constant, factor, (*own, *copies.values()), initial.span))
-        inner = tuple(Affine(((copies.get(name, name), 1),)) for name in own)
-        editor.weights.append(Weight(weight, tuple(copies.get(n, n) for n in own), Number(1), shape, initial.span))
-        source = Variable(editor.name(f"{initial.name}_x"), inner)
-        editor.add(-1, ("bias", source), MatMul(source, Variable(weight, inner), ones, initial.span), str(target))
-        coefficient = Constant(constant, (*(Affine(((name, 1),)) for name in own), *inner[len(law.independent):]))
-        product = Call("multiply", (coefficient, source))
-        made = Nonlin(target, Reduction("sum", tuple(copies.values()), product), "", initial.span)
-    editor.add(-1, ("bias", target), made, str(target))
-    return made
+    ones = editor.ones(-1, initial.width, str(Variable(initial.name, slots_of(initial.indices))))
+    return MatMul(Variable(name, slots), Variable(weight, slots), ones, initial.span)
+
+
+def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
+    """b_i = W_i 1 for members that are independent of each other."""
+    told = isinstance(initial.cov, Expr) and initial.data is None
+    variance = initial.cov if told else Number(law.blocks.item())
+    assert isinstance(variance, Expr)
+    return _product(editor, initial, initial.name, initial.indices, variance)
+
+
+def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
+    """b_i = sum_k L_ik (W_k 1), with L L^T the covariance over the joint indices."""
+    target = Variable(initial.name, slots_of(initial.indices))
+    own = (*law.independent, *law.joint)
+    copies = tuple(editor.copy_index(name) for name in law.joint)
+    sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in law.joint]
+    factor = Table.of(law.factor.reshape(*law.blocks.shape[:-2], *sizes, *sizes))
+    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, (*own, *copies), initial.span)
+    editor.constants.append(constant)
+    source = _product(editor, initial, editor.name(f"{initial.name}_x"), (*law.independent, *copies), Number(1))
+    editor.add(-1, source, str(target))
+    product = Call("multiply", (Constant(constant.name, slots_of(constant.indices)), source.target))
+    return Nonlin(target, Reduction("sum", copies, product), "", initial.span)
 
 
 def inline(editor: Editor) -> Iterator[Rewrite]:
     """Write out the Nonlins that Nonlins read."""
     for position, statement in enumerate(editor.netsor.body):
-        if not isinstance(statement, Nonlin):
-            continue
-        inside = [name for node in walk(statement.expr) if isinstance(node, Reduction) for name in node.indices]
-        taken = [*inside, *(name for slot in statement.target.slots for name in slot.indices)]
-
-        def definition(node: Expr, position: int = position, taken: list[str] = taken) -> Expr | None:
-            nonlin = editor.definition(position, node) if isinstance(node, Variable) else None
-            if nonlin is None or not variables(nonlin.expr):
-                return None
-            try:
-                return editor.written_out(nonlin, node, taken)  # type: ignore[arg-type]  # a Variable
-            except Stuck:
-                return None
-
-        expr = rebuild(statement.expr, definition)
-        if expr != statement.expr and sum(1 for _ in walk(expr)) <= MAX_NODES:
-            yield _changed(editor, "inline", position, replace(statement, expr=expr))
+        if isinstance(statement, Nonlin):
+            expr = _written_out(editor, position, statement)
+            if expr != statement.expr:
+                yield _changed(editor, "inline", position, expr)
 
 
-def without_unused(netsor: Netsor, relevant: frozenset[int]) -> Netsor:
-    """The statements named, with the declarations that they read."""
-    body = tuple(statement for position, statement in enumerate(netsor.body) if position in relevant)
-    parts: list[Expr] = []
-    for statement in body:
-        parts += [statement.target, *statement.inputs]
-        parts += [statement.expr] if isinstance(statement, Nonlin) else []
-        parts += [statement.weight] if isinstance(statement, MatMul) else []
-    families = {node.name for part in parts for node in walk(part) if isinstance(node, Variable)}
-    initial = tuple(v for v in netsor.initial if v.name in families)
-    weights = tuple(w for w in netsor.weights if w.name in families)
+def _written_out(editor: Editor, position: int, statement: Nonlin) -> Expr:
+    """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
+    nodes = list(walk(statement.expr))
+    bound = {name for node in nodes if isinstance(node, Reduction) for name in node.indices}
+    taken = bound | {name for slot in statement.target.slots for name in slot.indices}
+    read = {v: nonlin for v in variables(statement.expr) if (nonlin := _inlinable(editor, position, v))}
+    added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
+    if len(nodes) + added > MAX_NODES:
+        return statement.expr
+
+    def instance(reference: Variable) -> Expr | None:
+        try:
+            return editor.instance(read[reference], reference, taken) if reference in read else None
+        except Stuck:
+            return None
+
+    return replace_variables(statement.expr, instance)
+
+
+def _inlinable(editor: Editor, position: int, reference: Variable) -> Nonlin | None:
+    """The Nonlin behind a reference, if its expression alone shows whether it is a vector."""
+    nonlin = editor.definition(position, reference)
+    is_vector = editor.netsor.families[reference.name].kind == "vector"
+    return nonlin if nonlin is not None and editor.vector(nonlin.expr) == is_vector else None
+
+
+def used(netsor: Netsor) -> list[int]:
+    """Statements of the families that the outputs depend on, each family with all its definitions."""
+    names: set[str] = set()
+    waiting = list(netsor.outputs)
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.add(name)
+            waiting += [read.name for p in netsor.families[name].statements for read in netsor.body[p].inputs]
+    return [position for position, statement in enumerate(netsor.body) if statement.target.name in names]
+
+
+def restricted(netsor: Netsor, positions: Sequence[int]) -> Netsor:
+    """Some of the statements, with the initial vectors and weights that they read."""
+    body = tuple(netsor.body[position] for position in positions)
+    read = {reference.name for s in body for reference in s.inputs}
+    read |= {s.weight.name for s in body if isinstance(s, MatMul)} | set(netsor.outputs)
+    initial = tuple(v for v in netsor.initial if v.name in read)
+    weights = tuple(w for w in netsor.weights if w.name in read)
     return replace(netsor, body=body, initial=initial, weights=weights)
