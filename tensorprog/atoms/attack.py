@@ -140,7 +140,7 @@ def _not_finite(d: Claims, fn: Callable[[Any], Any], line: Line) -> Problem | No
         if not excused:
             return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(x)}) = {v}",
                            fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)")
-    poles = [low for low, high in line.jumps if np.abs(line.at(np.array([low, high]))).max() > 1e8 * (1 + line.scale)
+    poles = [low for low, high in line.brackets if np.abs(line.at(np.array([low, high]))).max() > 1e8 * (1 + line.scale)
              and abs(low) < ORDINARY]
     poles = [low for low in poles if np.abs(line.at(np.array([low - 0.5, low + 0.5]))).max() < 1e4]
     if poles:

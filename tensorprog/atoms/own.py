@@ -22,10 +22,11 @@ from tensorprog.atoms.reductions import REDUCTIONS
 from tensorprog.atoms.search import Line
 from tensorprog.errors import Problem, ProgramError, fail
 
-__all__ = ["Declaration", "Own", "declare", "install", "own"]
+__all__ = ["Declaration", "Own", "check_sketch", "declare", "install", "own"]
 
 Array = NDArray[Any]
 LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
+UNSEEN = 1e-3  # a search may miss a second kink so near to one that it found
 PLACES = np.array([-3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0])  # whose values tell functions apart in files
 
 
@@ -119,6 +120,24 @@ def own(name: str) -> Own:
     return function
 
 
+def check_sketch(name: str, sketch: Any) -> None:
+    """Compare a declared function with the values that a file has of it.
+
+    Raises    ProgramError with a place where they differ
+    """
+    here, there = own(name).sketch, np.asarray(sketch if isinstance(sketch, list) else [], dtype=np.float64)
+    if there.shape != PLACES.shape:
+        raise fail(f"{name} was no function of its own when the file was written", fix=f"declare {name} by another name")
+    differ = ~np.isclose(here, there, rtol=1e-9, atol=1e-12)
+    if differ.any():
+        k = int(np.argmax(differ))
+        raise fail(
+            f"{name} was another function when the file was written: {name}({PLACES[k]:g}) was {there[k]:.9g}, "
+            f"here it is {here[k]:.9g}",
+            fix=f"declare {name} as it was then",
+        )
+
+
 def install(name: str, fn: Callable[[Any], Any]) -> None:
     """Enter a function that was declared in another process, whose facts are not needed here.
 
@@ -138,6 +157,7 @@ def _atom(claimed: Declaration, function: Own, bends: tuple[float, ...]) -> Atom
     lipschitz = INF if claimed.lipschitz is None else claimed.lipschitz
     bounds, kinks = claimed.range, claimed.kinks
     split = tuple(sorted({0.0, *bends})) if kinks is None else kinks
+    features = ((0.0, 1.0), *(((k, UNSEEN) for k in bends) if kinks is None else ()))
     return Atom(
         name=claimed.name,
         numpy=function,
@@ -148,7 +168,7 @@ def _atom(claimed: Declaration, function: Own, bends: tuple[float, ...]) -> Atom
         parity=claimed.parity,
         regularity=Regularity(growth, modulus, lipschitz, 0.0 if growth < INF else INF),
         kinks=lambda: split,
-        features=lambda: ((0.0, 1.0),),
+        features=lambda: features,
         doc=claimed.doc or "declared in Python",
         declared=True,
     )

@@ -21,7 +21,7 @@ Values = Callable[[Array], Array]
 EPS = float(np.finfo(float).eps)
 FAR = 1e4  # jumps and kinks are sought up to here
 CELLS = 16  # of a bracket, in one round of a search
-MOST = 48  # brackets followed from one grid
+MOST = 200  # brackets followed from one grid
 KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
 TRUST = 1e4  # a trend that does not reach the end of the line must reach at least this far
 
@@ -184,15 +184,17 @@ class Line:
     @cached_property
     def jumps(self) -> list[tuple[float, float]]:
         """Neighbouring numbers between which the function jumps."""
-        found = []
-        for low, high in self._brackets:
-            a, b = self.at(np.array([low, high]))
-            if abs(b - a) > 1e-7 * (self.scale + abs(a) + abs(b)) and high - low <= 4 * EPS * max(1e-6, abs(low)):
-                found.append((low, high))
-        return _apart(found, lambda pair: pair[0])
+        low, high = np.array(self.brackets).reshape(-1, 2).T
+        apart = high - low
+        a, b = self.at(low), self.at(high)
+        sides = [[np.abs(self.at(x + sign * k * apart) - v) for k in range(1, 5)] for x, v, sign in ((low, a, -1), (high, b, 1))]
+        jump, beside = np.abs(b - a), np.max(sides, axis=1).min(axis=0)
+        close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
+        found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)
+        return _apart(list(zip(low[found].tolist(), high[found].tolist(), strict=True)), lambda pair: pair[0])
 
     @cached_property
-    def _brackets(self) -> list[tuple[float, float]]:
+    def brackets(self) -> list[tuple[float, float]]:
         """Where bisection towards the larger change leads from the steepest cells."""
         low, high = [], []
         for grid in self.grids:
@@ -235,6 +237,7 @@ class Line:
         slope = np.abs(self.at(middle + 64 * wide) - self.at(middle - 64 * wide)) / (128 * wide)
         floor = np.maximum(1e-3 * slope, 1e3 * self.noise(self.at(middle)) / wide)
         kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (near > floor)  # smooth: in proportion to the step
+        kept &= np.isfinite(self.shaken(middle))
         return _apart([*middle[kept].tolist(), *(low for low, _ in self.jumps)], float)
 
     def _turn(self, x: Array, h: Array) -> Array:
@@ -248,10 +251,11 @@ class Line:
 
     def endless_slope(self, more: tuple[float, ...]) -> tuple[float, Trend] | None:
         """A point next to which slopes grow without bound, with slopes over shrinking distances."""
-        places = {0.0, *more, *self.bends, *(low for low, _ in self._brackets)}
+        places = {0.0, *more, *self.bends, *(low for low, _ in self.brackets)}
         x = np.array(sorted(p for p in places if abs(p) <= FAR))
+        resolved = np.isfinite(self.shaken(x))
         for least in (1e-12, 1e-24, 1e-100):
-            steps = np.stack([np.maximum(least, 1e-13 * np.abs(x)) ** a for a in (0.25, 0.5, 1.0)])
+            steps = np.stack([np.maximum(least, 1e-13 * np.abs(x)) ** a for a in (0.25, 0.5, 0.75, 1.0)])
             slopes = np.zeros_like(steps)
             here = self.at(x)
             for sign in (1.0, -1.0):
@@ -260,10 +264,11 @@ class Line:
                 with np.errstate(all="ignore"):
                     rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
                 slopes = np.maximum(slopes, np.nan_to_num(rise))
-            for k in np.flatnonzero(slopes.min(axis=0) > 0):
-                trend = _grows(steps[:, k].tolist(), slopes[:, k].tolist())
-                first, second = np.diff(np.log(slopes[:, k]))
-                if trend is not None and second < 3 * first:  # more than a power: rounding, where steps are too short
+            for k in np.flatnonzero((slopes.min(axis=0) > 0) & resolved):
+                trend = _grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
+                first, second, third = np.diff(np.log(slopes[:, k]))
+                # faster than a power: rounding, where steps are too short; slowing down: it settles
+                if trend is not None and second + third < 3 * first and third > 0.6 * second:
                     return float(x[k]), trend
         return None
 
