@@ -27,8 +27,8 @@ def declared(check: Context) -> Iterator[Finding]:
         yield check.finding(
             "holds",
             tuple(positions),
-            f"{places}: rests on what is declared of {name}: {_facts(ATOMS[name])}; declared by its author and attacked "
-            "numerically, not proved",
+            f"{places}: rests on what is declared of {name}: {_facts(ATOMS[name])}; declared by its author and "
+            "attacked numerically, not proved",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,39 +17,16 @@ from numpy.typing import NDArray
 from tensorprog.atoms.search import EPS, Line, Trend, rising
 from tensorprog.errors import Problem
 
-__all__ = ["Attacked", "Claims", "attack"]
+if TYPE_CHECKING:
+    from tensorprog.atoms.own import Declaration, Own
+
+__all__ = ["Attacked", "attack"]
 
 Array = NDArray[np.float64]
 ORDINARY = 100.0  # up to here functions must be finite numbers, however they are computed
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)  # tried for what to declare instead
 RELATIVE = 1e-9  # what parity and monotonicity may be off by, beside what is near
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of finite differences
-
-
-class Claims(Protocol):
-    """What is declared; `own.Declaration` is one."""
-
-    name: str
-    range: tuple[float, float] | None
-    growth: float | None
-    modulus: float | None
-    lipschitz: float | None
-    derivative: Callable[[Any], Any] | None
-    kinks: tuple[float, ...] | None
-    monotone: int
-    parity: int
-    sympy: Callable[[Any], Any] | None
-
-
-class Subject(Protocol):
-    """The function; `own.Own` is one."""
-
-    fn: Callable[[Any], Any]
-
-    @property
-    def line(self) -> Line: ...
-
-    def __call__(self, x: Any) -> NDArray[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +37,7 @@ class Attacked:
     kinks: tuple[float, ...]
 
 
-def attack(claims: Claims, function: Subject) -> Attacked:
+def attack(claims: Declaration, function: Own) -> Attacked:
     """Search for numbers that refute what is declared of a function of one real variable.
 
     Scale     some 10**5 evaluations, all on arrays
@@ -115,7 +92,8 @@ def _array_function(name: str, fn: Callable[[Any], Any]) -> Problem | None:
                        equal_nan=True)
     if not close.all():
         k = np.unravel_index(int(np.argmin(close)), x.shape)
-        return Problem(f"{name} at x = {_text(x[k])} is {alone[k]:.6g} alone, but {value[k]:.6g} inside an array", fix=fix)
+        there = f"{alone[k]:.6g} alone, but {value[k]:.6g} inside an array"
+        return Problem(f"{name} at x = {_text(x[k])} is {there}", fix=fix)
     return None
 
 
@@ -130,7 +108,7 @@ def _overflows(fn: Callable[[Any], Any], x: float) -> bool:
         return abs(x) > 1 and bool(np.abs(fn(np.array([0.99 * x]))).max() > 1e100)
 
 
-def _not_finite(d: Claims, fn: Callable[[Any], Any], line: Line) -> Problem | None:
+def _not_finite(d: Declaration, fn: Callable[[Any], Any], line: Line) -> Problem | None:
     """A real number everywhere; far out, overflow is excused."""
     bad = np.flatnonzero(~np.isfinite(line.v))
     bad = bad[np.argsort(np.abs(line.x[bad]), kind="stable")]
@@ -170,7 +148,7 @@ def _plain(x: float, line: Line, wrong: Callable[[float], bool]) -> tuple[float,
     return x, float(line.at(np.array([x]))[0])
 
 
-def _range(d: Claims, line: Line) -> Iterator[Problem]:
+def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.range is None:
         return
     (low_at, low), (high_at, high) = line.largest(-1.0), line.largest(1.0)
@@ -206,7 +184,7 @@ def _closest(x: Array, size: Array) -> int:
     return int(np.argmax(size))
 
 
-def _monotone(d: Claims, line: Line) -> Iterator[Problem]:
+def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.monotone:
         return
     x, v, most = _near(line)
@@ -223,7 +201,7 @@ def _monotone(d: Claims, line: Line) -> Iterator[Problem]:
                   fix=f"monotone={-d.monotone}" if other else "leave monotone out")
 
 
-def _parity(d: Claims, line: Line) -> Iterator[Problem]:
+def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.parity:
         return
     x, v, most = _near(line)
@@ -246,7 +224,7 @@ def _parity(d: Claims, line: Line) -> Iterator[Problem]:
 
 
 def _trend(x: Array, size: Array, power: float) -> Trend | None:
-    """Whether size / (1 + |x|**power) grows without bound on one of the sides; shown near 10, 100, 1000 if seen there."""
+    """Whether size / (1 + |x|**power) grows without bound on a side; given near 10, 100, 1000 if it is seen there."""
     ratio = size / (1 + np.abs(x) ** power)
     for side in (x > 0, x < 0):
         trend = rising(x[side], ratio[side])
@@ -263,7 +241,7 @@ def _instead(x: Array, size: Array, name: str) -> str:
     return f"leave {name} out: not known" if found is None else f"{name}={found:g}"
 
 
-def _growth(d: Claims, line: Line) -> Iterator[Problem]:
+def _growth(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.growth is None:
         return
     x, size = line.x[line.finite], np.abs(line.v[line.finite])
@@ -273,7 +251,7 @@ def _growth(d: Claims, line: Line) -> Iterator[Problem]:
                       fix=_instead(x, size, "growth"))
 
 
-def _slopes(d: Claims, line: Line) -> tuple[Array, Array]:
+def _slopes(d: Declaration, line: Line) -> tuple[Array, Array]:
     """Slopes at points of all scales, by short steps and by the derivative that is declared."""
     x = np.concatenate([-line.logs[::-1], line.logs])
     x = x[np.isfinite(line.at(x))]
@@ -283,29 +261,34 @@ def _slopes(d: Claims, line: Line) -> tuple[Array, Array]:
     return x, size
 
 
-def _modulus(d: Claims, line: Line) -> Iterator[Problem]:
+def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.modulus is None:
         return
     unknown = "leave modulus out: such a function is not pseudo-Lipschitz"
     for low, high in line.jumps[:1]:
         a, b = line.at(np.array([low, high]))
-        yield Problem(f"{d.name} jumps, so it has no modulus: {d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}",
-                      fix=unknown)
+        values = f"{d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}"
+        yield Problem(f"{d.name} jumps, so it has no modulus: {values}", fix=unknown)
         return
     steep = line.endless_slope(d.kinks or ())
     if steep is not None:
         at, trend = steep
-        slopes = f"{', '.join(f'{r:.3g}' for r in trend.ratio)} over distances {', '.join(f'{h:.2g}' for h in trend.at)}"
-        yield Problem(f"{d.name} has no modulus: its slopes grow without bound next to {_text(at)}: {slopes}", fix=unknown)
+        slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
+        yield Problem(
+            f"{d.name} has no modulus: its slopes grow without bound next to {_text(at)}: {slopes} over distances {steps}",
+            fix=unknown,
+        )
         return
     x, size = _slopes(d, line)
-    trend = _trend(x, size, d.modulus)
-    if trend is not None:
-        yield Problem(f"the slope of {d.name} outgrows |x|**{d.modulus:g}: slope / (1 + |x|**{d.modulus:g}) is {trend}",
-                      fix=_instead(x, size, "modulus"))
+    growing = _trend(x, size, d.modulus)
+    if growing is not None:
+        yield Problem(
+            f"the slope of {d.name} outgrows |x|**{d.modulus:g}: slope / (1 + |x|**{d.modulus:g}) is {growing}",
+            fix=_instead(x, size, "modulus"),
+        )
 
 
-def _lipschitz(d: Claims, line: Line) -> Iterator[Problem]:
+def _lipschitz(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.lipschitz is None:
         return
     low, high, slope = line.steepest()
@@ -321,7 +304,7 @@ def _lipschitz(d: Claims, line: Line) -> Iterator[Problem]:
 # ---- shape ----------------------------------------------------------------------------------------------------------
 
 
-def _kinks(d: Claims, line: Line) -> Iterator[Problem]:
+def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.kinks is None:
         return
     missing = [k for k in line.bends if all(abs(k - known) > 1e-5 * max(1.0, abs(known)) for known in d.kinks)]
@@ -336,7 +319,7 @@ def _kinks(d: Claims, line: Line) -> Iterator[Problem]:
         )
 
 
-def _derivative(d: Claims, line: Line) -> Iterator[Problem]:
+def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:
     """Away from kinks the declared derivative agrees with one of several finite differences, within their errors."""
     if d.derivative is None:
         return
@@ -369,7 +352,7 @@ def _derivative(d: Claims, line: Line) -> Iterator[Problem]:
         )
 
 
-def _sympy(d: Claims, line: Line) -> Iterator[Problem]:
+def _sympy(d: Declaration, line: Line) -> Iterator[Problem]:
     """The formula has the function's values."""
     if d.sympy is None:
         return

@@ -1,4 +1,4 @@
-"""Nonlinearities that the author of a program declares: a function, what is claimed of it, and its place in the registry.
+"""Nonlinearities that the author of a program declares: a function, what is claimed of it, its place among the others.
 
 What is declared is attacked by search before it is believed (`attack`); what is not declared counts as not known.
 """
@@ -40,6 +40,7 @@ class Own:
         self.fn = fn
 
     def __call__(self, x: Any) -> Array:
+        """Values at x."""
         x = np.asarray(x)
         x = x if x.dtype.kind == "f" else x.astype(np.float64)
         with np.errstate(all="ignore"):

@@ -136,10 +136,11 @@ class Line:
         return 64 * EPS * (self.scale + np.abs(v))
 
     def shaken(self, x: Array) -> Array:
-        """What rounding of arguments, here or inside the function, may do to its values; inf where it is not resolved."""
+        """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
         v = self.at(x)
         change = np.max([np.abs(self.at(x * (1 + k * 1e-12)) - v) for k in (1, 3, 7, 11, 13)], axis=0)
-        return np.where(change > 1e-3 * (self.scale + np.abs(v)), np.inf, 16 * EPS / 1e-12 * change)
+        shaken: Array = np.where(change > 1e-3 * (self.scale + np.abs(v)), np.inf, 16 * EPS / 1e-12 * change)
+        return shaken
 
     def at(self, x: Array) -> Array:
         """Values, nan beyond what is finite."""
@@ -187,7 +188,9 @@ class Line:
         low, high = np.array(self.brackets).reshape(-1, 2).T
         apart = high - low
         a, b = self.at(low), self.at(high)
-        sides = [[np.abs(self.at(x + sign * k * apart) - v) for k in range(1, 5)] for x, v, sign in ((low, a, -1), (high, b, 1))]
+        sides = [
+            [np.abs(self.at(x + side * k * apart) - v) for k in range(1, 5)] for x, v, side in ((low, a, -1), (high, b, 1))
+        ]
         jump, beside = np.abs(b - a), np.max(sides, axis=1).min(axis=0)
         close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
         found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)

@@ -226,9 +226,20 @@ def _square(x: Any) -> Any:
     return x**3 + x
 
 
-@pytest.mark.parametrize(("fn", "given"), [(np.arcsinh, {"growth": 0}), (_square, {"growth": 1}), (_square, {"modulus": 1}),
-    (np.sin, {"range": (-0.5, 1)}), (np.cosh, {"range": (2, INF)}), (np.abs, {"kinks": ()}), (np.sin, {"lipschitz": 0.5}),
-    (np.sin, {"parity": 1}), (np.negative, {"monotone": 1})])
+PROPOSED: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
+    (np.arcsinh, {"growth": 0}),
+    (_square, {"growth": 1}),
+    (_square, {"modulus": 1}),
+    (np.sin, {"range": (-0.5, 1)}),
+    (np.cosh, {"range": (2, INF)}),
+    (np.abs, {"kinks": ()}),
+    (np.sin, {"lipschitz": 0.5}),
+    (np.sin, {"parity": 1}),
+    (np.negative, {"monotone": 1}),
+]
+
+
+@pytest.mark.parametrize(("fn", "given"), PROPOSED)
 def test_what_is_proposed_instead_is_accepted(fn: Callable[[Any], Any], given: dict[str, Any]) -> None:
     (problem,) = attack(Declaration("f", fn, **given), Own(fn)).problems
     name, value = problem.fix.split("=")

@@ -85,7 +85,7 @@ def test_without_growth_a_program_without_scores_is_not_certified() -> None:
 
 
 def test_a_false_declaration_registers_nothing() -> None:
-    with pytest.raises(tp.ProgramError, match="does not stay above -0.3") as caught:
+    with pytest.raises(tp.ProgramError, match=r"does not stay above -0\.3") as caught:
         tp.atom("mish", mish, range=(-0.3, INF), growth=0.5)
     assert len(caught.value.problems) == 2
     assert "mish" not in ATOMS
@@ -103,7 +103,7 @@ def test_names_of_the_language_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["x y", "lambda", "_f", "f_", "2f", 3, ""])
 def test_what_is_no_name_is_refused(name: Any) -> None:
-    with pytest.raises(tp.ProgramError, match="not a name|trailing underscore"):
+    with pytest.raises(tp.ProgramError, match=r"not a name|trailing underscore"):
         tp.atom(name, np.sin)
 
 
