@@ -275,7 +275,7 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         at, trend = steep
         slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
         yield Problem(
-            f"{d.name} has no modulus: its slopes grow without bound next to {_text(at)}: {slopes} over distances {steps}",
+            f"{d.name} has no modulus: slopes grow without bound next to {_text(at)}: {slopes} over distances {steps}",
             fix=unknown,
         )
         return

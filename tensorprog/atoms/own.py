@@ -128,7 +128,7 @@ def check_sketch(name: str, sketch: Any) -> None:
     """
     here, there = own(name).sketch, np.asarray(sketch if isinstance(sketch, list) else [], dtype=np.float64)
     if there.shape != PLACES.shape:
-        raise fail(f"{name} was no function of its own when the file was written", fix=f"declare {name} by another name")
+        raise fail(f"{name} was not declared when the file was written", fix=f"declare {name} by another name")
     differ = ~np.isclose(here, there, rtol=1e-9, atol=1e-12)
     if differ.any():
         k = int(np.argmax(differ))

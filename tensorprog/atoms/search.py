@@ -167,7 +167,8 @@ class Line:
         """Slopes between neighbours, less what rounding may add."""
         v = self.at(x)
         rise = np.abs(np.diff(v)) - self.noise(v[1:]) - self.noise(v[:-1])
-        return np.nan_to_num(np.maximum(rise, 0.0) / np.diff(x))
+        slopes: Array = np.nan_to_num(np.maximum(rise, 0.0) / np.diff(x))
+        return slopes
 
     def steepest(self) -> tuple[float, float, float]:
         """Two points 1e-4 or more apart, relative to |x| above 1, and the largest slope found between such."""
@@ -188,9 +189,8 @@ class Line:
         low, high = np.array(self.brackets).reshape(-1, 2).T
         apart = high - low
         a, b = self.at(low), self.at(high)
-        sides = [
-            [np.abs(self.at(x + side * k * apart) - v) for k in range(1, 5)] for x, v, side in ((low, a, -1), (high, b, 1))
-        ]
+        ends = (low, a, -1), (high, b, 1)
+        sides = [[np.abs(self.at(x + side * k * apart) - v) for k in range(1, 5)] for x, v, side in ends]
         jump, beside = np.abs(b - a), np.max(sides, axis=1).min(axis=0)
         close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
         found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)
