@@ -225,7 +225,7 @@ class Line:
             starts.append(grid[cells])
             ends.append(grid[cells + 2])
         low, high = np.concatenate(starts), np.concatenate(ends)
-        wide = np.sqrt(np.maximum(1.0, np.abs(low))) * KINK_STEP
+        wide = np.full_like(low, KINK_STEP)
         for _ in range(20):  # towards the cell with the largest second difference
             x = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, CELLS + 1)
             v = self.at(x.ravel()).reshape(x.shape)
