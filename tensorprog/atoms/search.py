@@ -236,10 +236,11 @@ class Line:
             low = np.where(coarse, x[rows, best - 1], low)
             high = np.where(coarse, x[rows, best + 1], high)
         middle = (low + high) / 2
-        close, near, far = (self._turn(middle, step * wide) for step in (1 / 16, 1, 64))
+        nearest, close, near, far = (self._turn(middle, step * wide) for step in (1 / 256, 1 / 16, 1, 64))
         slope = np.abs(self.at(middle + 64 * wide) - self.at(middle - 64 * wide)) / (128 * wide)
         floor = np.maximum(1e-3 * slope, 1e3 * self.noise(self.at(middle)) / wide)
-        kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (near > floor)  # smooth: in proportion to the step
+        # of a smooth function they are in proportion to the step
+        kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (nearest >= 0.4 * close) & (near > floor)
         kept &= np.isfinite(self.shaken(middle))
         return _apart([*middle[kept].tolist(), *(low for low, _ in self.jumps)], float)
 

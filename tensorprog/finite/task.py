@@ -66,9 +66,9 @@ class Packed:
     """A job on its way to another process, with the libraries it is meant for and the functions declared for it."""
 
     libraries: tuple[tuple[str, str], ...]
-    functions: tuple[tuple[str, bytes], ...]
     job: bytes
     normals: float
+    functions: tuple[tuple[str, bytes], ...] = ()
 
 
 def pack(job: Job, normals: float) -> Packed:
@@ -77,7 +77,7 @@ def pack(job: Job, normals: float) -> Packed:
     Raises    WorkerError if a function of its own cannot be sent
     """
     functions = tuple((name, _written(name)) for name in job.netsor.own)
-    return Packed(tuple(libraries().items()), functions, pickle.dumps(job), normals)
+    return Packed(tuple(libraries().items()), pickle.dumps(job), normals, functions)
 
 
 def _written(name: str) -> bytes:
