@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "compare", "load",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -25,7 +25,7 @@ _HOMES = {
         "errors",
     ),
     "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
-    "Comparison": "comparison", "compare": "comparison",
+    "Comparison": "comparison", "compare": "comparison", "atom": "functions",
 }
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TensorprogError,
         WorkerError,
     )
+    from tensorprog.functions import atom
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load
     from tensorprog.samples import Samples

@@ -18,8 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.atoms import ATOMS
 from tensorprog.errors import Problem, Span
-from tensorprog.expr import Affine, Expr, Transposed, Variable, variables
+from tensorprog.expr import Affine, Call, Expr, Transposed, Variable, variables, walk
 
 __all__ = [
     "ConstantDef", "Dot", "Family", "Index", "Initial", "MatMul", "Netsor", "Nonlin", "Statement", "Table", "Weight",
@@ -242,6 +243,15 @@ class Netsor:
     def scores(self) -> tuple[str, ...]:
         """Families of Dots on the scale n**-0.5."""
         return tuple(dict.fromkeys(s.target.name for s in self.body if isinstance(s, Dot) and s.scale == "n**-0.5"))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Names of the functions in it that were declared in Python, sorted."""
+        parts = [constant.value for constant in self.constants] + [weight.variance for weight in self.weights]
+        parts += [part for vector in self.initial for part in (vector.mean, vector.cov)]
+        parts += [statement.expr for statement in self.body if isinstance(statement, Nonlin)]
+        called = {n.atom for part in parts if isinstance(part, Expr) for n in walk(part) if isinstance(n, Call)}
+        return tuple(sorted(name for name in called if ATOMS[name].declared))
 
     @cached_property
     def weight(self) -> dict[str, Weight]:

@@ -234,7 +234,8 @@ class _Reader:
             return result
         if name not in ATOMS or name in _OPERATORS:
             known = [n for n in (*ATOMS, *REDUCTIONS, *_SPELLING) if n not in _OPERATORS]
-            raise _Error(f"there is no function {name}", node, did_you_mean(name, known))
+            own = "; one of your own is declared in Python, by tp.atom, before the file is read"
+            raise _Error(f"there is no function {name}", node, did_you_mean(name, known) + own)
         keywords: dict[str, Expr] = {}
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg in keywords:

@@ -164,7 +164,7 @@ SECTIONS: dict[str, Schema] = {
 
 def program_schema() -> Mapping[str, Any]:
     """The JSON Schema of a program file (draft 2020-12)."""
-    functions = sorted(name for name, atom in ATOMS.items() if not atom.operator)
+    functions = sorted(name for name, atom in ATOMS.items() if not atom.operator and not atom.declared)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tensorprog program",

@@ -27,6 +27,7 @@ from tensorprog.assumptions.context import (
     Mean,
     Rule,
 )
+from tensorprog.assumptions.declared import declared
 from tensorprog.assumptions.extensions import averages, induction, widths
 from tensorprog.assumptions.functions import nonlinearities
 from tensorprog.assumptions.layers import one_layer
@@ -71,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     Rule("averages", NETSOR_PLUS, averages),
     Rule("widths", "Yang 2019", widths),
     Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),
+    Rule("declared functions", "tp.atom", declared),
     Rule("active clips", "advice, no clause of Assumption 1", clips),
     Rule("unused statements", "advice, no clause of Assumption 1", unused),
 )

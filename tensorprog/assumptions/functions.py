@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tensorprog.assumptions.context import NOT_COVERED, YANG, Context
 from tensorprog.assumptions.report import Finding, Says
+from tensorprog.atoms import ATOMS
 from tensorprog.expr import Call, Expr
 from tensorprog.facts import FAILS, HOLDS, Fact
 
@@ -56,6 +57,8 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
 def _regular_fix(expr: Expr) -> str:
     if isinstance(expr, Call):
         inner = ", ".join(map(str, expr.arguments))
+        if ATOMS[expr.atom].declared:
+            return f"declare it, if it holds: tp.atom({expr.atom!r}, fn, growth=.., modulus=..)"
         if expr.atom in ("step", "sign") or expr.atom in ("less", "greater", "less_equal", "greater_equal"):
             return f"a continuous function, e.g. clip(c * ({inner}), 0, 1) or sigmoid(c * ({inner}))"
         if expr.atom == "exp":

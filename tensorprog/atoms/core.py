@@ -58,6 +58,7 @@ class Atom:
     domain: Interval = (-INF, INF)  # where f is a finite real number
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""
+    declared: bool = False  # the facts are what a program's author says, attacked but not proved
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

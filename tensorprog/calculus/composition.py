@@ -164,7 +164,7 @@ class Composition(ABC):
                     f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
                 )
                 inherited = inherited or partial
-            if partial is None and found.exponent == INF and args[0].exponent < INF:
+            if partial is None and not atom.declared and found.exponent == INF and args[0].exponent < INF:
                 partial = Fault(
                     node,
                     self.at,
@@ -187,13 +187,16 @@ class Composition(ABC):
         found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
         rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
         if found.exponent >= 2 and found.growth == INF:
-            wild = wild or Fault(node, self.at, f"{node} outgrows exp(C |x|**r) for every r < 2")
+            known = f"{node} outgrows exp(C |x|**r) for every r < 2"
+            wild = wild or Fault(node, self.at, f"no growth is declared of {atom.name}" if atom.declared else known)
         return tidy(replace(found, rough=rough, partial=partial, wild=wild))
 
     def _why_rough(self, node: Call, args: Sequence[Profile]) -> str:
         atom = ATOMS[node.atom]
         if node.atom in COMPARISONS:
             return f"{node} jumps where its two sides are equal"
+        if atom.declared and atom.regularity.modulus == INF:
+            return f"no modulus is declared of {atom.name}"
         if not atom.continuous and node.atom != "divide":
             return f"{atom.name} is discontinuous"
         if node.atom == "divide":

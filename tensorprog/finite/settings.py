@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tensorprog.atoms.own import own
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import libraries
 from tensorprog.ir import Netsor, Table
@@ -24,6 +25,7 @@ def settings(job: Job) -> dict[str, Any]:
     return {
         "program": re.sub(" +", " ", program_text(job.netsor)),  # columns are aligned: one line moves others
         "tables": _tables(job.netsor),
+        **_functions(job.netsor),
         "width": job.plan.width,
         "seed": job.seed,
         "method": job.method,
@@ -68,6 +70,12 @@ def _tables(netsor: Netsor) -> dict[str, str]:
         for name, value in values.items()
         if isinstance(value, Table)
     }
+
+
+def _functions(netsor: Netsor) -> dict[str, dict[str, str]]:
+    """Digest of each function declared in Python, where there are any: the text has only their names."""
+    digests = {name: own(name).digest for name in netsor.own}
+    return {"functions": digests} if digests else {}
 
 
 def _processor() -> str:

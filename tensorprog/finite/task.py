@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import WorkerError
+from tensorprog.atoms.own import install, own
+from tensorprog.errors import Problem, WorkerError
 from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.job import Job
 from tensorprog.finite.normals import prepare
@@ -62,16 +63,45 @@ def libraries() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Packed:
-    """A job on its way to another process, with the libraries it is meant for."""
+    """A job on its way to another process, with the libraries it is meant for and the functions declared for it."""
 
     libraries: tuple[tuple[str, str], ...]
     job: bytes
     normals: float
+    functions: tuple[tuple[str, bytes], ...] = ()
 
 
 def pack(job: Job, normals: float) -> Packed:
-    """Make a job ready to travel to a worker that will draw so many random numbers, roughly."""
-    return Packed(tuple(libraries().items()), pickle.dumps(job), normals)
+    """Make a job ready to travel to a worker that will draw so many random numbers, roughly.
+
+    Raises    WorkerError if a function of its own cannot be sent
+    """
+    functions = tuple((name, _written(name)) for name in job.netsor.own)
+    return Packed(tuple(libraries().items()), pickle.dumps(job), normals, functions)
+
+
+def _written(name: str) -> bytes:
+    try:
+        return pickle.dumps(own(name).fn)
+    except Exception as error:  # of many kinds: the function may hold anything
+        raise _not_sent(name, f"it cannot be pickled ({error})") from error
+
+
+def _not_sent(name: str, reason: str) -> WorkerError:
+    fix = "define it with def in a module that workers can import, or run without an executor"
+    return WorkerError(Problem(f"the function {name} cannot be sent to workers: {reason}", fix=fix))
+
+
+def _install(functions: Sequence[tuple[str, bytes]]) -> None:
+    """Declare here what the job's program calls.
+
+    Raises    WorkerError naming what cannot be
+    """
+    for name, written in functions:
+        try:
+            install(name, pickle.loads(written))  # written by `pack`
+        except Exception as error:  # of many kinds: modules that are missing or other ones
+            raise _not_sent(name, str(error)) from error
 
 
 def ready(job: Job, normals: float) -> None:
@@ -94,6 +124,7 @@ def _unpack(packed: Packed) -> Job:
     ]
     if other:
         raise WorkerError(f"a worker has {', '.join(other)}: its numbers would not be those of one seed")
+    _install(packed.functions)
     job: Job = pickle.loads(packed.job)  # written by `pack`
     ready(job, packed.normals)
     return job

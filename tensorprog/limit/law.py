@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
+from tensorprog.atoms.own import check_sketch, own
 from tensorprog.averages import Averages, with_averages
 from tensorprog.errors import AccuracyError, NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
@@ -559,7 +560,10 @@ class Law:
     # -- files --------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the program and the settings from which the law is compiled again, exactly, by `Law.load`."""
+        """Write the program and the settings from which the law is compiled again, exactly, by `Law.load`.
+
+        Functions declared in Python are not written, only a few of their values.
+        """
         import json
 
         from tensorprog import __version__
@@ -571,6 +575,7 @@ class Law:
             "accuracy": self.accuracy,
             "seed": self._seed,
             "version": __version__,
+            "functions": {name: own(name).sketch for name in self.netsor.own},
         }
         with whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **{"law.json": np.array(json.dumps(meta))})  # type: ignore[arg-type]
@@ -579,7 +584,7 @@ class Law:
     def load(cls, path: str | os.PathLike[str]) -> Law:
         """Read a law written by `save`.
 
-        Raises    ProgramError if the file is not one
+        Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
         """
         import json
         import zipfile
@@ -595,7 +600,10 @@ class Law:
             accuracy = None if accuracy is None else float(accuracy)
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
-        return cls(loads(program), grade=grade, accuracy=accuracy, seed=seed)
+        netsor = loads(program)
+        for name in netsor.own:
+            check_sketch(name, meta.get("functions", {}).get(name))
+        return cls(netsor, grade=grade, accuracy=accuracy, seed=seed)
 
 
 @contextmanager

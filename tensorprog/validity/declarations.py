@@ -75,7 +75,7 @@ def check_name(checker: Checker, name: str, span: Span) -> None:
     """A name that a program may give."""
     if not name.isidentifier():
         checker.error(f"{name!r} is not a name", span, "use letters, digits and _, beginning with a letter")
-    elif name in RESERVED:
+    elif name in RESERVED or name in ATOMS:  # those declared since are no less
         checker.error(f"{name} is reserved by the language", span, f"call it {name}1, say")
     elif name.endswith("_"):
         checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span,

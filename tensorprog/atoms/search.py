@@ -1,0 +1,298 @@
+"""Searches along the real line for what would refute a claim about a function: points, extremes, jumps, kinks, trends.
+
+The function is only evaluated, on whole arrays; what is found is evidence, and what is not found proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FAR", "Line", "Trend", "rising", "zoom"]
+
+Array = NDArray[np.float64]
+Values = Callable[[Array], Array]
+EPS = float(np.finfo(float).eps)
+FAR = 1e4  # jumps and kinks are sought up to here
+CELLS = 16  # of a bracket, in one round of a search
+MOST = 200  # brackets followed from one grid
+KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
+TRUST = 1e4  # a trend that does not reach the end of the line must reach at least this far
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Three places along a scale of lengths, and the ratios there, which keep growing."""
+
+    at: tuple[float, float, float]
+    ratio: tuple[float, float, float]
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{x:.3g}" for x in self.at)
+        return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
+
+
+def rising(x: Array, ratio: Array) -> Trend | None:
+    """Whether ratios grow without bound along |x| >= 1, as powers and logarithms of |x| do.
+
+    With X the last place at which they are near their maximum, the maxima over |x| in [X^(4a/5), X^a], a = 1/4, 1/2, 1,
+    are compared: a power doubles the logarithm of their quotient from one pair to the next, log |x| keeps it, and for a
+    function that settles it falls by half or more.
+    """
+    size = np.abs(x)
+    keep = (size >= 1) & np.isfinite(ratio)
+    x, size, ratio = x[keep], size[keep], ratio[keep]
+    if not size.size or not ratio.max() > 0:
+        return None
+    last = float(size[ratio >= 0.9 * ratio.max()].max())
+    if last < min(TRUST, float(size.max()) / 2):
+        return None
+    at, top = [], []
+    for a in (0.25, 0.5, 1.0):
+        window = (size >= last ** (0.8 * a)) & (size <= last**a * (1 + 1e-9))
+        if not window.any():
+            return None
+        best = int(np.argmax(np.where(window, ratio, -1.0)))
+        at.append(float(x[best]))
+        top.append(float(ratio[best]))
+    return _grows(at, top)
+
+
+def _grows(at: list[float], top: list[float]) -> Trend | None:
+    if not min(top) > 0:
+        return None
+    first, second = math.log(top[1] / top[0]), math.log(top[2] / top[1])
+    if min(first, second) < math.log(1.1) or second < 0.8 * first:
+        return None
+    return Trend((at[0], at[1], at[2]), (top[0], top[1], top[2]))
+
+
+def zoom(f: Values, low: Array, high: Array, rounds: int = 14) -> tuple[Array, Array]:
+    """Where f is largest in each bracket, by repeated subdivision, and its values there.
+
+    Shapes    low, high (c,) -> (c,), (c,)
+    """
+    weights = np.linspace(0, 1, CELLS + 1)
+    for _ in range(rounds):
+        x = low[:, None] + (high - low)[:, None] * weights
+        values = f(x.ravel()).reshape(x.shape)
+        best = np.argmax(np.where(np.isnan(values), -np.inf, values), axis=1)
+        rows = np.arange(len(x))
+        low, high = x[rows, np.maximum(best - 1, 0)], x[rows, np.minimum(best + 1, CELLS)]
+    return x[rows, best], values[rows, best]
+
+
+def _spikes(size: Array) -> NDArray[np.intp]:
+    """Places of the largest entries, and of those that stand out most from their neighbours."""
+    beside = np.full(size.shape, 0.0)
+    for shift in (2, 3):
+        beside[shift:] = np.maximum(beside[shift:], size[:-shift])
+        beside[:-shift] = np.maximum(beside[:-shift], size[shift:])
+    out = size - beside
+    chosen = np.concatenate([np.argsort(size)[-MOST:], np.argsort(out)[-MOST:]])
+    return np.unique(chosen[size[chosen] > 0])
+
+
+class Line:
+    """A function on points of all scales: where it is finite, how large it is, where it jumps and bends.
+
+    `grids` are increasing: two even ones around 0, and one on either side that is even in log |x|, up to 1e300.
+    """
+
+    def __init__(self, f: Values) -> None:
+        self.f = f
+        near = 2.0 ** np.arange(-30, 30 + 1 / 64, 1 / 64)
+        logs = np.unique(np.concatenate([2.0 ** np.arange(-990.0, -30, 0.5), near, 2.0 ** np.arange(30, 996.5, 0.25)]))
+        self.logs = logs
+        even = np.linspace(-12, 12, 24001), np.linspace(-250, 250, 25001)
+        self.grids: tuple[Array, ...] = (*even, -logs[::-1], logs)
+        rng = np.random.default_rng(0)
+        random = rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 3, 4000)
+        decades = 10.0 ** np.arange(-300, 301)
+        self.x = np.unique(np.concatenate([*self.grids, random, decades, -decades, [0.0]]))
+        self.v = f(self.x)
+
+    @cached_property
+    def finite(self) -> NDArray[np.bool_]:
+        """Points between the nearest overflows on either side of 0."""
+        bad = self.x[~np.isfinite(self.v)]
+        low, high = bad[bad < 0].max(initial=-np.inf), bad[bad > 0].min(initial=np.inf)
+        found: NDArray[np.bool_] = (self.x > low) & (self.x < high) & np.isfinite(self.v)
+        return found
+
+    @cached_property
+    def scale(self) -> float:
+        """The largest value near 0."""
+        return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
+
+    def noise(self, v: Any) -> Any:
+        """What rounding may do to values of the size given."""
+        return 64 * EPS * (self.scale + np.abs(v))
+
+    def shaken(self, x: Array) -> Array:
+        """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
+        v = self.at(x)
+        change = np.max([np.abs(self.at(x * (1 + k * 1e-12)) - v) for k in (1, 3, 7, 11, 13)], axis=0)
+        shaken: Array = np.where(change > 1e-3 * (self.scale + np.abs(v)), np.inf, 16 * EPS / 1e-12 * change)
+        return shaken
+
+    def at(self, x: Array) -> Array:
+        """Values, nan beyond what is finite."""
+        v = self.f(x)
+        ends = self.x[self.finite]
+        return np.where((x >= ends[0]) & (x <= ends[-1]) & np.isfinite(v), v, np.nan)
+
+    def largest(self, sign: float) -> tuple[float, float]:
+        """Place and value of the largest sign * f that is found."""
+        x, v = self.x[self.finite], sign * self.v[self.finite]
+        inner = np.arange(1, len(v) - 1)
+        peaks = inner[(v[inner] >= v[inner - 1]) & (v[inner] >= v[inner + 1])]
+        chosen = peaks[np.argsort(v[peaks])[-MOST:]]
+        best = int(np.argmax(v))
+        place, value = float(x[best]), float(v[best])
+        if chosen.size:
+            near, tops = zoom(lambda t: sign * self.at(t), x[chosen - 1], x[chosen + 1])
+            k = int(np.nanargmax(tops)) if np.isfinite(tops).any() else 0
+            if tops[k] > value:
+                place, value = float(near[k]), float(tops[k])
+        return place, sign * value
+
+    def secants(self, x: Array) -> Array:
+        """Slopes between neighbours, less what rounding may add."""
+        v = self.at(x)
+        rise = np.abs(np.diff(v)) - self.noise(v[1:]) - self.noise(v[:-1])
+        slopes: Array = np.nan_to_num(np.maximum(rise, 0.0) / np.diff(x))
+        return slopes
+
+    def steepest(self) -> tuple[float, float, float]:
+        """Two points 1e-4 or more apart, relative to |x| above 1, and the largest slope found between such."""
+        best = (0.0, 1.0, 0.0)
+        for grid in self.grids[:2]:
+            slope = self.secants(grid)
+            for k in _spikes(slope):
+                low, high = grid[max(k - 1, 0)], grid[min(k + 2, len(grid) - 1)]
+                x = np.linspace(low, high, max(3, int((high - low) / (1e-4 * max(1.0, abs(low))))))
+                fine = self.secants(x)
+                j = int(np.argmax(fine))
+                best = max(best, (float(x[j]), float(x[j + 1]), float(fine[j])), key=lambda found: found[2])
+        return best
+
+    @cached_property
+    def jumps(self) -> list[tuple[float, float]]:
+        """Neighbouring numbers between which the function jumps."""
+        low, high = np.array(self.brackets).reshape(-1, 2).T
+        apart = high - low
+        a, b = self.at(low), self.at(high)
+        ends = (low, a, -1), (high, b, 1)
+        sides = [[np.abs(self.at(x + side * k * apart) - v) for k in range(1, 5)] for x, v, side in ends]
+        jump, beside = np.abs(b - a), np.max(sides, axis=1).min(axis=0)
+        close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
+        found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)
+        return _apart(list(zip(low[found].tolist(), high[found].tolist(), strict=True)), lambda pair: pair[0])
+
+    @cached_property
+    def brackets(self) -> list[tuple[float, float]]:
+        """Where bisection towards the larger change leads from the steepest cells."""
+        low, high = [], []
+        for grid in self.grids:
+            cells = _spikes(np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0))
+            low.append(grid[cells])
+            high.append(grid[cells + 1])
+        a, b = np.concatenate(low), np.concatenate(high)
+        for _ in range(90):
+            middle = a + (b - a) / 2
+            left, centre, right = self.at(np.concatenate([a, middle, b])).reshape(3, -1)
+            first = ~(np.abs(right - centre) > np.abs(centre - left))
+            inside = (a < middle) & (middle < b)
+            a, b = np.where(inside & ~first, middle, a), np.where(inside & first, middle, b)
+        return sorted(set(zip(a.tolist(), b.tolist(), strict=True)))
+
+    @cached_property
+    def bends(self) -> list[float]:
+        """Points where the slope jumps or has no limit; jumps of the function are among them."""
+        starts, ends = [], []
+        for grid in self.grids:
+            with np.errstate(all="ignore"):
+                change = np.abs(np.diff(np.diff(self.at(grid)) / np.diff(grid)))
+            change = np.where(np.isfinite(change) & (np.abs(grid[1:-1]) <= FAR), change, 0.0)
+            cells = _spikes(change)
+            starts.append(grid[cells])
+            ends.append(grid[cells + 2])
+        low, high = np.concatenate(starts), np.concatenate(ends)
+        wide = np.full_like(low, KINK_STEP)
+        for _ in range(20):  # towards the cell with the largest second difference
+            x = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, CELLS + 1)
+            v = self.at(x.ravel()).reshape(x.shape)
+            second = np.abs(v[:, 2:] - 2 * v[:, 1:-1] + v[:, :-2])
+            best = 1 + np.argmax(np.nan_to_num(second), axis=1)
+            rows = np.arange(len(x))
+            coarse = (high - low) / CELLS > 4 * EPS * np.maximum(1.0, np.abs(low))
+            low = np.where(coarse, x[rows, best - 1], low)
+            high = np.where(coarse, x[rows, best + 1], high)
+        middle = (low + high) / 2
+        nearest, close, near, far = (self._turn(middle, step * wide) for step in (1 / 256, 1 / 16, 1, 64))
+        slope = np.abs(self.at(middle + 64 * wide) - self.at(middle - 64 * wide)) / (128 * wide)
+        floor = np.maximum(1e-3 * slope, 1e3 * self.noise(self.at(middle)) / wide)
+        # of a smooth function they are in proportion to the step
+        kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (nearest >= 0.4 * close) & (near > floor)
+        kept &= np.isfinite(self.shaken(middle))
+        return _apart([*middle[kept].tolist(), *(low for low, _ in self.jumps)], float)
+
+    def _turn(self, x: Array, h: Array) -> Array:
+        """How much the slope changes within h of x."""
+        found = np.zeros_like(x)
+        for shift in (-0.5, 0.0, 0.5):
+            t = x + shift * h
+            change = np.abs(self.at(t + h) - 2 * self.at(t) + self.at(t - h)) / h
+            found = np.maximum(found, np.nan_to_num(change))
+        return found
+
+    def endless_slope(self, more: tuple[float, ...]) -> tuple[float, Trend] | None:
+        """A point next to which slopes grow without bound, with slopes over shrinking distances."""
+        places = {0.0, *more, *self.bends, *(low for low, _ in self.brackets)}
+        x = np.array(sorted(p for p in places if abs(p) <= FAR))
+        resolved = np.isfinite(self.shaken(x))
+        for least in (1e-12, 1e-24, 1e-100):
+            steps = np.stack([np.maximum(least, 1e-13 * np.abs(x)) ** a for a in (0.25, 0.5, 0.75, 1.0)])
+            slopes = np.zeros_like(steps)
+            here = self.at(x)
+            for sign in (1.0, -1.0):
+                there = self.at((x + sign * steps).ravel()).reshape(steps.shape)
+                apart = np.abs((x + sign * steps) - x)
+                with np.errstate(all="ignore"):
+                    rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
+                slopes = np.maximum(slopes, np.nan_to_num(rise))
+            for k in np.flatnonzero((slopes.min(axis=0) > 0) & resolved):
+                trend = _grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
+                first, second, third = np.diff(np.log(slopes[:, k]))
+                # faster than a power: rounding, where steps are too short; slowing down: it settles
+                if trend is not None and second + third < 3 * first and third > 0.6 * second:
+                    return float(x[k]), trend
+        return None
+
+    def slopes(self, x: Array) -> Array:
+        """The largest slope found from each point over several short steps, less what rounding may add."""
+        found = np.zeros_like(x)
+        v = self.at(x)
+        for step in (1e-3, 1e-5, 1e-7, 1e-10, 1e-12):
+            y = x + step * np.maximum(np.abs(x), 1.0)
+            w = self.at(y)
+            with np.errstate(all="ignore"):
+                rise = np.maximum(np.abs(w - v) - self.noise(v) - self.noise(w), 0.0) / np.abs(y - x)
+            found = np.maximum(found, np.nan_to_num(rise))
+        return found
+
+
+def _apart(found: list[Any], place: Callable[[Any], float]) -> list[Any]:
+    """One of each cluster."""
+    kept: list[Any] = []
+    for one in sorted(found, key=place):
+        if not kept or place(one) - place(kept[-1]) > 1e-5 * max(1.0, abs(place(one))):
+            kept.append(one)
+    return kept

@@ -1,0 +1,185 @@
+"""Functions that authors declare: names, the registry, what reports say, files, and their place in programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog.atoms import ATOMS
+from tensorprog.atoms.own import Declaration, declare
+
+INF = math.inf
+
+
+def mish(x: Any) -> Any:
+    return x * np.tanh(np.log1p(np.exp(x)))
+
+
+def program(f: Callable[[Any], Any]) -> tp.Program:
+    """Attention with inputs f(u)."""
+    P = tp.Program("own", constants={"s": 2})
+    i, j = P.index("i", "s"), P.index("j", "s")
+    h = P.initial("h", mean=0, cov=1)
+    W, WQ, WK, WV = P.weights("W[i]", "WQ", "WK", "WV")
+    u = P.matmul("u[i]", W[i], h)
+    x = P.nonlin("x[i]", f(u[i]))
+    q, k, v = P.matmul("q[i]", WQ, x[i]), P.matmul("k[j]", WK, x[j]), P.matmul("v[j]", WV, x[j])
+    p = P.dot("p[i,j]", q[i], k[j])
+    y = P.nonlin("y[i]", tp.sum[j](tp.softmax[j](p[i, j]) * v[j]))
+    P.outputs(y)
+    return P
+
+
+def declared() -> Any:
+    return tp.atom("mish", mish, range=(-0.31, INF), growth=1, modulus=0, kinks=())
+
+
+def test_a_declared_function_stands_in_programs() -> None:
+    f = declared()
+    P = program(f)
+    assert "Nonlin(mish(u[i]))" in P.to_yaml()
+    assert tp.mish.__name__ == "mish"
+    assert P.netsor.own == ("mish",)
+    assert P.check().grade == "remark"
+
+
+def test_reports_say_what_rests_on_a_declaration() -> None:
+    (found,) = (f for f in program(declared()).check().findings if f.rule == "declared functions")
+    assert found.verdict == "holds"
+    assert "range [-0.31, inf], growth 1, modulus 0" in found.message
+    assert "not proved" in found.message
+    assert not [f for f in program(tp.tanh).check().findings if f.rule == "declared functions"]
+
+
+def test_a_bounded_function_satisfies_the_theorem() -> None:
+    f = tp.atom("mytanh", np.tanh, range=(-1, 1), lipschitz=1)
+    assert program(f).check().grade == "theorem"
+
+
+def test_what_is_not_declared_is_not_known() -> None:
+    report = program(tp.atom("quiet", np.arctan)).check()
+    (found,) = report.failing[:1]
+    assert found.verdict == "unknown"
+    assert "no modulus is declared of quiet" in found.message
+    assert "modulus=" in found.fix
+
+
+def test_a_witness_still_refutes() -> None:
+    report = program(tp.atom("rounded", np.round)).check()
+    assert any(f.verdict == "fails" and "rounded" in f.message for f in report.failing)
+
+
+def test_without_growth_a_program_without_scores_is_not_certified() -> None:
+    P = tp.Program("plain")
+    h, W = P.initial("h", mean=0, cov=1), P.weight("W")
+    u = P.matmul("u", W, h)
+    P.outputs(P.nonlin("y", tp.atom("wild", lambda x: np.sinh(x) ** 2)(u)))
+    (found,) = P.check().failing
+    assert found.verdict == "unknown"
+    assert "no growth is declared of wild" in found.message
+
+
+def test_a_false_declaration_registers_nothing() -> None:
+    with pytest.raises(tp.ProgramError, match=r"does not stay above -0\.3") as caught:
+        tp.atom("mish", mish, range=(-0.3, INF), growth=0.5)
+    assert len(caught.value.problems) == 2
+    assert "mish" not in ATOMS
+    with pytest.raises(AttributeError):
+        _ = tp.mish
+
+
+@pytest.mark.parametrize("name", ["tanh", "add", "sum", "softmax", "where", "MatMul", "n", "pi", "max"])
+def test_names_of_the_language_are_refused(name: str) -> None:
+    before = dict(ATOMS)
+    with pytest.raises(tp.ProgramError, match="a name of the language already"):
+        tp.atom(name, np.sin)
+    assert before == ATOMS
+
+
+@pytest.mark.parametrize("name", ["x y", "lambda", "_f", "f_", "2f", 3, ""])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    with pytest.raises(tp.ProgramError, match=r"not a name|trailing underscore"):
+        tp.atom(name, np.sin)
+
+
+def test_the_same_declaration_again_is_accepted() -> None:
+    first, again = declared(), declared()
+    assert program(first) == program(again)
+    tp.atom("mish", lambda x: x * np.tanh(np.log1p(np.exp(x))), lipschitz=1.1)  # written again, with other facts
+    assert ATOMS["mish"].regularity.lipschitz == 1.1
+
+
+def test_another_function_of_the_name_is_refused() -> None:
+    declared()
+    with pytest.raises(tp.ProgramError, match="declared already, as another function"):
+        tp.atom("mish", lambda x: mish(x) * (1 + 1e-15))
+    assert ATOMS["mish"].regularity.growth == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ({"range": (1, -1)}, "lo <= hi"),
+        ({"range": (0, math.nan)}, "lo <= hi"),
+        ({"range": 3}, "lo <= hi"),
+        ({"growth": -1}, "at least 0"),
+        ({"modulus": "0"}, "at least 0"),
+        ({"lipschitz": INF}, "at least 0"),
+        ({"growth": 3, "modulus": 1}, "does not go with modulus"),
+        ({"lipschitz": 1, "modulus": 2}, "means modulus 0"),
+        ({"kinks": (0, INF)}, "finite numbers"),
+        ({"kinks": 0}, "tuple"),
+        ({"parity": 2}, "1, -1 or 0"),
+        ({"monotone": True + 1}, "1, -1 or 0"),
+        ({"derivative": 1.0}, "must be a function"),
+        ({"sympy": "x"}, "must be a function"),
+    ],
+)
+def test_declarations_without_sense_are_refused(facts: dict[str, Any], word: str) -> None:
+    with pytest.raises(tp.ProgramError, match=word):
+        tp.atom("f", np.tanh, **facts)
+
+
+def test_what_follows_is_concluded() -> None:
+    assert Declaration("f", np.tanh, range=(-1, 1)).concluded().growth == 0
+    assert Declaration("f", np.sin, modulus=2).concluded().growth == 3
+    assert Declaration("f", np.sin, lipschitz=2).concluded().modulus == 0
+    assert Declaration("f", np.sin).concluded().growth is None
+
+
+def test_a_function_of_masks_works_on_single_numbers() -> None:
+    def halves(x: Any) -> Any:
+        out = np.zeros_like(x)
+        out[x > 0] = x[x > 0] / 2
+        return out
+
+    atom = declare(Declaration("halves", halves, range=(0, INF), lipschitz=0.5, monotone=1, kinks=(0,)))
+    assert float(atom.numpy(3.0)) == 1.5
+    assert atom.range_on((-INF, 4.0)) == (0.0, 2.0)
+    P = tp.Program("constant", constants={"c": 2})
+    i = P.index("i", 3)
+    c = P.constant("d[i]", tp.halves(i * 1.0))
+    assert c is not None
+
+
+def test_a_file_that_calls_an_unknown_function_says_how_to_declare_it() -> None:
+    text = program(declared()).to_yaml()
+    del ATOMS["mish"]
+    from tensorprog.yaml_io import loads
+
+    with pytest.raises(tp.ProgramError, match=r"there is no function mish[^$]*tp\.atom, before the file is read"):
+        loads(text)
+    declared()
+    assert loads(text).own == ("mish",)
+
+
+def test_names_of_programs_do_not_hide_declared_functions() -> None:
+    declared()
+    P = tp.Program("hidden")
+    with pytest.raises(tp.ProgramError, match="mish is reserved"):
+        P.initial("mish", mean=0, cov=1)
