@@ -31,8 +31,7 @@ def nonlinearities(check: Context) -> Iterator[Finding]:
             yield check.finding(
                 "warning",
                 (position,),
-                f"{text} is needed at the limiting value of the averages; the limit "
-                f"checks it when its numbers are known ({source})",
+                f"it is needed that {text}; the limit checks it when its numbers are known ({source})",
             )
 
 

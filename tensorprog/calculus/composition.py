@@ -79,7 +79,7 @@ class Composition(ABC):
                 rises=True,
                 falls=True,
                 kinks=(),
-                assumes=tuple(dict.fromkeys((*found.assumes, f"{expr} is finite and smooth"))),
+                assumes=tuple(dict.fromkeys((*found.assumes, f"{expr} is finite and smooth at the limiting value of the averages"))),
             )
         return found
 
@@ -259,7 +259,7 @@ class Composition(ABC):
             return (
                 replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF),
                 partial,
-                (f"{node.args[1]} is not 0",),
+                (f"{node.args[1]} is not 0 at the limiting value of the averages",),
             )
         if gap == 0:
             fault = Fault(

@@ -199,7 +199,7 @@ def meet(first: Profile, second: Profile) -> Profile:
             kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
             partial=None if second.partial is None else first.partial,
             wild=None if second.wild is None else first.wild,
-            assumes=first.assumes if len(first.assumes) <= len(second.assumes) else second.assumes,
+            assumes=_fewer(first, second),
         )
     )
 
@@ -215,6 +215,13 @@ def join_kinks(*parts: Kinks) -> Kinks:
     if sum(map(len, found.values())) > MAX_KINKS:
         return None
     return tuple((expr, tuple(sorted(thresholds))) for expr, thresholds in found.items() if thresholds)
+
+
+def _fewer(first: Profile, second: Profile) -> tuple[str, ...]:
+    """Assumptions of the one certificate that needs fewer; what may be no number is no certificate."""
+    if (first.partial is None) != (second.partial is None):
+        return first.assumes if first.partial is None else second.assumes
+    return min(first.assumes, second.assumes, key=len)
 
 
 def times(a: float, b: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 
 from tensorprog.atoms import Regularity
 from tensorprog.calculus.inline import TooLarge, index_names, substitute
-from tensorprog.calculus.profile import Profile, compose, join, join_kinks, tidy
+from tensorprog.calculus.profile import Fault, Profile, compose, join, join_kinks, tidy
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, rebuild, variables, walk
+from tensorprog.rename import fresh_substitute
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
@@ -47,6 +49,9 @@ def identity(rules: Composition, node: Call) -> Profile | None:
                 return rules.expression(Call("add", (Number(float(b / d)), rise)), rules.at)
             return rules.expression(Call("multiply", (top, curve)), rules.at)
         if isinstance(bottom, Call) and bottom.atom == "sqrt":
+            share = normed(rules, node)
+            if share is not None:
+                return share
             return ratio(rules, top, bottom.args[0], 0.5)
         return halves(rules, node) or ratio(rules, top, bottom, 1.0)
     if node.atom == "log" and isinstance(node.args[0], Call | Reduction):
@@ -133,6 +138,30 @@ def weighted(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
     return None
 
 
+def normed(rules: Composition, node: Call) -> Profile | None:
+    """u_i / sqrt(sum_j u_j**2), at most 1, or with the mean sqrt(count): defined wherever some u_j is not 0."""
+    top, root = node.args
+    total = root.children[0]
+    if not (isinstance(total, Reduction) and total.reducer in ("sum", "mean") and isinstance(total.arg, Call)):
+        return None
+    square = total.arg
+    if not (square.atom == "power" and rules.number(square.args[1]) == 2) and not (
+        square.atom == "multiply" and square.args[0] == square.args[1]
+    ):
+        return None
+    if not same_up_to_indices(rules, square.args[0], top, total.indices):
+        return None
+    inner = rules.expression(top, rules.at)
+    count = math.prod(rules.ranges[name][1] - rules.ranges[name][0] for name in total.indices)
+    bound = math.sqrt(count) if total.reducer == "mean" else 1.0
+    norm = re.sub(r"#\d+", "", str(root))  # the names of indices as they were, where definitions are written out
+    rough = Fault(node, rules.at, f"{node} is discontinuous where {norm} is 0")
+    return Profile(
+        -bound, bound, 0.0, INF, INF, depends=inner.depends, rough=rough, partial=inner.partial, kinks=None,
+        assumes=(*inner.assumes, f"{norm} is not 0, almost surely, in the limit"),
+    )
+
+
 def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
     """Whether renaming the summed indices to others of the same range turns one expression into the other."""
     if summed == free:
@@ -144,11 +173,18 @@ def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Se
     for chosen in itertools.product(*choices):
         bound = {name: Affine(((other, 1),)) for name, other in zip(indices, chosen, strict=True)}
         try:
-            if len(set(chosen)) == len(chosen) and substitute(summed, bound, dict(rules.ranges), iter(())) == free:
-                return True
-        except (TooLarge, StopIteration):
+            again = substitute(summed, bound, dict(rules.ranges), itertools.count())
+        except TooLarge:
             return False
+        if len(set(chosen)) == len(chosen) and _canonical(again) == _canonical(free):
+            return True
     return False
+
+
+def _canonical(expr: Expr) -> Expr:
+    """The expression with its reduced indices named by their order."""
+    numbers = itertools.count()
+    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)}")
 
 
 def logistic(rules: Composition, bottom: Expr) -> Expr | None:
