@@ -20,11 +20,13 @@ from tensorprog.study import Listener, Study
 
 if TYPE_CHECKING:
     from tensorprog.assumptions.report import Report
+    from tensorprog.ir import Netsor
 
 __all__ = [
     "Progress",
     "Table",
     "columns_of",
+    "facts_of",
     "findings_table",
     "is_terminal",
     "limit_tables",
@@ -115,6 +117,16 @@ def _rich(table: Table, stream: TextIO) -> None:
 # ---- reports --------------------------------------------------------------------------------------------------------
 
 WIDE = 100  # columns from which the reasons stand in a column of their own
+
+
+def facts_of(netsor: Netsor) -> Table:
+    """What is certified of each statement."""
+    from tensorprog.calculus import facts_table
+
+    rows = tuple(row.cells() for row in facts_table(netsor))
+    header = ("statement", "range", "growth", "order", "parity", "monotone", "kinks")
+    note = "as functions of G-vars, initial vectors, scores and averages; order: pseudo-Lipschitz"
+    return Table("", header, rows, note, text_columns=(0, 1, 4, 5, 6))
 
 
 def show_report(report: Report, write: Callable[[str], None], stream: TextIO | None = None) -> None:

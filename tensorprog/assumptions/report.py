@@ -95,10 +95,7 @@ class Report:
             "consequence": self.consequence,
             "rate": self.rate,
             "claims": [{"name": c.name, "standing": c.standing, "text": c.text} for c in self.claims],
-            "rewrites": [
-                {"kind": r.kind, "where": r.where, "line": r.line, "text": r.text, "standing": r.standing}
-                for r in self.rewrites
-            ],
+            "rewrites": [rewrite.to_json() for rewrite in self.rewrites],
             "findings": [finding.to_json() for finding in self.findings],
         }
 

@@ -79,7 +79,7 @@ class Composition(ABC):
                 rises=True,
                 falls=True,
                 kinks=(),
-                assumes=tuple(dict.fromkeys((*found.assumes, f"{expr} is finite and smooth at the limiting value of the averages"))),
+                assumes=tuple(dict.fromkeys((*found.assumes, _smooth(expr)))),
             )
         return found
 
@@ -438,6 +438,10 @@ def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
     factor = args[1] if args[0].masked else args[0]
     linear = atom == "multiply" or (atom == "divide" and not args[1].masked)
     return linear and not factor.masked and not factor.depends and factor.low > 0
+
+
+def _smooth(expr: Expr) -> str:
+    return f"{expr} is finite and smooth at the limiting value of the averages"
 
 
 def _removed(expr: Expr, name: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 from tensorprog.atoms import Interval
 from tensorprog.calculus.profile import Kinks, shown, shown_kinks
@@ -30,6 +31,16 @@ class FactRow(NamedTuple):
     monotone: int
     kinks: Kinks
     partial: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data; null: infinite, or not known."""
+        low, high, growth, order = (
+            x if math.isfinite(x) else None for x in (*self.range, self.growth, self.order)
+        )
+        kinks = None if self.kinks is None else shown_kinks(self.kinks)
+        return {"statement": self.statement, "range": [low, high], "growth": growth, "order": order,
+                "parity": PARITIES[self.parity], "monotone": TRENDS[self.monotone], "kinks": kinks,
+                "partial": self.partial}
 
     def cells(self) -> tuple[str, ...]:
         """The row as text: statement, range, growth, order, parity, monotone, kinks."""

@@ -36,6 +36,7 @@ from tensorprog.errors import fail
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
+    from tensorprog.ir import Netsor
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -112,18 +113,62 @@ def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
 
 
 @main.command()
-@options(FILE, SET, FORMAT, QUIET, REQUIRE)
-def check(file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None) -> int:
+@options(FILE, SET)
+@click.option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
+              "h = phi(g^1, ..., g^m; p_1, ..., p_r).")
+@click.option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
+              "order, parity, monotonicity and kinks.")
+@options(FORMAT, QUIET, REQUIRE)
+def check(
+    file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
+) -> int:
     """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
     from tensorprog.judge import judge
 
     netsor = load(file, overrides)
     report = judge(netsor)
     if form == "json":
-        print_json(header(netsor, report))
+        print_json(header(netsor, report) | _asked(netsor, rewritten, facts))
     elif not quiet:
         _show(report)
+        if rewritten:
+            click.echo("\n" + _written_out(netsor, report))
+        if facts:
+            from tensorprog.display import facts_of, show
+            from tensorprog.normalize import normalize
+
+            click.echo()
+            show(facts_of(normalize(netsor).netsor), click.echo)
     return exit_code(report.grade, require)
+
+
+def _written_out(netsor: Netsor, report: Report) -> str:
+    """The program in the theorem's form, and the steps that lead there from the one that the report judges."""
+    from tensorprog.normalize import written_out
+    from tensorprog.yaml_io import dump
+
+    found = written_out(netsor)
+    more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
+    dropped = [step.where for step in found.steps if step.kind == "unused"]
+    lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
+    return "\n".join(["in the theorem's form:", *(f"  {line}" for line in lines), "", dump(found.netsor).rstrip()])
+
+
+def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
+    """What `tp check` adds to its JSON object on request."""
+    found: dict[str, Any] = {}
+    if rewritten:
+        from tensorprog.normalize import written_out
+        from tensorprog.yaml_io import dump
+
+        program = written_out(netsor)
+        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": dump(program.netsor)}
+    if facts:
+        from tensorprog.calculus import facts_table
+        from tensorprog.normalize import normalize
+
+        found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
+    return found
 
 
 def _show(report: Report) -> None:

@@ -13,7 +13,7 @@ Source    theory.md sections 2 and 4; Sakai et al. 2025 (arXiv 2506.00846), App.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class Rewrite:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text} ({self.standing})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
 
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
