@@ -281,7 +281,7 @@ def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
 
 
 def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
-    monkeypatch.setattr("tensorprog.assumptions.check", lambda _: 1 / 0)
+    monkeypatch.setattr("tensorprog.judge.judge", lambda _: 1 / 0)
     code, _, err = tp("check", "small.yaml")
     assert code == 70
     assert "bug of tensorprog" in err
