@@ -251,6 +251,10 @@ REWRITTEN = (
         weights="U2: 1",
     ),
     Case(
+        "a family of which one part depends on scores", ONE_HEAD + "t[0] = Nonlin(x[0] * p[0,0])\n"
+        "t[r] = Nonlin(tanh(x[r]))\nz = MatMul(V, t[0])\nf[r] = MatMul(V, t[r])\ny[r] = Nonlin(z + f[r])", "move",
+    ),
+    Case(
         "a recurrence written from its end", INPUT + "q[r] = MatMul(U, x[r])\ng[r] = MatMul(V, x[r])\n"
         "t[0] = Nonlin(x[0])\np[r] = Dot(l[r], g[r])\nt[r] = Nonlin(p[r] * u[r])\nb[r] = Nonlin(t[r - 1] + x[0])\n"
         "f[r] = MatMul(WQ[0], b[r])\nl[r] = Nonlin(f[r] + q[r])\ny[r] = Nonlin(t[r])",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Expr, Number, Variable
 from tensorprog.graph import Structure
 from tensorprog.ir import Initial, Netsor, Statement
-from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
+from tensorprog.normalize import Rewrite, Rewritten, layered, linear, normalize, steps, written_out
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.steps import biases, expand, inline, move, turn
 from tensorprog.yaml_io import dump, loads
@@ -29,11 +30,13 @@ CASES = {case.name: case for case in REWRITTEN}
 
 
 def one(step: Callable[[Editor], Iterator[Rewrite]], netsor: Netsor) -> Rewritten:
-    """One step alone, once."""
+    """One step alone, once, as far as it goes."""
     editor = Editor(netsor, [str(s.target) for s in netsor.body])
-    done = tuple(step(editor))
+    done: list[Rewrite] = []
+    with suppress(linear.Stuck):
+        done += step(editor)
     changed, origin = editor.result()
-    return Rewritten(changed, done, origin, editor.initials)
+    return Rewritten(changed, tuple(done), origin, editor.initials)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -45,7 +48,9 @@ def test_the_whole_pipeline(name: str) -> None:
         written = {str(s.target) for s in netsor.body}
         written |= {str(Variable(v.name, slots_of(v.indices))) for v in netsor.initial}
         assert set(rewritten.origin) <= written
-    assert {step.kind for step in normalize(netsor).steps} == set(CASES[name].kinds.split())
+    kinds = {step.kind for step in normalize(netsor).steps}
+    assert kinds == set(CASES[name].kinds.split())
+    assert "move" not in kinds or not layered(definitions)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,7 +59,7 @@ def test_one_step_alone(step: str, name: str) -> None:
     netsor = CASES[name].load()
     rewritten = one(STEPS[step], netsor)
     check_same(rewritten, netsor)
-    assert bool(rewritten.steps) or rewritten.netsor == netsor
+    assert rewritten.steps or rewritten.netsor == netsor
 
 
 @pytest.mark.parametrize("case", KEPT, ids=[case.name for case in KEPT])
