@@ -12,9 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorprog.graph import Structure
-from tensorprog.ir import MatMul, Netsor
+from tensorprog.ir import Netsor
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import Rewrite, biases, expand, inline, move, restricted, turn, used
+from tensorprog.normalize.linear import Stuck
+from tensorprog.normalize.steps import (
+    Rewrite,
+    behind_scores,
+    biases,
+    expand,
+    inline,
+    move,
+    restricted,
+    turn,
+    used,
+)
 
 __all__ = ["Rewrite", "Rewritten", "layered", "normalize", "written_out"]
 
@@ -39,12 +50,7 @@ class Rewritten:
 
 def layered(netsor: Netsor, structure: Structure | None = None) -> bool:
     """Whether a weight multiplies a vector that depends on a score."""
-    known = structure or Structure(netsor)
-    return any(
-        not known.score_dependent.isdisjoint(known.definers(position, statement.vector))
-        for position, statement in enumerate(netsor.body)
-        if position in known.relevant and isinstance(statement, MatMul)
-    )
+    return bool(behind_scores(structure or Structure(netsor)))
 
 
 def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
@@ -53,15 +59,15 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     MatMuls are moved only if that removes every weight behind a score: else the layers are taken one after another.
     Without `expanded` the operands of scores stay as they are.
     """
-    first = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
-    first = _run(first, (turn,)) or first
+    found = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
+    found = _run(found, (turn,)) or found
     if not netsor.scores:
-        return first
+        return found
     kinds = (biases, expand) if expanded else ()
-    flat = _run(first, (*kinds, move))
-    if flat is not None and not layered(flat.netsor):
-        return flat
-    return _run(first, kinds) or first
+    found = _run(found, kinds) or found
+    if not layered(found.netsor):
+        return found
+    return _run(found, (*kinds, move)) or found
 
 
 def written_out(netsor: Netsor) -> Rewritten:
@@ -79,20 +85,19 @@ def written_out(netsor: Netsor) -> Rewritten:
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
-    """Apply rewrites until nothing changes; None if the program would grow too long."""
+    """Apply rewrites until nothing changes; None if one is stuck or the program grows too long."""
     netsor, origin, steps, initials = first.netsor, first.origin, list(first.steps), dict(first.initials)
     for _ in range(ROUNDS):
-        done: list[Rewrite] = []
-        for kind in kinds:
-            editor = Editor(netsor, origin)
-            new = list(kind(editor))
-            if new:
-                done += new
-                netsor, origin = editor.result()
-                initials |= editor.initials
-            if len(netsor.body) > len(first.netsor.body) + MAX_ADDED:
-                return None
+        editor = Editor(netsor, origin)
+        try:
+            done = [rewrite for kind in kinds for rewrite in kind(editor)]
+        except Stuck:
+            return None
         if not done:
             return Rewritten(netsor, tuple(steps), origin, initials)
+        netsor, origin = editor.result()
         steps += done
+        initials |= editor.initials
+        if len(netsor.body) > len(first.netsor.body) + MAX_ADDED:
+            return None
     return None

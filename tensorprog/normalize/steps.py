@@ -20,13 +20,14 @@ import numpy as np
 
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.graph import Structure
 from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, mapped
 from tensorprog.rename import replace_variables
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "behind_scores", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 1_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -80,12 +81,27 @@ def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:
-    """Take MatMuls inside combinations of vectors whose coefficients depend on scores."""
-    for position, statement in enumerate(editor.netsor.body):
-        if isinstance(statement, MatMul) and editor.scored(statement.vector):
-            moved = _through(editor, position, "vector", editor.scored)
-            if moved is not None:
-                yield _changed(editor, "move", position, moved)
+    """Take MatMuls behind scores inside the combinations of vectors that they read.
+
+    Raises    Stuck if there is one for which that will never be possible
+    """
+    for position, definers in behind_scores(editor.structure).items():
+        moved = _through(editor, position, "vector", editor.scored)
+        if moved is not None:
+            yield _changed(editor, "move", position, moved)
+        elif len(definers) > 1 or not isinstance(editor.netsor.body[definers[0]], MatMul):
+            raise Stuck  # a single MatMul may become a combination
+
+
+def behind_scores(structure: Structure) -> dict[int, tuple[int, ...]]:
+    """MatMuls by weights of vectors that depend on a score, with the statements that define these."""
+    body = structure.netsor.body
+    reads = {p: structure.definers(p, s.vector) for p, s in enumerate(body) if isinstance(s, MatMul)}
+    return {
+        position: definers
+        for position, definers in reads.items()
+        if position in structure.relevant and not structure.score_dependent.isdisjoint(definers)
+    }
 
 
 def expand(editor: Editor) -> Iterator[Rewrite]:

@@ -30,15 +30,15 @@ FUNCTIONS: dict[str, Any] = {
     "divide": lambda a, b: a / b,
     "negative": lambda a: -a,
     "power": lambda a, e: a**e,
-    "where": lambda c, a, b: a if c else b,
+    "where": np.where,
     "less": lambda a, b: a < b,
     "less_equal": lambda a, b: a <= b,
     "greater": lambda a, b: a > b,
     "greater_equal": lambda a, b: a >= b,
     "equal": lambda a, b: a == b,
     "not_equal": lambda a, b: a != b,
-    "logical_and": lambda a, b: a and b,
-    "logical_or": lambda a, b: a or b,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
     "tanh": np.tanh,
     "abs": np.abs,
     "sqrt": np.sqrt,
@@ -235,6 +235,12 @@ def _mean(netsor: Netsor, initial: Initial, place: Place) -> float:
     return float(numbers(netsor).evaluate(initial.mean, dict(zip(initial.indices, place, strict=True))))
 
 
+def turned(rewritten: Rewritten) -> dict[str, str]:
+    """Weights made for transposes, and which weights were transposed."""
+    texts = [step.text for step in rewritten.steps if step.kind == "turn"]
+    return {made: name for text in texts for name, made in re.findall(r"transpose of (\w+) is .* weight (\w+)", text)}
+
+
 def carried(network: Network, rewritten: Rewritten, definitions: Netsor) -> Network:
     """The same network for the rewritten program: weights that a rewrite made follow from those that were drawn.
 
@@ -242,11 +248,10 @@ def carried(network: Network, rewritten: Rewritten, definitions: Netsor) -> Netw
     """
     old, new = network.netsor, rewritten.netsor
     weights = dict(network.weights)
-    turned = dict(reversed(re.findall(r"\w+", step.text.split("transpose of ")[1])[::6])
-                  for step in rewritten.steps if step.kind == "turn")
+    transposes = turned(rewritten)
     for weight in new.weights:
-        if weight.name in turned:
-            before = old.weight[turned[weight.name]]
+        if weight.name in transposes:
+            before = old.weight[transposes[weight.name]]
             for place in members(old, before.indices):
                 weights[weight.name, place] = network.weights[before.name, place].T
         elif weight.name not in old.weight:
@@ -288,9 +293,8 @@ def _factor(new: Netsor, definition: Nonlin, initial: Initial, own: list[Place])
 def check_laws(old: Netsor, rewritten: Rewritten, definitions: Netsor) -> None:
     """Weights that a rewrite made have the law of what they stand for."""
     new = rewritten.netsor
-    for step in rewritten.steps:
-        if step.kind == "turn":
-            name, made = re.findall(r"\w+", step.text.split("transpose of ")[1])[::6]
+    for made, name in turned(rewritten).items():
+        if made in new.weight:
             before, after = old.weight[name], new.weight[made]
             assert after.shape == before.shape[::-1]
             for place in members(old, before.indices):

@@ -251,6 +251,10 @@ REWRITTEN = (
         weights="U2: 1",
     ),
     Case(
+        "a family of which one part depends on scores", ONE_HEAD + "t[0] = Nonlin(x[0] * p[0,0])\n"
+        "t[r] = Nonlin(tanh(x[r]))\nz = MatMul(V, t[0])\nf[r] = MatMul(V, t[r])\ny[r] = Nonlin(z + f[r])", "move",
+    ),
+    Case(
         "a recurrence written from its end", INPUT + "q[r] = MatMul(U, x[r])\ng[r] = MatMul(V, x[r])\n"
         "t[0] = Nonlin(x[0])\np[r] = Dot(l[r], g[r])\nt[r] = Nonlin(p[r] * u[r])\nb[r] = Nonlin(t[r - 1] + x[0])\n"
         "f[r] = MatMul(WQ[0], b[r])\nl[r] = Nonlin(f[r] + q[r])\ny[r] = Nonlin(t[r])",
@@ -261,4 +265,43 @@ REWRITTEN = (
         "y[j] = MatMul(WO[0], z[j])\ny_x[i] = Nonlin(x[i])", "move",
         outputs="y, y_x", indices="j2: 2", weights="ones: 1 & y_x2: 1",
     ),
+)
+
+# nothing here may be rewritten
+KEPT = (
+    Case("no scores", INPUT + "z[i] = Nonlin(2 * x[i] + 1)\ny[i] = MatMul(U, z[i])"),
+    Case("scores of products only", SCORES + LAST),
+    Case("relu between", ONE_HEAD + "z[i] = Nonlin(relu(sum[j](p[i,j] * x[j])))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a product of score-dependent vectors", ONE_HEAD + "z[i] = Nonlin((p[i,0] * x[i]) * (p[i,1] * u[i]))\n"
+         "y[i] = MatMul(WO[0], z[i])"),
+    Case("division by a vector", ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + x[i]**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a condition on a vector", ONE_HEAD + "z[i] = Nonlin(where(x[i] > 0, p[i,0] * x[i], x[i]))\n"
+         "y[i] = MatMul(WO[0], z[i])"),
+    Case("a softmax of vectors", ONE_HEAD + "z[i] = Nonlin(softmax[i](p[i,0] * x[i]))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("one layer can be moved, the next cannot", ONE_HEAD + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\n"
+         "v[i] = MatMul(WO[0], z[i])\nf[i] = Nonlin(tanh(v[i]))\ny[i] = MatMul(WO[1], f[i])"),
+    Case("a recurrence through a weight", ONE_HEAD + "t[0] = Nonlin(x[0])\nf[r] = MatMul(WO[0], t[r - 1])\n"
+         "t[r] = Nonlin(p[r,0] * f[r] + x[r])\ny[r] = Nonlin(t[r])"),
+    Case("an operand of several definitions", INPUT + "q[0] = Nonlin(x[0] + u[0])\nq[r] = Nonlin(x[r] - u[r])\n"
+         "g[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])"),
+    Case("an operand with a boundary", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + 1)\ng[o] = MatMul(U, u[o])\n"
+         "p[o] = Dot(f[o + 1], g[o])\ny[o] = Nonlin(p[o] * u[o])", indices="o: {size: 3, boundary: zero}",
+         weights="W2[o]: 1"),
+    Case("an operand that wraps", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + 1)\ng[o] = MatMul(U, u[o])\n"
+         "p[o] = Dot(f[o - 1], g[o])\ny[o] = Nonlin(p[o] * u[o])", indices="o: {size: 3, boundary: wrap}",
+         weights="W2[o]: 1"),
+    Case("a diagonal of softmaxes as coefficients", ONE_HEAD
+         + "z[i,j] = Nonlin(softmax[j](p[i,j]) * x[j])\ny[i] = MatMul(WO[0], z[i,i])"),
+    Case("a softmax read at a fixed place", ONE_HEAD + "z[i] = Nonlin(softmax[i](p[i,0]) * x[i])\n"
+         "y = MatMul(WO[0], z[1])"),
+    Case("a softmax read over a part", ONE_HEAD
+         + "z[i] = Nonlin(softmax[i](p[i,0]) * x[i])\ny[r] = MatMul(WO[0], z[r])"),
+    Case("biases with a mean", INPUT + "t = Dot(d, x[0])\ny[i] = Nonlin(t * x[i])",
+         initial="h: {mean: 0, cov: 1} & d: {mean: 0.5, cov: 1}"),
+    Case("biases in averages only", INPUT + "t = Dot(d, x[0], scale=1/n)\ny[i] = Nonlin(t * x[i])",
+         initial="h: {mean: 0, cov: 1} & d: {mean: 0, cov: 1}"),
+    Case("a score that reaches no output", INPUT + "f = Nonlin(x[0] + x[1])\nt = Dot(f, x[0])\ny[i] = Nonlin(x[i])"),
+    Case("a weight used both ways", INPUT + "q[i] = MatMul(U, x[i])\ny[i] = MatMul(U.T, q[i])"),
+    Case("a transposed weight with one width that stays finite", "u = MatMul(W2.T, h)\ny = Nonlin(u)",
+         extra="fixed_widths: {d: 3}", weights="W2: {variance: 1, shape: [n, d]}"),
 )

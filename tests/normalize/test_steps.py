@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from networks import check_same
-from rewrite_programs import REWRITTEN
+from rewrite_programs import KEPT, REWRITTEN, Case
 
+import tensorprog.normalize as normalize_package
+from tensorprog import initials
+from tensorprog.errors import ProgramError
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Variable
-from tensorprog.ir import Netsor
-from tensorprog.normalize import Rewrite, Rewritten, normalize, written_out
+from tensorprog.expr import Call, Expr, Number, Variable
+from tensorprog.graph import Structure
+from tensorprog.ir import Initial, Netsor, Statement
+from tensorprog.normalize import Rewrite, Rewritten, layered, linear, normalize, steps, written_out
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.steps import biases, expand, inline, move, turn
+from tensorprog.yaml_io import dump, loads
 
 STEPS = {step.__name__: step for step in (turn, biases, expand, move, inline)}
 CASES = {case.name: case for case in REWRITTEN}
 
 
 def one(step: Callable[[Editor], Iterator[Rewrite]], netsor: Netsor) -> Rewritten:
-    """One step alone, once."""
+    """One step alone, once, as far as it goes."""
     editor = Editor(netsor, [str(s.target) for s in netsor.body])
-    done = tuple(step(editor))
+    done: list[Rewrite] = []
+    with suppress(linear.Stuck):
+        done += step(editor)
     changed, origin = editor.result()
-    return Rewritten(changed, done, origin, editor.initials)
+    return Rewritten(changed, tuple(done), origin, editor.initials)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,7 +48,9 @@ def test_the_whole_pipeline(name: str) -> None:
         written = {str(s.target) for s in netsor.body}
         written |= {str(Variable(v.name, slots_of(v.indices))) for v in netsor.initial}
         assert set(rewritten.origin) <= written
-    assert {step.kind for step in normalize(netsor).steps} == set(CASES[name].kinds.split())
+    kinds = {step.kind for step in normalize(netsor).steps}
+    assert kinds == set(CASES[name].kinds.split())
+    assert "move" not in kinds or not layered(definitions)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -45,4 +59,142 @@ def test_one_step_alone(step: str, name: str) -> None:
     netsor = CASES[name].load()
     rewritten = one(STEPS[step], netsor)
     check_same(rewritten, netsor)
-    assert bool(rewritten.steps) or rewritten.netsor == netsor
+    assert rewritten.steps or rewritten.netsor == netsor
+
+
+@pytest.mark.parametrize("case", KEPT, ids=[case.name for case in KEPT])
+def test_what_stays_as_it_is(case: Case) -> None:
+    netsor = case.load()
+    rewritten = normalize(netsor)
+    assert rewritten.netsor is netsor
+    assert not rewritten.steps
+    assert not rewritten.initials
+    assert rewritten.origin == tuple(str(s.target) for s in netsor.body)
+    check_same(written_out(netsor), netsor)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=[case.name for case in KEPT])
+@pytest.mark.parametrize("step", STEPS)
+def test_one_step_on_what_stays(step: str, case: Case) -> None:
+    netsor = case.load()
+    check_same(one(STEPS[step], netsor), netsor)
+
+
+ALL = [*REWRITTEN, *KEPT]
+
+
+@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+def test_rewriting_again_changes_nothing(case: Case) -> None:
+    for rewrite in (normalize, written_out):
+        once = rewrite(case.load()).netsor
+        again = rewrite(once)
+        assert again.netsor == once
+        assert not again.steps
+
+
+@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+def test_rewritten_programs_are_files_too(case: Case) -> None:
+    for rewrite in (normalize, written_out):
+        netsor = rewrite(case.load()).netsor
+        assert loads(dump(netsor)) == netsor
+
+
+def test_declarations_without_use_are_not_left_behind() -> None:
+    for case in REWRITTEN:
+        known = {problem.message for problem in case.load().warnings}
+        for problem in normalize(case.load()).netsor.warnings:
+            assert problem.message in known or "is neither used" in problem.message, (case.name, problem.message)
+
+
+def test_statements_come_from_what_they_are_made_of() -> None:
+    rewritten = normalize(CASES["weights after softmax"].load())
+    origin = {str(s.target): name for s, name in zip(rewritten.netsor.body, rewritten.origin, strict=True)}
+    assert origin["w_v[a,j]"] == origin["w[a,i]"] == "w[a,i]"
+    (step,) = rewritten.steps
+    assert (step.kind, step.where, step.standing) == ("move", "w[a,i]", "exact at every n")
+    assert str(step) == (
+        "move: w[a,i] = MatMul(WO[a], z[a,i]) becomes w[a,i] = Nonlin(sum[j](softmax[j](p[a,i,j]) * w_v[a,j])) "
+        "(exact at every n)"
+    )
+
+
+# -- the tests see mistakes -------------------------------------------------------------------------------------------
+
+
+def broken_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sum one term is lost."""
+    arguments = linear._linear_arguments
+
+    def lost(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
+        return arguments(node, vector)[:1]
+
+    monkeypatch.setattr(linear, "_linear_arguments", lost)
+
+
+def broken_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New families are read with their indices in another order."""
+    add = Editor.add
+
+    def turned(self: Editor, position: int, statement: Statement, origin: str = "") -> Variable:
+        made = add(self, position, statement, origin)
+        return Variable(made.name, made.slots[::-1])
+
+    monkeypatch.setattr(Editor, "add", turned)
+
+
+def broken_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bound indices keep their names."""
+    monkeypatch.setattr(Editor, "copy_index", lambda self, name: name)
+
+
+def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A softmax follows any renaming."""
+    monkeypatch.setattr(linear, "_renamable", lambda node, name, values, alike: values[name].bare is not None)
+
+
+def broken_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transpose keeps the variance of the matrix."""
+    monkeypatch.setattr(steps, "_transposed",
+                        lambda netsor, weight, name: replace(weight, name=name, shape=weight.shape[::-1]))
+
+
+def broken_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The factor of a covariance is transposed."""
+    def transposed(netsor: Netsor, initial: Initial) -> Any:
+        law = initials.initial_law(netsor, initial)
+        return SimpleNamespace(mean=law.mean, independent=law.independent, joint=law.joint, blocks=law.blocks,
+                               factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)))
+
+    monkeypatch.setattr(steps, "initial_law", transposed)
+
+
+def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant in a combination stands for itself instead of times the vector 1."""
+    mapped = linear.mapped
+
+    def lost(expr: Expr, leaf: Any, vector: Any, inner: Any) -> Expr:
+        return mapped(expr, lambda part: part if part == Number(1) else leaf(part), vector, inner)
+
+    monkeypatch.setattr(steps, "mapped", lost)
+
+
+def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements that reach no output are dropped one by one."""
+    monkeypatch.setattr(normalize_package, "used", lambda netsor: sorted(Structure(netsor).relevant))
+
+
+BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,
+          broken_families)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=[broken.__name__ for broken in BROKEN])
+def test_broken_rewrites_are_found(broken: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [(case, case.load()) for case in ALL]
+    broken(monkeypatch)
+    found = []
+    for case, netsor in programs:
+        try:
+            check_same(written_out(netsor), netsor, normalize(netsor).netsor)
+        except (AssertionError, ProgramError):
+            found.append(case.name)
+    assert found
