@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tensorprog.assumptions import Report, check
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Variable
-
-if TYPE_CHECKING:
-    from tensorprog.ir import Netsor
+from tensorprog.ir import Netsor
 
 __all__ = ["judge"]
 
@@ -22,25 +20,29 @@ def judge(netsor: Netsor) -> Report:
 
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
-    return check(netsor, _mean)
+    return check(netsor, _Means())
 
 
-def _mean(
-    netsor: Netsor, left: Variable, right: Variable, place: Mapping[str, int]
-) -> tuple[float, float] | None:
-    from tensorprog.limit.covariance import Compiler
-    from tensorprog.limit.parts import position_names
+class _Means:
+    """E[Z^left Z^right] at values of the indices, as far as the limit is compiled; with its error."""
 
-    def member(reference: Variable) -> list[Any]:
-        values = (slot.offset + sum(c * place[name] for name, c in slot.terms) for slot in reference.slots)
-        return [np.asarray(value) for value in values]
+    def __init__(self) -> None:
+        self._compilers: dict[int, Any] = {}
 
-    try:
-        moment = Compiler(netsor).second(left.name, right.name)
-        positions = dict(zip(position_names(netsor, left.name), member(left), strict=True))
-        second = (f"{name}_" for name in position_names(netsor, right.name))
-        positions |= dict(zip(second, member(right), strict=True))
-        value = moment.at(positions)
+    def __call__(
+        self, netsor: Netsor, left: Variable, right: Variable, place: Mapping[str, int]
+    ) -> tuple[float, float] | None:
+        from tensorprog.limit.covariance import Compiler
+        from tensorprog.limit.parts import position_names
+
+        positions = {}
+        for reference, copy in ((left, ""), (right, "_")):
+            for name, slot in zip(position_names(netsor, reference.name), reference.slots, strict=True):
+                positions[f"{name}{copy}"] = np.asarray(slot.offset + sum(c * place[n] for n, c in slot.terms))
+        try:
+            if id(netsor) not in self._compilers:
+                self._compilers[id(netsor)] = Compiler(netsor)
+            value = self._compilers[id(netsor)].second(left.name, right.name).at(positions)
+        except TensorprogError:  # vectors that depend on scores, or what the limit does not compile
+            return None
         return float(value.value), float(value.error)
-    except (TensorprogError, KeyError):  # vectors that depend on scores, or what the limit does not compile
-        return None

@@ -60,7 +60,7 @@ RULES: tuple[Rule, ...] = (
         different,
         "clause (b): the two weights of each score differ; sharing across scores is allowed",
     ),
-    Rule("scales", "Sakai et al. 2025, Assumption 1; theory of n^-1/2 scores with a mean", scales),
+    Rule("scales", "Sakai et al. 2025, Definition 1 (iv): scores have mean zero", scales),
     Rule("inductive definitions", "Sakai et al. 2025, footnote 2", induction),
     Rule(
         "one layer of scores",

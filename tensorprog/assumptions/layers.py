@@ -12,7 +12,7 @@ from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.facts import FAILS, HOLDS, Verdict
 from tensorprog.ir import MatMul
-from tensorprog.normalize import layered
+from tensorprog.normalize.steps import behind_scores
 
 __all__ = ["ITERATED", "one_layer"]
 
@@ -21,19 +21,13 @@ ITERATED = "iterated layers"
 
 def one_layer(check: Context) -> Iterator[Finding]:
     """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer."""
-    if not layered(check.netsor, check.structure):
+    behind = list(behind_scores(check.structure))
+    if not behind:
         return
     reused = list(_reused(check))
     yield from reused
     if reused:
         return
-    behind = [
-        position
-        for position, statement in enumerate(check.netsor.body)
-        if position in check.structure.relevant
-        and isinstance(statement, MatMul)
-        and not check.structure.score_dependent.isdisjoint(check.structure.definers(position, statement.vector))
-    ]
     names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
     check.claim(
         Claim(
