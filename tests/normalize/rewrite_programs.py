@@ -231,6 +231,19 @@ REWRITTEN = (
         indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
     ),
     Case(
+        "neighbours of sums", "u[o] = MatMul(W2[o], h)\nq[o] = MatMul(U, u[o])\nf[o] = Nonlin(q[o] - q[o + 1] + o)\n"
+        "g[o] = MatMul(V, u[o])\np[o] = Dot(f[o], g[o - 1])\nz[o] = Nonlin(p[o] * u[o + 1] + p[o - 1])\n"
+        "v[o] = MatMul(W2[o + 1], z[o])\ny[o] = Nonlin(v[o] + v[o + 1])", "expand move",
+        indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
+    ),
+    Case(
+        "neighbours on a circle", "u[o] = MatMul(W2[o], h)\n"
+        "q[o] = MatMul(U, u[o])\nf[o] = Nonlin(q[o] - q[o + 1] + o)\n"
+        "g[o] = MatMul(V, u[o])\np[o] = Dot(f[o], g[o - 1])\nz[o] = Nonlin(p[o] * u[o + 1] + p[o - 1])\n"
+        "v[o] = MatMul(W2[o + 1], z[o])\ny[o] = Nonlin(v[o] + v[o + 1])", "expand move",
+        indices="o: {size: 3, boundary: wrap}", weights="W2[o]: 1",
+    ),
+    Case(
         "indices beyond the end that are constants", INPUT
         + "q[i] = MatMul(U, x[i])\nf[i] = Nonlin(q[i] * l[i + 1] + l[i])\ng[i] = MatMul(V, x[i])\n"
         "p[i] = Dot(f[i], g[i])\n"
