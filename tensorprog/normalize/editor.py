@@ -52,12 +52,18 @@ class Editor:
         return any(not self.structure.score_dependent.isdisjoint(f.statements) for f in families)
 
     def definition(self, position: int, reference: Variable) -> Nonlin | None:
-        """The one Nonlin that binds what a reference in a statement reads."""
+        """The one Nonlin that binds all that a reference in a statement reads."""
         definers = self.structure.definers(position, reference)
-        if len(definers) != 1 or any(self.netsor.families[reference.name].boundaries):
+        if len(definers) != 1 or self._beyond(reference):
             return None
         statement = self.netsor.body[definers[0]]
         return statement if isinstance(statement, Nonlin) else None
+
+    def _beyond(self, reference: Variable) -> bool:
+        """Whether a reference reads beyond a boundary."""
+        reach = [slot.bounds(self.netsor.ranges) for slot in reference.slots]
+        spans = self.netsor.families[reference.name].ranges
+        return any(low < start or high >= stop for (low, high), (start, stop) in zip(reach, spans, strict=True))
 
     def instance(self, nonlin: Nonlin, reference: Variable, taken: Collection[str]) -> Expr:
         """What a reference to a Nonlin stands for; indices bound in it differ from those taken where it is to stand.

@@ -231,6 +231,19 @@ REWRITTEN = (
         indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
     ),
     Case(
+        "neighbours of sums", "u[o] = MatMul(W2[o], h)\nq[o] = MatMul(U, u[o])\nf[o] = Nonlin(q[o] - q[o + 1] + o)\n"
+        "g[o] = MatMul(V, u[o])\np[o] = Dot(f[o], g[o - 1])\nz[o] = Nonlin(p[o] * u[o + 1] + p[o - 1])\n"
+        "v[o] = MatMul(W2[o + 1], z[o])\ny[o] = Nonlin(v[o] + v[o + 1])", "expand move",
+        indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
+    ),
+    Case(
+        "neighbours on a circle", "u[o] = MatMul(W2[o], h)\n"
+        "q[o] = MatMul(U, u[o])\nf[o] = Nonlin(q[o] - q[o + 1] + o)\n"
+        "g[o] = MatMul(V, u[o])\np[o] = Dot(f[o], g[o - 1])\nz[o] = Nonlin(p[o] * u[o + 1] + p[o - 1])\n"
+        "v[o] = MatMul(W2[o + 1], z[o])\ny[o] = Nonlin(v[o] + v[o + 1])", "expand move",
+        indices="o: {size: 3, boundary: wrap}", weights="W2[o]: 1",
+    ),
+    Case(
         "indices beyond the end that are constants", INPUT
         + "q[i] = MatMul(U, x[i])\nf[i] = Nonlin(q[i] * l[i + 1] + l[i])\ng[i] = MatMul(V, x[i])\n"
         "p[i] = Dot(f[i], g[i])\n"
@@ -282,6 +295,13 @@ KEPT = (
          "v[i] = MatMul(WO[0], z[i])\nf[i] = Nonlin(tanh(v[i]))\ny[i] = MatMul(WO[1], f[i])"),
     Case("a recurrence through a weight", ONE_HEAD + "t[0] = Nonlin(x[0])\nf[r] = MatMul(WO[0], t[r - 1])\n"
          "t[r] = Nonlin(p[r,0] * f[r] + x[r])\ny[r] = Nonlin(t[r])"),
+    Case("transformer blocks as a recurrence, in the order in which they are read", "u[i] = MatMul(W[i], h)\n"
+         "x[0,i] = Nonlin(tanh(u[i]))\nt[r,i] = Dot(x[r - 1,i], x[r - 1,i], scale=1/n)\n"
+         "n1[r,i] = Nonlin(x[r - 1,i] / sqrt(t[r,i] + 0.01))\nq[r,i] = MatMul(Q[r], n1[r,i])\n"
+         "g[r,j] = MatMul(K[r], n1[r,j])\np[r,i,j] = Dot(q[r,i], g[r,j])\n"
+         "z[r,i] = Nonlin(sum[j](softmax[j](p[r,i,j]) * n1[r,j]))\no[r,i] = MatMul(O[r], z[r,i])\n"
+         "x[r,i] = Nonlin(x[r - 1,i] + o[r,i])\ny[i] = Nonlin(x[2,i])",
+         weights="Q[r]: 1 & K[r]: 1 & O[r]: 1"),
     Case("an operand of several definitions", INPUT + "q[0] = Nonlin(x[0] + u[0])\nq[r] = Nonlin(x[r] - u[r])\n"
          "g[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])"),
     Case("an operand with a boundary", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + 1)\ng[o] = MatMul(U, u[o])\n"
