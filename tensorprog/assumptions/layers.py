@@ -12,7 +12,6 @@ from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.facts import FAILS, HOLDS, Verdict
 from tensorprog.ir import MatMul
-from tensorprog.normalize.steps import behind_scores
 
 __all__ = ["ITERATED", "one_layer"]
 
@@ -21,7 +20,7 @@ ITERATED = "iterated layers"
 
 def one_layer(check: Context) -> Iterator[Finding]:
     """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer."""
-    behind = list(behind_scores(check.structure))
+    behind = list(check.structure.behind_scores)
     if not behind:
         return
     reused = list(_reused(check))

@@ -167,6 +167,16 @@ class Structure:
         return frozenset(found)
 
     @cached_property
+    def behind_scores(self) -> dict[int, tuple[int, ...]]:
+        """Relevant MatMuls of vectors that depend on a score, with the statements that define these."""
+        reads = {p: self.definers(p, s.vector) for p, s in enumerate(self.netsor.body) if isinstance(s, MatMul)}
+        return {
+            position: definers
+            for position, definers in reads.items()
+            if position in self.relevant and not self.score_dependent.isdisjoint(definers)
+        }
+
+    @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """Both sides of every score with the statements that define them."""
         found = []

@@ -17,7 +17,6 @@ from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck
 from tensorprog.normalize.steps import (
     Rewrite,
-    behind_scores,
     biases,
     expand,
     inline,
@@ -27,7 +26,7 @@ from tensorprog.normalize.steps import (
     used,
 )
 
-__all__ = ["Rewrite", "Rewritten", "layered", "normalize", "written_out"]
+__all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
 MAX_ADDED = 200  # statements; a program that would need more stays as it is
 ROUNDS = 100
@@ -48,11 +47,6 @@ class Rewritten:
     initials: Mapping[str, str] = field(default_factory=dict)
 
 
-def layered(netsor: Netsor, structure: Structure | None = None) -> bool:
-    """Whether a weight multiplies a vector that depends on a score."""
-    return bool(behind_scores(structure or Structure(netsor)))
-
-
 def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     """Rewrite a program towards one layer of scores between MatMul outputs; every name keeps its meaning.
 
@@ -65,7 +59,7 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
         return found
     kinds = (biases, expand) if expanded else ()
     found = _run(found, kinds) or found
-    if not layered(found.netsor):
+    if not Structure(found.netsor).behind_scores:
         return found
     return _run(found, (*kinds, move)) or found
 

@@ -20,14 +20,13 @@ import numpy as np
 
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
-from tensorprog.graph import Structure
 from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, mapped
 from tensorprog.rename import replace_variables
 
-__all__ = ["Rewrite", "behind_scores", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 1_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -85,23 +84,12 @@ def move(editor: Editor) -> Iterator[Rewrite]:
 
     Raises    Stuck if there is one for which that will never be possible
     """
-    for position, definers in behind_scores(editor.structure).items():
+    for position, definers in editor.structure.behind_scores.items():
         moved = _through(editor, position, "vector", editor.scored)
         if moved is not None:
             yield _changed(editor, "move", position, moved)
         elif len(definers) > 1 or not isinstance(editor.netsor.body[definers[0]], MatMul):
             raise Stuck  # a single MatMul may become a combination
-
-
-def behind_scores(structure: Structure) -> dict[int, tuple[int, ...]]:
-    """MatMuls by weights of vectors that depend on a score, with the statements that define these."""
-    body = structure.netsor.body
-    reads = {p: structure.definers(p, s.vector) for p, s in enumerate(body) if isinstance(s, MatMul)}
-    return {
-        position: definers
-        for position, definers in reads.items()
-        if position in structure.relevant and not structure.score_dependent.isdisjoint(definers)
-    }
 
 
 def expand(editor: Editor) -> Iterator[Rewrite]:
@@ -250,4 +238,6 @@ def restricted(netsor: Netsor, positions: Sequence[int]) -> Netsor:
     read |= {s.weight.name for s in body if isinstance(s, MatMul)} | set(netsor.outputs)
     initial = tuple(v for v in netsor.initial if v.name in read)
     weights = tuple(w for w in netsor.weights if w.name in read)
-    return replace(netsor, body=body, initial=initial, weights=weights)
+    # what these name may be gone
+    run = tuple(option for option in netsor.run if option[0] not in ("averages", "keep"))
+    return replace(netsor, body=body, initial=initial, weights=weights, run=run)
