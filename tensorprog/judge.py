@@ -2,47 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from tensorprog.assumptions import Report, check
+from tensorprog.assumptions import Numbers, Report, check
 from tensorprog.errors import TensorprogError
-from tensorprog.expr import Variable
-from tensorprog.ir import Netsor
+from tensorprog.expr import Call, Expr, Number, Variable, variables
+from tensorprog.ir import Dot, Netsor
 
 __all__ = ["judge"]
 
+MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
+NEAR = 1e-7  # how far from its limit an average is moved
+JUMP = 1e-3
+
 
 def judge(netsor: Netsor) -> Report:
-    """Judge a program by Assumption 1; a score that diverges is reported with the coefficient of sqrt(n).
+    """Judge a program by Assumption 1, with the numbers of its limit: means of scores, limits of averages.
 
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
-    return check(netsor, _Means())
+    return check(netsor, _Limit())
 
 
-class _Means:
-    """E[Z^left Z^right] at values of the indices, as far as the limit is compiled; with its error."""
+def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
+    """None for what the limit does not compile, such as vectors that depend on scores."""
 
+    @wraps(method)
+    def answer(self: _Limit, *args: Any) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return method(self, *args)
+        except TensorprogError:
+            return None
+
+    return answer
+
+
+class _Limit(Numbers):
     def __init__(self) -> None:
         self._compilers: dict[int, Any] = {}
 
-    def __call__(
-        self, netsor: Netsor, left: Variable, right: Variable, place: Mapping[str, int]
-    ) -> tuple[float, float] | None:
+    def _compiler(self, netsor: Netsor) -> Any:
         from tensorprog.limit.covariance import Compiler
-        from tensorprog.limit.parts import position_names
 
-        positions = {}
-        for reference, copy in ((left, ""), (right, "_")):
-            for name, slot in zip(position_names(netsor, reference.name), reference.slots, strict=True):
-                positions[f"{name}{copy}"] = np.asarray(slot.offset + sum(c * place[n] for n, c in slot.terms))
-        try:
-            if id(netsor) not in self._compilers:
-                self._compilers[id(netsor)] = Compiler(netsor)
-            value = self._compilers[id(netsor)].second(left.name, right.name).at(positions)
-        except TensorprogError:  # vectors that depend on scores, or what the limit does not compile
-            return None
-        return float(value.value), float(value.error)
+        if id(netsor) not in self._compilers:
+            self._compilers[id(netsor)] = Compiler(netsor)
+        return self._compilers[id(netsor)]
+
+    @_if_compiled
+    def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
+        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        indices = [slot.bare for slot in dot.target.slots if slot.bare]
+        ranges = {name: netsor.ranges[name] for name in indices}
+        slots = {str(k): slot for k, slot in enumerate(dot.left.slots)}
+        slots |= {f"{k}_": slot for k, slot in enumerate(dot.right.slots)}
+        moment = self._compiler(netsor).second(dot.left.name, dot.right.name).rename(slots, ranges)
+        few = int(np.prod([float(stop - start) for start, stop in ranges.values()])) > MANY
+        values = [
+            np.unique([*range(a, min(b, a + 8)), b - 1]) if few else np.arange(a, b) for a, b in ranges.values()
+        ]
+        grids = dict(zip(indices, np.meshgrid(*values, indexing="ij", sparse=True), strict=True))
+        found = moment.at(grids)
+        shape = tuple(len(v) for v in values)
+        value, error = (np.broadcast_to(x, shape) for x in (found.value, found.error))
+        at = np.unravel_index(int(np.argmax(np.abs(value))), shape) if shape else ()
+        place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
+        return float(value[at]), float(error[at]), place
+
+    @_if_compiled
+    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
+        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
+        from tensorprog.arrays import Open
+        from tensorprog.evaluate import Scope, evaluate
+
+        compiler = self._compiler(netsor)
+        scope = compiler.scope({})
+
+        def at(move: float) -> np.ndarray[Any, Any]:
+            def read(reference: Variable, ranges: Any) -> Open:
+                value = scope.variable(reference, ranges)
+                statement = compiler.netsor.body[compiler.netsor.families[reference.name].statements[0]]
+                moved = value.data + move * (1 + np.abs(value.data))
+                square = isinstance(statement, Dot) and statement.left == statement.right
+                return Open(value.axes, np.maximum(moved, 0) if square else moved)
+
+            return evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data
+
+        here, below, above = (at(move) for move in (0.0, -NEAR, NEAR))
+        limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in variables(expr))
+        if not all(np.isfinite(x).all() for x in (here, below, above)):
+            return f"it is not finite where {limits}"
+        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in (below, above)) > JUMP:
+            return f"it jumps or is steep where {limits}"
+        return ""
+
+    @_if_compiled
+    def spread(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The smallest E[a^2] over the members of a family a of vectors, given by an expression."""
+        from tensorprog.averages import with_averages
+
+        added = with_averages(netsor, {"spread": Call("power", (expr, Number(2)))})
+        return float(np.min(self._compiler(added.netsor).average(added.families["spread"]).value.data))
+
+
+def _shown(values: np.ndarray[Any, Any]) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

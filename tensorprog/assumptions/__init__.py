@@ -12,7 +12,7 @@ Source    theory.md section 3; Sakai et al. 2025 (arXiv 2506.00846), Yang 2019 (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from tensorprog.assumptions.advice import clips, unused, variance
 from tensorprog.assumptions.context import (
@@ -24,24 +24,24 @@ from tensorprog.assumptions.context import (
     SAKAI,
     YANG,
     Context,
-    Mean,
+    Numbers,
     Rule,
 )
 from tensorprog.assumptions.declared import declared
 from tensorprog.assumptions.extensions import averages, induction, widths
 from tensorprog.assumptions.functions import nonlinearities
 from tensorprog.assumptions.layers import one_layer
+from tensorprog.assumptions.limiting import limiting_values
 from tensorprog.assumptions.report import Claim, Finding, Grade, Report
 from tensorprog.assumptions.scales import scales
 from tensorprog.assumptions.scores import bounded, dedicated, different, operands
 from tensorprog.assumptions.transposes import transposes
 from tensorprog.calculus import Calculus
-from tensorprog.expr import Variable
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
 from tensorprog.normalize import normalize
 
-__all__ = ["RULES", "Claim", "Finding", "Report", "Rule", "check"]
+__all__ = ["RULES", "Claim", "Finding", "Numbers", "Report", "Rule", "check"]
 
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 RULES: tuple[Rule, ...] = (
@@ -70,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT", transposes),
     Rule("averages", NETSOR_PLUS, averages),
+    Rule("limiting values", NETSOR_PLUS, limiting_values),
     Rule("widths", "Yang 2019", widths),
     Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),
     Rule("declared functions", "tp.atom", declared),
@@ -85,26 +86,21 @@ _ONLY_WITH_SCORES = (
 )
 
 
-def _unknown(netsor: Netsor, left: Variable, right: Variable, place: Mapping[str, int]) -> None:
-    return None
-
-
-def check(netsor: Netsor, mean: Mean = _unknown) -> Report:
+def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
     """Judge a program by Theorem 1, or by Yang's theorem if it has no scores, after exact rewrites.
 
-    `mean(netsor, left, right, place)` may give E[Z^left Z^right] with its error: the coefficient of sqrt(n) in the mean
-    of a score.
+    `numbers` may know numbers of the limit: means of scores, limits of averages.
 
     Scale     independent of the sizes of families
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
     rewritten = normalize(netsor)
     structure = Structure(rewritten.netsor)
-    state = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), mean)
+    state = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or Numbers())
     findings: list[Finding] = []
     for rule in RULES:
         state.rule = rule
-        found = list(rule.apply(state))
+        found = _once(rule.apply(state))
         if not any(f.verdict in ("fails", "unknown", "remark") for f in found):
             if rule.name == "nonlinearities":
                 name = "pseudo-Lipschitz" if state.scored else "controlled"
@@ -116,7 +112,7 @@ def check(netsor: Netsor, mean: Mean = _unknown) -> Report:
                         source=rule.source,
                     )
                 )
-            elif rule.holds and not found and (state.scored or rule.name not in _ONLY_WITH_SCORES):
+            elif rule.holds and not found and (state.scores or rule.name not in _ONLY_WITH_SCORES):
                 found.append(Finding(rule.name, "holds", message=f"{rule.holds} ({rule.source})", source=rule.source))
         findings += found
     findings.sort(key=lambda f: ORDER.index(f.verdict))
@@ -145,3 +141,13 @@ def check(netsor: Netsor, mean: Mean = _unknown) -> Report:
         "sqrt(n)" if consequence == DIVERGES else "",
         rewritten.steps,
     )
+
+
+def _once(found: Iterable[Finding]) -> list[Finding]:
+    """One finding for each place: parts of one score may all have the same fault."""
+    kept: dict[tuple[str, str, str], Finding] = {}
+    for finding in found:
+        first = kept.setdefault((finding.verdict, finding.where, finding.consequence), finding)
+        if first is not finding and finding.message not in first.message and finding.verdict == "warning":
+            kept[finding.verdict, finding.where, finding.message] = finding
+    return list(kept.values())

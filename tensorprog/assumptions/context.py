@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Variable
+from tensorprog.expr import Expr, Variable
 from tensorprog.graph import Operand, Structure
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewritten
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Mean", "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Numbers", "Rule",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -22,7 +22,6 @@ ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
 DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
-Mean = Callable[[Netsor, Variable, Variable, Mapping[str, int]], "tuple[float, float] | None"]
 
 
 @dataclass(frozen=True)
@@ -35,19 +34,37 @@ class Rule:
     holds: str = ""  # what to say when nothing is found
 
 
+class Numbers:
+    """Numbers of the limit that findings want; this class knows none of them.
+
+    `netsor` is the program as written.  None: not known.
+    """
+
+    def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
+        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        return None
+
+    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
+        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
+        return None
+
+    def spread(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The smallest E[a^2] over the members of a family a of vectors, given by an expression."""
+        return None
+
+
 @dataclass
 class Context:
     """What the rules read, and where they leave claims.
 
     Rules judge the rewritten program and speak of the one that was written: `text` and the nodes of findings are its.
-    `mean(netsor, left, right, place)` may give E[Z^left Z^right] at some values of the indices, with its error.
     """
 
     written: Netsor
     rewritten: Rewritten
     structure: Structure
     calculus: Calculus
-    mean: Mean
+    numbers: Numbers
     claims: list[Claim] = field(default_factory=list)
     rule: Rule | None = None
 
@@ -99,24 +116,26 @@ class Context:
         )
 
     def weight(self, name: str) -> str:
-        """The node of a weight in the graph, or of the initial vectors it stands for."""
-        declared = {v.name: v for v in self.written.initial}.get(self.rewritten.initials.get(name, ""))
-        indices = self.netsor.weight[name].indices if declared is None else declared.indices
-        return str(Variable(name if declared is None else declared.name, slots_of(indices)))
+        """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
+        declared = {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
+        known = self.rewritten.initials.get(name, name)
+        return str(Variable(known, slots_of(declared[known])))
 
-    def first(self, position: int) -> dict[str, int]:
-        """The indices of a statement at their first values."""
-        return {s.bare: self.netsor.ranges[s.bare][0] for s in self.netsor.body[position].target.slots if s.bare}
+    def source(self, position: int) -> Statement:
+        """The statement as written that a statement comes from, or itself where that is a declaration."""
+        text = self.text(position)
+        return next((s for s in self.written.body if str(s.target) == text), self.netsor.body[position])
+
+    def fixed(self, position: int) -> bool:
+        """Whether a Dot is over a width that stays finite."""
+        dot = self.netsor.body[position]
+        assert isinstance(dot, Dot)
+        return self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
 
     @property
     def scores(self) -> tuple[int, ...]:
         """Scores over a width that goes to infinity; over a fixed width a score is exact, whatever its operands are."""
-        fixed = dict(self.netsor.fixed_widths)
-        return tuple(
-            p
-            for p in self.structure.scores
-            if isinstance(dot := self.netsor.body[p], Dot) and self.netsor.families[dot.left.name].width not in fixed
-        )
+        return tuple(p for p in self.structure.scores if not self.fixed(p))
 
     @property
     def operands(self) -> tuple[Operand, ...]:

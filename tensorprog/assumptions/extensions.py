@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.assumptions.context import NETSOR_PLUS, Context
+from tensorprog.assumptions.context import NETSOR_PLUS, NOT_COVERED, Context
 from tensorprog.assumptions.layers import ITERATED
 from tensorprog.assumptions.report import Claim, Finding
-from tensorprog.ir import Dot
+from tensorprog.assumptions.scales import values
+from tensorprog.facts import FAILS, HOLDS
+from tensorprog.ir import Dot, MatMul
 
 __all__ = ["averages", "induction", "widths"]
 
 
 def averages(check: Context) -> Iterator[Finding]:
-    """Dots of scale 1/n are averages: numbers in the limit."""
+    """Dots of scale 1/n over a growing width are averages: numbers in the limit, or functions of what is random."""
     good: list[int] = []
     given: list[int] = []
     for position in sorted(check.structure.relevant):
         dot = check.netsor.body[position]
-        if not (isinstance(dot, Dot) and dot.scale == "1/n"):
-            continue
-        if position in check.structure.score_dependent:
-            given.append(position)
-        else:
-            good.append(position)
+        if isinstance(dot, Dot) and dot.scale == "1/n" and not check.fixed(position):
+            (given if position in check.structure.random else good).append(position)
     if good:
         names = ", ".join(check.text(p) for p in good)
         check.claim(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))
@@ -31,17 +29,18 @@ def averages(check: Context) -> Iterator[Finding]:
             "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers ({NETSOR_PLUS})"
         )
     if given:
-        score = next(p for p in check.structure.scores if p in check.structure.ancestors(given[0]))
-        chain = check.structure.chain(score, given[0])
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
+        sources = (*check.structure.scores, *check.structure.finite)
+        source = next((p for p in sources if p in check.structure.ancestors(given[0])), given[0])
+        chain = check.structure.chain(source, given[0])
         check.claim(
-            Claim(ITERATED, "conjecture", f"{names}: averages behind scores converge to functions of the scores")
+            Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {check.text(source)}")
         )
         yield check.finding(
             "holds",
             (given[0],),
-            f"{names}: averages over vectors that depend on the score {check.text(score)} through "
-            f"{check.chain_text(chain)}, so random in the limit, functions of the scores (a conjecture)",
+            f"{names}: averages over vectors that depend on {check.text(source)}, random in the limit, through "
+            f"{check.chain_text(chain)}; so they are random too, functions of it (a conjecture)",
             chain=chain,
         )
 
@@ -69,11 +68,49 @@ def widths(check: Context) -> Iterator[Finding]:
     if fixed:
         names = ", ".join(fixed)
         check.claim(
-            Claim("fixed width", "exact", f"{names} stays finite: scores are products of Gaussians there")
+            Claim(
+                "fixed width",
+                "exact",
+                f"{names} stays finite: vectors of this width are random in the limit, with Gaussian coordinates where "
+                "a weight makes them, and scores over it are exact functions of them",
+            )
         )
-        yield check.finding(
-            "holds", (), f"the width {names} stays finite; scores are products of Gaussians there, exactly"
-        )
+        yield check.finding("holds", (), f"the width {names} stays finite; its vectors and scores are random, exactly")
+        yield from _behind_fixed(check)
+
+
+def _behind_fixed(check: Context) -> Iterator[Finding]:
+    """Weights of growing width behind vectors of finite width: a further layer, given these vectors."""
+    structure, body = check.structure, check.netsor.body
+    fixed = dict(check.netsor.fixed_widths)
+    behind = []
+    for position, statement in enumerate(body):
+        if position in structure.relevant and isinstance(statement, MatMul):
+            _, columns = statement.sides(check.netsor.weight[statement.weight.name])
+            definers = structure.definers(position, statement.vector)
+            if columns not in fixed and not structure.finite_dependent.isdisjoint(definers):
+                behind.append(position)
+    for position in behind:
+        for maker in structure.finite:
+            verdict, place = structure.same_member(maker, position)
+            if verdict is not HOLDS and (maker == position or structure.precedes(maker, position)):
+                one, two = check.source(maker), check.source(position)
+                assert isinstance(one, MatMul)
+                yield check.finding(
+                    "fails" if verdict is FAILS else "unknown",
+                    (position, maker),
+                    f"{one.matrix} makes {check.text(maker)}, a vector of finite width, and is used again "
+                    f"behind it{values(place)}, for {check.text(position)}: given the first, {two} is no fresh Gaussian "
+                    "vector",
+                    f"give {check.text(position)} a weight of its own",
+                    NOT_COVERED,
+                    structure.chain(maker, position),
+                    (check.weight(one.weight.name),),
+                )
+                return
+    if behind:
+        names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
+        check.claim(Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width"))
 
 
 def induction(check: Context) -> Iterator[Finding]:

@@ -16,10 +16,8 @@ __all__ = ["nonlinearities"]
 def nonlinearities(check: Context) -> Iterator[Finding]:
     """Every Nonlin is pseudo-Lipschitz (with scores) or controlled (without)."""
     name = "pseudo-Lipschitz" if check.scored else "controlled"
-    source = "Sakai et al. 2025, Theorem 1 and Def. 2" if check.scored else YANG
     seen = set()
     for position in check.sinks():
-        profile = check.calculus.statement(position)
         fact = check.calculus.fact(name, position)
         if fact.verdict is not HOLDS:
             fault = check.calculus.blame(name, position)
@@ -27,12 +25,6 @@ def nonlinearities(check: Context) -> Iterator[Finding]:
                 continue
             seen.add((fault.position, fault.expr))
             yield _not_regular(check, position, fact)
-        for text in profile.assumes:
-            yield check.finding(
-                "warning",
-                (position,),
-                f"it is needed that {text}; the limit checks it when its numbers are known ({source})",
-            )
 
 
 def _not_regular(check: Context, position: int, fact: Fact) -> Finding:

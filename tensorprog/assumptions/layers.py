@@ -55,29 +55,33 @@ def _reused(check: Context) -> Iterator[Finding]:
         for operand in structure.operands
         if operand.definer is not None and isinstance(statement := body[operand.definer], MatMul)
     ]
-    shared: dict[tuple[int, int], tuple[int, int]] = {}  # scores that share a weight, and the MatMuls
+    told: set[str] = set()
+    shared: dict[tuple[int, int], tuple[int, int, Verdict]] = {}  # scores that share a weight, and the MatMuls
     for (one, first, name), (two, second, other) in product(dict.fromkeys(makers), repeat=2):
-        if name != other:
+        if name != other or name in told:
             continue
         for index in structure.loops(first, second):
             verdict, _ = structure.same_member(first, second, apart=index)
-            if verdict is not HOLDS:
+            if verdict is not HOLDS and name not in told:
+                told.add(name)
                 yield _again(check, (one, first), (two, second), verdict, f" at a later {index}")
-                return
-        if one != two and (first == second or structure.same_member(first, second)[0] is not HOLDS):
-            shared[one, two] = first, second
+        verdict, _ = structure.same_member(first, second)
+        if one != two and first != second and verdict is not HOLDS:  # one vector may serve the scores of many layers
+            shared[one, two] = first, second, verdict
     tangled = structure.tangled(shared)
-    for (one, two), (first, second) in shared.items():
-        if one in tangled and (structure.precedes(one, two) or one < two):
-            yield _again(check, (one, first), (two, second), FAILS, "")
-            return
+    for (one, two), (first, second, verdict) in shared.items():
+        weight = body[first]
+        assert isinstance(weight, MatMul)
+        if one in tangled and weight.weight.name not in told and (structure.precedes(one, two) or one < two):
+            told.add(weight.weight.name)
+            yield _again(check, (one, first), (two, second), verdict, "")
 
 
 def _again(
     check: Context, first: tuple[int, int], second: tuple[int, int], verdict: Verdict, where: str
 ) -> Finding:
     (one, maker), (two, other) = first, second
-    old, new = check.netsor.body[maker], check.netsor.body[other]
+    old, new = check.source(maker), check.source(other)
     assert isinstance(old, MatMul)
     assert isinstance(new, MatMul)
     may = "is used" if verdict is FAILS else "may be used"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tensorprog.assumptions.context import DIVERGES, Context
+from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.facts import FAILS, HOLDS
 from tensorprog.graph import Operand
@@ -24,30 +24,31 @@ def sides_of(check: Context, dot: int) -> Iterator[tuple[Operand, Operand]]:
         yield from ((left, right) for right in made if right.side == "right")
 
 
-def mean_of(check: Context, position: int, place: Mapping[str, int], argument: str) -> tuple[bool, str]:
-    """Whether the mean of a Dot, divided by sqrt(n), is known to be non-zero, and why.
+def mean_of(check: Context, position: int, argument: str = "") -> tuple[bool, str]:
+    """Whether the mean of a score is known to be other than zero, and what is known of it: 'is 0.25 sqrt(n), ..'.
 
-    `argument` says why it is, where the number itself cannot be had; '' if nothing is known.
+    `argument` says why it is, where the number itself cannot be had.
     """
-    dot = check.netsor.body[position]
+    dot = check.source(position)
     assert isinstance(dot, Dot)
-    number = check.mean(check.netsor, dot.left, dot.right, place)
+    width = check.written.families[dot.left.name].width
+    number = check.numbers.mean(check.written, dot)
+    e = f"sqrt({width}) E[Z^{dot.left} Z^{dot.right}]"
     if number is None:
-        return bool(argument), f"is not zero ({argument})" if argument else "may be other than zero"
-    value, error = number
+        return bool(argument), f"{e}, and that is not zero ({argument})" if argument else f"{e}, which is not known"
+    value, error, place = number
     if abs(value) <= max(error, 1e-12):
-        return False, f"is {value:.2g}{values(place)}"
-    return True, f"is {value:.4g}{values(place)}" + (f" ({argument})" if argument else "")
+        return False, f"{e}, which is 0"
+    return True, f"{e}, and E[Z^{dot.left} Z^{dot.right}] is {value:.4g}{values(place)}"
 
 
 def not_centred(check: Context) -> dict[int, str]:
-    """Scores of two initial or constant vectors whose mean is known not to be zero, and why."""
+    """Scores with parts that are products of initial or constant vectors, and whose mean is not zero; what it is."""
     found = {}
     for dot in check.scores:
         makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.operands if o.dot == dot]
         if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
-            _, place = check.structure.same_operands(dot)
-            grows, why = mean_of(check, dot, place or check.first(dot), "")
+            grows, why = mean_of(check, dot)
             if grows:
                 found[dot] = why
     return found
@@ -57,15 +58,9 @@ def scales(check: Context) -> Iterator[Finding]:
     """No initial vectors with a mean or a covariance stand in both operands of a score: it would grow like sqrt(n)."""
     fix = "independent initial vectors of mean 0 in the two operands; or an average, with scale=1/n"
     for dot, why in not_centred(check).items():
-        statement = check.netsor.body[dot]
-        assert isinstance(statement, Dot)
         yield check.finding(
-            "fails",
-            (dot,),
-            f"sqrt(n) E[Z^{statement.left} Z^{statement.right}] is part of the mean of the score {check.text(dot)}, "
-            f"and E[Z^{statement.left} Z^{statement.right}] {why}, so the score grows like sqrt(n) and diverges",
-            fix,
-            DIVERGES,
+            "fails", (dot,), f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
+            fix, DIVERGES,
         )
     for dot in check.scores:
         for left, right in sides_of(check, dot):
@@ -73,19 +68,18 @@ def scales(check: Context) -> Iterator[Finding]:
             maker = check.netsor.body[left.definer]
             assert isinstance(maker, MatMul)
             name = check.rewritten.initials.get(maker.weight.name)
-            verdict, place = check.structure.same_weight_in_score(left, right)
+            verdict, _ = check.structure.same_weight_in_score(left, right)
             if name is None or verdict is HOLDS:
                 continue
-            _, why = mean_of(check, dot, place, "the variance of an initial vector")
-            e = f"E[Z^{left.reference} Z^{right.reference}]"
+            grows, why = mean_of(check, dot)
+            then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"
             yield check.finding(
                 "fails" if verdict is FAILS else "unknown",
                 (dot,),
-                f"initial vectors {name} that depend on each other stand in both operands of the score "
-                f"{check.text(dot)}: sqrt(n) {e} is part of its mean, and {e} {why}, so the score grows like sqrt(n) "
-                "and diverges",
+                f"initial vectors {name} that may depend on each other stand in both operands of the score "
+                f"{check.text(dot)}: its mean is {why}, {then}",
                 fix,
-                DIVERGES,
+                DIVERGES if grows else NOT_COVERED,
                 (left.definer, dot),
                 (check.weight(maker.weight.name),),
             )

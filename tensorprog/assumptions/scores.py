@@ -8,6 +8,7 @@ from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.assumptions.scales import mean_of, not_centred, sides_of, values
 from tensorprog.calculus import Profile
+from tensorprog.evaluate import slots_of
 from tensorprog.expr import Variable
 from tensorprog.facts import FAILS, HOLDS
 from tensorprog.graph import Operand
@@ -38,12 +39,13 @@ def operands(check: Context) -> Iterator[Finding]:
         left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
         same, place = check.structure.same_operands(dot)
         argument = _not_zero(same is FAILS, place, (_profile_of(check, left), _profile_of(check, right)))
-        grows, why = mean_of(check, dot, place or check.first(dot), argument)
-        fix = f"multiply {wrong[0].reference} by a weight of its own first, or use scale=1/n"
+        grows, why = mean_of(check, dot, argument)
+        fix = f"multiply {wrong[0].reference} by a weight of its own first"
         if grows:
-            message += f". Its mean is sqrt(n) E[Z^{left.reference} Z^{right.reference}], which {why}, so the score "
-            message += "grows like sqrt(n)"
-            fix = f"{score} = Dot({left.reference}, {right.reference}, scale=1/n), an average"
+            message += f". Its mean is {why}, so the score grows like sqrt(n)"
+            written = check.source(dot)
+            assert isinstance(written, Dot)
+            fix = f"{score} = Dot({written.left}, {written.right}, scale=1/n), an average; or {fix}"
         positions = (dot, *(o.definer for o in wrong if o.definer is not None))
         yield check.finding("fails", positions, message, fix, DIVERGES if grows else NOT_COVERED)
 
@@ -72,7 +74,7 @@ def bounded(check: Context) -> Iterator[Finding]:
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
-                f"x = Nonlin(clip({statement.vector}, -C, C)), then MatMul({statement.matrix}, x)",
+                _bounded_fix(check, statement.vector, None),
             )
             continue
         fact = check.calculus.fact("bounded", culprit)
@@ -87,47 +89,59 @@ def bounded(check: Context) -> Iterator[Finding]:
             f"{fault.reason}{at}; "
             f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "
             f"{check.chain_text(chain)}",
-            _bounded_fix(check, culprit),
+            _bounded_fix(check, statement.vector, culprit),
             chain=chain,
         )
 
 
-def _bounded_fix(check: Context, position: int) -> str:
-    statement = check.netsor.body[position]
+def _bounded_fix(check: Context, vector: Variable, position: int | None) -> str:
+    """How the input of an operand is bounded; 10 stands for any number."""
+    statement = None if position is None else check.netsor.body[position]
     if isinstance(statement, Nonlin):
-        return f"{statement.target} = Nonlin(clip({statement.expr}, -C, C))"
-    return f"x = Nonlin(clip({statement.target}, -C, C)) in place of {statement.target}"
+        return f"{statement.target} = Nonlin(clip({statement.expr}, -10, 10))"
+    slots = slots_of(tuple(dict.fromkeys(name for slot in vector.slots for name in slot.indices)))
+    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots)
+    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped} in place of {vector} in the operand"
+
+
+def _fresh(check: Context, wanted: str) -> str:
+    """A name that the program has not."""
+    taken = {*check.written.families, *check.written.index, *check.written.constant}
+    return next(n for n in (wanted, *(f"{wanted}{k}" for k in range(2, 1000))) if n not in taken)
 
 
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else."""
-    makers = {o.definer: o.dot for o in check.operands if o.definer is not None}
+    makers = {o.definer for o in check.operands if o.definer is not None}
     done = set()
-    for maker, dot in makers.items():
+    for operand in check.operands:
+        maker, dot = operand.definer, operand.dot
+        if maker is None:
+            continue
         statement = check.netsor.body[maker]
         if not isinstance(statement, MatMul):
             continue
         for other in check.structure.weight_uses(statement.weight.name):
             if other in makers or (statement.weight.name, other) in done:
                 continue
-            verdict, witness = check.structure.same_member(maker, other)
+            verdict, witness = check.structure.same_member(maker, other, read_by=operand)
             if verdict is HOLDS:
                 continue
             done.add((statement.weight.name, other))
-            second = check.netsor.body[other]
-            assert isinstance(second, MatMul)
+            one, two = check.source(maker), check.source(other)
+            assert isinstance(one, MatMul)
+            assert isinstance(two, MatMul)
             may = "makes" if verdict is FAILS else "may make"
             yield check.finding(
                 "fails" if verdict is FAILS else "unknown",
                 (other, maker),
-                f"clause (a): {second.matrix} {may} {second.target}, which is no operand of a score, and "
-                f"{statement.matrix} "
-                f"makes {statement.target}, an operand of the score {check.text(dot)}: the same matrix"
-                f"{values(witness)}. A weight that makes a score operand may make nothing else",
-                f"give {second.target} a weight of its own: declare another weight with the indices of {second.weight}",
+                f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
+                f"{one.target}, an operand of the score {check.text(dot)}: the same matrix{values(witness)}. A weight "
+                "that makes a score operand may make nothing else",
+                f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}",
                 NOT_COVERED,
                 (maker, dot),
-                (check.weight(statement.weight.name),),
+                (check.weight(one.weight.name),),
             )
 
 
@@ -150,33 +164,31 @@ def different(check: Context) -> Iterator[Finding]:
 def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness: dict[str, int]) -> Finding:
     assert left.definer is not None
     assert right.definer is not None
-    one, two = check.netsor.body[left.definer], check.netsor.body[right.definer]
-    dot = check.netsor.body[left.dot]
+    one, two, dot = (check.source(p) for p in (left.definer, right.definer, left.dot))
     assert isinstance(one, MatMul)
     assert isinstance(two, MatMul)
     assert isinstance(dot, Dot)
     same, place = check.structure.same_weight_in_score(left, right, vectors=True)
-    profiles = check.calculus.vector(one.vector, left.definer), check.calculus.vector(two.vector, right.definer)
-    e = f"E[Z^{left.reference} Z^{right.reference}] = sigma^2 E[Z^{one.vector} Z^{two.vector}]"
-    pair = (
-        f"{one.target} and {two.target}"
-        if left.definer != right.definer
-        else f"both operands, {left.reference} and {right.reference},"
+    profiles = tuple(
+        check.calculus.vector(s.vector, p)
+        for p in (left.definer, right.definer)
+        if isinstance(s := check.netsor.body[p], MatMul)
     )
+    single = one.target == two.target
+    pair = f"both operands, {dot.left} and {dot.right}," if single else f"{one.target} and {two.target}"
+    grows, why = mean_of(check, left.dot, _not_zero(same is FAILS, place, (profiles[0], profiles[1])))
+    diverges = certain and grows
     message = (
         f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.matrix}"
         + (f" and {two.matrix}" if two.matrix != one.matrix else "")
-        + f"{values(witness)}, but the two weights of one score must differ. "
+        + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
+        + ("so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score")
     )
-    name = next(n for n in ("WK", *(f"{one.weight.name}{k}" for k in range(2, 1000))) if n not in check.netsor.families)
-    own = Variable(name, two.weight.slots)
-    fix = f"separate weights, e.g. {two.target} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    argument = _not_zero(same is FAILS, place, profiles)
-    grows, why = mean_of(check, left.dot, place or witness or check.first(left.dot), argument)
-    diverges = certain and grows
-    message += f"The mean of {dot.target} is sqrt(n) times {e}, which {why}, " + (
-        "so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score"
-    )
+    own = Variable(_fresh(check, "WK"), two.weight.slots)
+    key = Variable(_fresh(check, "k"), two.target.slots) if single else two.target
+    fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
+    if single:
+        fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
     fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         "fails" if certain else "unknown",

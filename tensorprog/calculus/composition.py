@@ -15,6 +15,7 @@ import numpy as np
 from tensorprog.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.calculus.inline import index_names
 from tensorprog.calculus.profile import (
+    Assumes,
     Fault,
     Profile,
     compose,
@@ -79,7 +80,7 @@ class Composition(ABC):
                 rises=True,
                 falls=True,
                 kinks=(),
-                assumes=tuple(dict.fromkeys((*found.assumes, _smooth(expr)))),
+                assumes=tuple(dict.fromkeys((*found.assumes, (_smooth(expr), expr)))),
             )
         return found
 
@@ -248,7 +249,7 @@ class Composition(ABC):
 
     def _quotient(
         self, node: Call, args: list[Profile], partial: Fault | None
-    ) -> tuple[Profile, Fault | None, tuple[str, ...]]:
+    ) -> tuple[Profile, Fault | None, Assumes]:
         top, bottom = args
         inverse = self.closed(Call("divide", (Number(1), node.args[1])))
         if inverse is not None:  # numbers of either sign, none of them 0
@@ -259,7 +260,7 @@ class Composition(ABC):
             return (
                 replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF),
                 partial,
-                (f"{node.args[1]} is not 0 at the limiting value of the averages",),
+                ((_apart(node.args[1]), Call("divide", (Number(1), node.args[1]))),),
             )
         if gap == 0:
             fault = Fault(
@@ -442,6 +443,10 @@ def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
 
 def _smooth(expr: Expr) -> str:
     return f"{expr} is finite and smooth at the limiting value of the averages"
+
+
+def _apart(expr: Expr) -> str:
+    return f"{expr} is not 0 at the limiting value of the averages"
 
 
 def _removed(expr: Expr, name: str) -> bool:

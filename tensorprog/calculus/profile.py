@@ -15,6 +15,7 @@ from tensorprog.expr import Expr
 __all__ = [
     "SCORE",
     "VECTOR",
+    "Assumes",
     "Fault",
     "Kinks",
     "Profile",
@@ -38,6 +39,7 @@ INF = math.inf
 MAX_KINKS = 12  # more thresholds than these are not listed
 
 Kinks = tuple[tuple[Expr, tuple[float, ...]], ...] | None
+Assumes = tuple[tuple[str, Expr | None], ...]  # what must hold of averages; what shows it at their limits
 """Where a function may fail to be twice differentiable: subexpressions with thresholds; () nowhere, None not known."""
 
 
@@ -76,7 +78,7 @@ class Profile:
     rough: Fault | None = None
     wild: Fault | None = None  # where growth leaves every exp(C |x|**r) with r < 2
     partial: Fault | None = None
-    assumes: tuple[str, ...] = ()
+    assumes: Assumes = ()
 
     @property
     def interval(self) -> Interval:
@@ -217,7 +219,7 @@ def join_kinks(*parts: Kinks) -> Kinks:
     return tuple((expr, tuple(sorted(thresholds))) for expr, thresholds in found.items() if thresholds)
 
 
-def _fewer(first: Profile, second: Profile) -> tuple[str, ...]:
+def _fewer(first: Profile, second: Profile) -> Assumes:
     """Assumptions of the one certificate that needs fewer; what may be no number is no certificate."""
     if (first.partial is None) != (second.partial is None):
         return first.assumes if first.partial is None else second.assumes

@@ -91,8 +91,10 @@ class Calculus(Composition):
         if isinstance(statement, Dot):
             if statement.scale == "n**-0.5":
                 return SCORE
-            # a number in the limit: a parameter near its limiting value, so bounded though no bound is known here
             low = 0.0 if statement.left == statement.right else -INF
+            if position in self.structure.random:
+                return replace(SCORE, low=low, parity=0)
+            # a number in the limit: a parameter near its limiting value, so bounded though no bound is known here
             return replace(constant(low, INF), depends=frozenset({"average"}))
         found = self.expression(statement.expr, position)
         if not (found.pseudo_lipschitz and found.controlled) and self._settled(statement, position):

@@ -158,7 +158,7 @@ def normed(rules: Composition, node: Call) -> Profile | None:
     rough = Fault(node, rules.at, f"{node} is discontinuous where {norm} is 0")
     return Profile(
         -bound, bound, 0.0, INF, INF, depends=inner.depends, rough=rough, partial=inner.partial, kinks=None,
-        assumes=(*inner.assumes, f"{norm} is not 0, almost surely, in the limit"),
+        assumes=(*inner.assumes, (f"{norm} is not 0, almost surely, in the limit", None)),
     )
 
 

@@ -167,6 +167,33 @@ class Structure:
         return frozenset(found)
 
     @cached_property
+    def finite(self) -> tuple[int, ...]:
+        """Relevant MatMuls onto a width that stays finite."""
+        fixed = dict(self.netsor.fixed_widths)
+        weight = self.netsor.weight
+        return tuple(
+            p
+            for p, s in enumerate(self.netsor.body)
+            if p in self.relevant and isinstance(s, MatMul) and s.sides(weight[s.weight.name])[0] in fixed
+        )
+
+    @cached_property
+    def finite_dependent(self) -> frozenset[int]:
+        """Statements downstream of vectors of a finite width, these included."""
+        fixed = dict(self.netsor.fixed_widths)
+        small = {v.name for v in self.netsor.initial if v.width in fixed}
+        reading = [p for p, s in enumerate(self.netsor.body) if any(v.name in small for v in s.inputs)]
+        found: set[int] = set()
+        for position in (*self.finite, *reading):
+            found |= {position, *nx.descendants(self._graph, position)}
+        return frozenset(found)
+
+    @cached_property
+    def random(self) -> frozenset[int]:
+        """Statements whose averages are random in the limit: downstream of scores, or of vectors of a finite width."""
+        return self.score_dependent | self.finite_dependent
+
+    @cached_property
     def behind_scores(self) -> dict[int, tuple[int, ...]]:
         """Relevant MatMuls of vectors that depend on a score, with the statements that define these."""
         reads = {p: self.definers(p, s.vector) for p, s in enumerate(self.netsor.body) if isinstance(s, MatMul)}
@@ -198,10 +225,13 @@ class Structure:
 
     # -- can two uses touch the same member? ---------------------------------------------------------------------------
 
-    def same_member(self, first: int, second: int, apart: str = "") -> tuple[Verdict, dict[str, int]]:
+    def same_member(
+        self, first: int, second: int, apart: str = "", read_by: Operand | None = None
+    ) -> tuple[Verdict, dict[str, int]]:
         """Whether two MatMuls can use one member of a weight family: FAILS with index values, HOLDS if never.
 
-        With `apart`, an index of both statements, the second's value of it must be larger.
+        With `apart`, an index of both statements, the second's value of it must be larger; with `read_by` the first's
+        product must be read by an operand.
         """
         one, two = self.netsor.body[first], self.netsor.body[second]
         assert isinstance(one, MatMul)
@@ -213,6 +243,12 @@ class Structure:
         system.variables(self.netsor.ranges, [n for s in two.weight.slots for n in s.indices], "'")
         for a, b in zip(one.weight.slots, two.weight.slots, strict=True):
             system.equal(form(a, ""), form(b, "'"), self._rule(one.weight.name))
+        if read_by is not None:
+            system.variables(self.netsor.ranges, [s.bare for s in one.target.slots if s.bare], "")
+            dot = self.netsor.body[read_by.dot]
+            system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], '"')
+            for a, b in zip(read_by.reference.slots, one.target.slots, strict=True):
+                system.equal(form(a, '"'), form(b, ""))
         if apart:
             start, stop = self.netsor.ranges[apart]
             system.variables(self.netsor.ranges, [apart], "")
