@@ -60,19 +60,29 @@ def variance(check: Context) -> Iterator[Finding]:
 
 
 def _twins(check: Context) -> Iterator[Finding]:
-    """Scores with the same two operands, whose joint law is degenerate."""
-    seen: dict[frozenset[Variable], int] = {}
+    """Scores that are equal to others, whose joint law is degenerate."""
+    seen: dict[frozenset[object], int] = {}
+    equal = "their joint law is degenerate (Theorem 1 speaks of scores of positive variance)"
     for position in check.scores:
         dot = check.netsor.body[position]
         assert isinstance(dot, Dot)
-        first = seen.setdefault(frozenset((dot.left, dot.right)), position)
+        first = seen.setdefault(frozenset(_maker(check, position, side) for side in (dot.left, dot.right)), position)
         if first != position:
-            yield check.finding(
-                "warning",
-                (position, first),
-                f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
-                "their joint law is degenerate (Theorem 1 speaks of scores of positive variance)",
-            )
+            text = f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
+            yield check.finding("warning", (position, first), text + equal)
+        read = {name for side in (dot.left, dot.right) for slot in side.slots for name in slot.indices}
+        idle = [slot.bare for slot in dot.target.slots if slot.bare is not None and slot.bare not in read]
+        sizes = [check.netsor.ranges[name][1] - check.netsor.ranges[name][0] for name in idle]
+        if any(size > 1 for size in sizes):
+            text = f"the scores {dot.target} are equal for all {', '.join(idle)}, which no operand has, and "
+            yield check.finding("warning", (position,), text + equal)
+
+
+def _maker(check: Context, position: int, side: Variable) -> object:
+    """What an operand is: the weight and the vector of its MatMul, where one MatMul with these indices makes it."""
+    definers = check.structure.definers(position, side)
+    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
+    return (made.matrix, made.vector) if isinstance(made, MatMul) and made.target.slots == side.slots else side
 
 
 def _vanishing_averages(check: Context) -> Iterator[Finding]:

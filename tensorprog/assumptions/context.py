@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
@@ -123,8 +124,7 @@ class Context:
 
     def source(self, position: int) -> Statement:
         """The statement as written that a statement comes from, or itself where that is a declaration."""
-        text = self.text(position)
-        return next((s for s in self.written.body if str(s.target) == text), self.netsor.body[position])
+        return self._written.get(self.text(position), self.netsor.body[position])
 
     def fixed(self, position: int) -> bool:
         """Whether a Dot is over a width that stays finite."""
@@ -132,15 +132,28 @@ class Context:
         assert isinstance(dot, Dot)
         return self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
 
-    @property
+    @cached_property
     def scores(self) -> tuple[int, ...]:
         """Scores over a width that goes to infinity; over a fixed width a score is exact, whatever its operands are."""
         return tuple(p for p in self.structure.scores if not self.fixed(p))
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """Both sides of these scores, with the statements that define them."""
-        return tuple(o for o in self.structure.operands if o.dot in self.scores)
+        scores = set(self.scores)
+        return tuple(o for o in self.structure.operands if o.dot in scores)
+
+    @cached_property
+    def sides(self) -> Mapping[int, tuple[Operand, ...]]:
+        """These operands by the position of their score."""
+        found: dict[int, list[Operand]] = {dot: [] for dot in self.scores}
+        for operand in self.operands:
+            found[operand.dot].append(operand)
+        return {dot: tuple(own) for dot, own in found.items()}
+
+    @cached_property
+    def _written(self) -> Mapping[str, Statement]:
+        return {str(s.target): s for s in self.written.body}
 
     @property
     def scored(self) -> bool:

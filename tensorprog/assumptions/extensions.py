@@ -100,8 +100,8 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
                     "fails" if verdict is FAILS else "unknown",
                     (position, maker),
                     f"{one.matrix} makes {check.text(maker)}, a vector of finite width, and is used again "
-                    f"behind it{values(place)}, for {check.text(position)}: given the first, {two} is no fresh Gaussian "
-                    "vector",
+                    f"behind it{values(place)}, for {check.text(position)}: given the first, {two} is no fresh "
+                    "Gaussian vector",
                     f"give {check.text(position)} a weight of its own",
                     NOT_COVERED,
                     structure.chain(maker, position),

@@ -17,8 +17,8 @@ def sides_of(check: Context, dot: int) -> Iterator[tuple[Operand, Operand]]:
     """Pairs of MatMuls that make the left and the right operand of a score."""
     made = [
         o
-        for o in check.operands
-        if o.dot == dot and o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
+        for o in check.sides[dot]
+        if o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
     ]
     for left in (o for o in made if o.side == "left"):
         yield from ((left, right) for right in made if right.side == "right")
@@ -46,7 +46,7 @@ def not_centred(check: Context) -> dict[int, str]:
     """Scores with parts that are products of initial or constant vectors, and whose mean is not zero; what it is."""
     found = {}
     for dot in check.scores:
-        makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.operands if o.dot == dot]
+        makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.sides[dot]]
         if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
             grows, why = mean_of(check, dot)
             if grows:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
-from tensorprog.assumptions.report import Finding
+from tensorprog.assumptions.report import Finding, Says
 from tensorprog.assumptions.scales import mean_of, not_centred, sides_of, values
 from tensorprog.calculus import Profile
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Variable
+from tensorprog.expr import Expr, Variable
 from tensorprog.facts import FAILS, HOLDS
 from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
@@ -25,14 +25,12 @@ def operands(check: Context) -> Iterator[Finding]:
     """Both operands of every score are MatMul outputs."""
     diverging = {check.text(dot) for dot in not_centred(check)}  # said there
     for dot in check.scores:
-        sides = [o for o in check.operands if o.dot == dot]
+        sides = check.sides[dot]
         wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
         if not wrong or check.text(dot) in diverging:
             continue
-        names = {
-            str(o.reference): "an initial vector that is not centred" if o.definer is None else "a Nonlin output"
-            for o in wrong
-        }
+        names = {str(o.reference): _kind(check, o) for o in wrong}
+        unsure = not check.rewritten.complete or "an initial vector of too many members" in names.values()
         score = check.text(dot)
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {score}: a score takes two MatMul outputs"
@@ -47,7 +45,18 @@ def operands(check: Context) -> Iterator[Finding]:
             assert isinstance(written, Dot)
             fix = f"{score} = Dot({written.left}, {written.right}, scale=1/n), an average; or {fix}"
         positions = (dot, *(o.definer for o in wrong if o.definer is not None))
-        yield check.finding("fails", positions, message, fix, DIVERGES if grows else NOT_COVERED)
+        message += "" if check.rewritten.complete else "; the program is too long for the rewrites that might mend it"
+        verdict: Says = "unknown" if unsure and not grows else "fails"
+        yield check.finding(verdict, positions, message, fix, DIVERGES if grows else NOT_COVERED)
+
+
+def _kind(check: Context, operand: Operand) -> str:
+    """What an operand is that is no MatMul output."""
+    if operand.definer is not None:
+        return "a Nonlin output"
+    initial = check.structure.initial[operand.reference.name]
+    centred = isinstance(initial.mean, Expr) and check.calculus.closed(initial.mean) == (0.0, 0.0)
+    return "an initial vector of too many members" if centred else "an initial vector that is not centred"
 
 
 def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Profile]) -> str:

@@ -36,6 +36,7 @@ class Structure:
         self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
         boundaries = {name: family.boundaries for name, family in netsor.families.items()}
         self.edges = dependencies(netsor.body, netsor.ranges, boundaries)
+        self._later: dict[tuple[int, bool], frozenset[int]] = {}
         self._definers: dict[tuple[int, Variable], list[int]] = {}
         for user, definer, reference in self.edges:
             self._definers.setdefault((user, reference), []).append(definer)
@@ -120,8 +121,14 @@ class Structure:
 
     def precedes(self, first: int, second: int) -> bool:
         """Whether a statement depends on another, in the same round where both belong to one recurrence."""
-        graph = self._rounds[1] if self.loops(first, second) else self._graph
-        return first != second and bool(nx.has_path(graph, first, second))
+        return second in self._descendants(first, bool(self.loops(first, second)))
+
+    def _descendants(self, position: int, within: bool) -> frozenset[int]:
+        """Statements that depend on one, `within` a round of its recurrence or at all."""
+        key = position, within
+        if key not in self._later:
+            self._later[key] = frozenset(nx.descendants(self._rounds[1] if within else self._graph, position))
+        return self._later[key]
 
     def tangled(self, together: Iterable[tuple[int, int]]) -> frozenset[int]:
         """Scores that cannot be taken layer after layer if the two of each pair belong to one layer."""

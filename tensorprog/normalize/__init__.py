@@ -9,7 +9,7 @@ Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
@@ -25,11 +25,11 @@ from tensorprog.normalize.steps import (
     turn,
     used,
 )
+from tensorprog.validity import MAX_STATEMENTS
 
 __all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
-MAX_ADDED = 200  # statements; a program that would need more stays as it is
-ROUNDS = 100
+MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
 Step = Callable[[Editor], Iterator[Rewrite]]
 
 
@@ -38,13 +38,14 @@ class Rewritten:
     """A program equal to another at every n, with the steps between.
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
-    stand for initial families, by name.
+    stand for initial families, by name.  `complete`: whether no rewrite was left out because the program grew too long.
     """
 
     netsor: Netsor
     steps: tuple[Rewrite, ...] = ()
     origin: tuple[str, ...] = ()
     initials: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
 
 
 def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
@@ -61,7 +62,8 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     found = _run(found, kinds) or found
     if not Structure(found.netsor).behind_scores:
         return found
-    return _run(found, (*kinds, move)) or found
+    flat = _run(found, (*kinds, move))
+    return flat if flat is not None and flat.complete else found
 
 
 def written_out(netsor: Netsor) -> Rewritten:
@@ -79,19 +81,17 @@ def written_out(netsor: Netsor) -> Rewritten:
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
-    """Apply rewrites until nothing changes; None if one is stuck or the program grows too long."""
-    netsor, origin, steps, initials = first.netsor, first.origin, list(first.steps), dict(first.initials)
-    for _ in range(ROUNDS):
-        editor = Editor(netsor, origin)
+    """Apply rewrites until nothing changes, or the program grows too long; None if one is stuck."""
+    found, most = first, min(MAX_STATEMENTS, 200 + MAX_GROWTH * len(first.netsor.body))
+    while True:
+        editor = Editor(found.netsor, found.origin)
         try:
             done = [rewrite for kind in kinds for rewrite in kind(editor)]
         except Stuck:
             return None
         if not done:
-            return Rewritten(netsor, tuple(steps), origin, initials)
+            return found
+        if editor.size > most:
+            return replace(found, complete=False)
         netsor, origin = editor.result()
-        steps += done
-        initials |= editor.initials
-        if len(netsor.body) > len(first.netsor.body) + MAX_ADDED:
-            return None
-    return None
+        found = Rewritten(netsor, (*found.steps, *done), origin, {**found.initials, **editor.initials}, found.complete)

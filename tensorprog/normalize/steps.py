@@ -28,7 +28,7 @@ from tensorprog.rename import replace_variables
 
 __all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
-MAX_FACTOR = 1_000_000  # entries of the factor of a covariance
+MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
 
 
@@ -143,9 +143,12 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
     operands = {o.reference.name for o in editor.structure.operands if o.definer is None}
     for initial in editor.netsor.initial:
         law = initial_law(editor.netsor, initial) if initial.name in operands else None
-        if law is None or np.any(law.mean) or (law.joint and law.blocks.size > MAX_FACTOR):
+        if law is None or np.any(law.mean):
             continue
-        made = _joint(editor, initial, law) if law.joint else _independent(editor, initial, law)
+        diagonal = not np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool))
+        if not diagonal and law.blocks.size > MAX_FACTOR:
+            continue
+        made = _independent(editor, initial, law) if diagonal else _joint(editor, initial, law)
         editor.add(-1, made, str(made.target))
         editor.replaced.add(initial.name)
         text = f"the initial vectors {made.target} become {made}"
@@ -163,9 +166,16 @@ def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str]
 
 def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
     """b_i = W_i 1 for members that are independent of each other."""
-    told = isinstance(initial.cov, Expr) and initial.data is None
-    variance = initial.cov if told else Number(law.blocks.item())
-    assert isinstance(variance, Expr)
+    variance = initial.cov
+    if law.joint or not isinstance(variance, Expr) or initial.data is not None:
+        values = np.diagonal(law.blocks, axis1=-2, axis2=-1)
+        own = (*law.independent, *law.joint)
+        sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in own]
+        if not own:
+            return _product(editor, initial, initial.name, (), Number(values.item()))
+        table = ConstantDef(editor.name(f"v_{initial.name}"), Table.of(values.reshape(sizes)), own, initial.span)
+        editor.constants.append(table)
+        variance = Constant(table.name, slots_of(own))
     return _product(editor, initial, initial.name, initial.indices, variance)
 
 

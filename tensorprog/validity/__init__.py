@@ -11,6 +11,7 @@ from tensorprog.errors import Problem, ProgramError, in_order
 from tensorprog.ir import Family, Netsor
 from tensorprog.order import schedule
 from tensorprog.validity.body import (
+    MAX_STATEMENTS,
     check_right_side,
     defined_families,
     is_known,
@@ -23,7 +24,7 @@ from tensorprog.validity.kinds import with_kinds
 from tensorprog.validity.outputs import check_outputs, note_unused
 from tensorprog.validity.values import check_masks
 
-__all__ = ["MAX_INDEX", "Draft", "problems_of", "validate"]
+__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "Draft", "problems_of", "validate"]
 
 
 def validate(netsor: Netsor) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
