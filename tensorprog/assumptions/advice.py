@@ -67,7 +67,7 @@ def _twins(check: Context) -> Iterator[Finding]:
         dot = check.netsor.body[position]
         assert isinstance(dot, Dot)
         first = seen.setdefault(frozenset(_maker(check, position, side) for side in (dot.left, dot.right)), position)
-        if first != position:
+        if check.text(first) != check.text(position):
             text = f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
             yield check.finding("warning", (position, first), text + equal)
         read = {name for side in (dot.left, dot.right) for slot in side.slots for name in slot.indices}
