@@ -77,13 +77,6 @@ RULES: tuple[Rule, ...] = (
     Rule("active clips", "advice, no clause of Assumption 1", clips),
     Rule("unused statements", "advice, no clause of Assumption 1", unused),
 )
-_ONLY_WITH_SCORES = (
-    "score operands are MatMul outputs",
-    "operand inputs bounded",
-    "dedicated weights",
-    "weights of one score differ",
-    "one layer of scores",
-)
 
 
 def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
@@ -112,7 +105,7 @@ def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
                         source=rule.source,
                     )
                 )
-            elif rule.holds and not found and (state.scores or rule.name not in _ONLY_WITH_SCORES):
+            elif rule.holds and not found and state.scores:
                 found.append(Finding(rule.name, "holds", message=f"{rule.holds} ({rule.source})", source=rule.source))
         findings += found
     findings.sort(key=lambda f: ORDER.index(f.verdict))

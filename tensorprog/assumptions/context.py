@@ -32,7 +32,7 @@ class Rule:
     name: str
     source: str
     apply: Callable[[Context], Iterator[Finding]]
-    holds: str = ""  # what to say when nothing is found
+    holds: str = ""  # of a clause about scores: what to say when there are some and nothing is found
 
 
 class Numbers:

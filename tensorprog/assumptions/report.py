@@ -13,7 +13,6 @@ __all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
 Grade = Literal["theorem", "remark", "extension", "outside"]
 GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
 Says = Literal["holds", "fails", "unknown", "warning", "remark"]
-ORDER = ("fails", "unknown", "remark", "warning", "holds")
 
 
 @dataclass(frozen=True)
