@@ -27,11 +27,12 @@ from tensorprog.calculus.profile import (
     product_parity,
     shown,
     sum_parity,
+    sum_steepness,
     tidy,
     times,
 )
 from tensorprog.calculus.relations import identity
-from tensorprog.calculus.shape import crossing, moved, trend, unary_kinks
+from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables, walk
 from tensorprog.ir import Netsor, Range
@@ -183,7 +184,15 @@ class Composition(ABC):
                 regularity = Regularity(0, 0, 0)
             found = compose(regularity, args, bound)
             if node.atom in ("add", "subtract"):
-                found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz)
+                second = args[1] if node.atom == "add" else replace(args[1], low=-args[1].high, high=-args[1].low)
+                found = replace(
+                    found,
+                    parity=sum_parity(args),
+                    lipschitz=args[0].lipschitz + args[1].lipschitz,
+                    relative=sum_steepness(args[0], second),
+                )
+            elif node.atom in ("minimum", "maximum"):  # locally one of the two
+                found = replace(found, relative=max(p.steepness for p in args))
             found = moved(node, args, found)
         found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
         rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
@@ -243,6 +252,7 @@ class Composition(ABC):
             rises, falls = trend(atom, inner, params)
             kinks = unary_kinks(atom, node.args[0], inner, params)
             one = replace(one, parity=parity, rises=rises, falls=falls, kinks=kinks)
+            one = tidy(replace(one, relative=relative_modulus(atom, inner, params)))
             result = one if result is None else join(result, one)
         assert result is not None
         return result
@@ -280,7 +290,8 @@ class Composition(ABC):
                 high=1 / low,
                 growth=0.0,
                 exponent=0.0,
-                lipschitz=times(bottom.lipschitz, 1 / gap**2),
+                modulus=bottom.steepness,  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
+                lipschitz=times(bottom.lipschitz, 1 / gap / gap),
                 rises=bottom.falls,
                 falls=bottom.rises,
             )
@@ -316,7 +327,13 @@ class Composition(ABC):
             f"{node} switches where its condition changes; it is continuous only if both branches agree there",
         )
         return tidy(
-            replace(found, modulus=INF if not found.constant else 0.0, lipschitz=INF, rough=found.rough or jump)
+            replace(
+                found,
+                modulus=INF if not found.constant else 0.0,
+                relative=INF,
+                lipschitz=INF,
+                rough=found.rough or jump,
+            )
         )
 
     def within(self, expr: Expr, known: dict[Expr, Interval]) -> Profile:
@@ -348,19 +365,19 @@ class Composition(ABC):
         return (below, above) if atom.startswith("less") else (above, below)
 
     def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
-        """Whether both branches are functions of u alone and agree at the threshold u = c."""
-        found = self._threshold(condition)
-        if found is None:
+        """Whether both branches agree where the two sides of a comparison are equal."""
+        if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
             return False
-        u, c, _ = found
-        values = []
-        for branch in (first, second):
-            at = rebuild(branch, lambda node: Number(c) if node == u else None)
-            value = self.number(at)
-            if value is None:
-                return False
-            values.append(value)
-        return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
+        for u, c in (condition.args, condition.args[::-1]):
+            if not variables(u):
+                continue
+            sides = [rebuild(branch, {u: c}.get) for branch in (first, second)]
+            if sides[0] == sides[1]:
+                return True
+            values = [self.number(side) for side in sides]
+            if values[0] is not None and values[1] is not None:
+                return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
+        return False
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
         if node.atom in ("exp", "maximum", "sigmoid", "relu", "tanh", "softplus"):
@@ -390,7 +407,7 @@ class Composition(ABC):
         if inner.masked and reducer.linear:
             fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
             return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
-        found = replace(inner, masked=False)
+        found = replace(inner, masked=False, relative=INF)
         if node.reducer == "sum":
             return tidy(
                 replace(
@@ -398,12 +415,15 @@ class Composition(ABC):
                     low=times(inner.low, count),
                     high=times(inner.high, count),
                     lipschitz=times(inner.lipschitz, count),
+                    relative=sum_steepness(inner, inner),
                 )
             )
         if node.reducer in ("mean", "max"):
             linear = node.reducer == "mean"
             kinks = found.kinks if linear or not found.depends else None
-            return replace(found, parity=found.parity if linear or found.parity == 1 else 0, kinks=kinks)
+            relative = sum_steepness(inner, inner) if linear else inner.steepness
+            parity = found.parity if linear or found.parity == 1 else 0
+            return tidy(replace(found, parity=parity, kinks=kinks, relative=relative))
         parity = 1 if inner.parity == 1 else 0
         if node.reducer == "logsumexp":
             return tidy(replace(found, high=inner.high + math.log(count), parity=parity))

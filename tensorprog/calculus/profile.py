@@ -31,6 +31,7 @@ __all__ = [
     "shown",
     "shown_kinks",
     "sum_parity",
+    "sum_steepness",
     "tidy",
     "times",
 ]
@@ -57,10 +58,11 @@ class Profile:
     """What is certified of a function f of all its arguments together; the defaults are those of one argument.
 
     `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
-    where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up
-    together, member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.
-    `rough`, `partial`: why there is no modulus, why f may be no real number somewhere.  `assumes`: what the limiting
-    values of averages must satisfy.
+    where nothing is certified.  `relative` r: near x, f varies by at most K (1 + |x|**r) (1 + |f(x)|) per distance, as
+    exp does with r = 0; so where values stay bounded, r is a modulus.  `rises`, `falls`: nondecreasing, nonincreasing
+    when vectors and scores move up together, member by member; a constant does both.  `kinks`: see `Kinks`.
+    `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus, why f may be no real number
+    somewhere.  `assumes`: what the limiting values of averages must satisfy.
     """
 
     low: float = -INF
@@ -79,6 +81,12 @@ class Profile:
     wild: Fault | None = None  # where growth leaves every exp(C |x|**r) with r < 2
     partial: Fault | None = None
     assumes: Assumes = ()
+    relative: float = INF
+
+    @property
+    def steepness(self) -> float:
+        """The best known modulus relative to the function's own value."""
+        return min(self.relative, self.modulus)
 
     @property
     def interval(self) -> Interval:
@@ -135,6 +143,8 @@ def tidy(p: Profile) -> Profile:
         p = replace(p, lipschitz=0.0, parity=1, rises=True, falls=True, kinks=())
     if low > -INF and high < INF:
         growth = 0.0
+    if p.partial is None:
+        modulus = min(modulus, p.relative + growth)
     if modulus < INF:
         growth, rough = min(growth, modulus + 1), None
     if growth < INF:
@@ -151,6 +161,7 @@ def tidy(p: Profile) -> Profile:
         rough=rough,
         wild=wild,
         lipschitz=lipschitz,
+        relative=min(p.relative, modulus),
     )
 
 
@@ -180,6 +191,7 @@ def join(first: Profile, second: Profile) -> Profile:
             first.wild or second.wild,
             first.partial or second.partial,
             tuple(dict.fromkeys(first.assumes + second.assumes)),
+            max(first.steepness, second.steepness),
         )
     )
 
@@ -195,6 +207,7 @@ def meet(first: Profile, second: Profile) -> Profile:
             modulus=min(first.modulus, second.modulus),
             lipschitz=min(first.lipschitz, second.lipschitz),
             exponent=min(first.exponent, second.exponent),
+            relative=min(first.relative, second.relative),
             parity=first.parity or second.parity,
             rises=first.rises or second.rises,
             falls=first.falls or second.falls,
@@ -270,6 +283,13 @@ def same(a: Profile | None, b: Profile | None) -> bool:
     return claims(a) == claims(b) and (a.partial is None) == (b.partial is None)
 
 
+def sum_steepness(a: Profile, b: Profile) -> float:
+    """Relative modulus of a sum: of one side's terms, |f| + |g| is at most C (1 + |f + g|)."""
+    one_sided = min(a.low, b.low) > -INF or max(a.high, b.high) < INF
+    held = any(p.low > -INF and p.high < INF for p in (a, b))
+    return max(a.steepness, b.steepness) if one_sided or held else INF
+
+
 def product_parity(a: Profile, b: Profile) -> int:
     """Parity of a product."""
     return a.parity * b.parity
@@ -316,6 +336,7 @@ def product(a: Profile, b: Profile) -> Profile:
         product_parity(a, b),
         *product_trend(a, b),
         join_kinks(a.kinks, b.kinks),
+        relative=min((q.steepness for p, q in ((a, b), (b, a)) if not p.depends and p.growth == 0), default=INF),
     )
 
 

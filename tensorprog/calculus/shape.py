@@ -1,4 +1,4 @@
-"""Monotonicity and kinks of atoms on an interval, and of the operators of arithmetic.
+"""Monotonicity, kinks and relative moduli of atoms on an interval, and of the operators of arithmetic.
 
 All is about functions of vectors and scores in the order "member by member".
 """
@@ -13,7 +13,7 @@ from tensorprog.atoms import Atom, Interval
 from tensorprog.calculus.profile import Kinks, Profile, join_kinks
 from tensorprog.expr import Call, Expr
 
-__all__ = ["crossing", "moved", "trend", "unary_kinks"]
+__all__ = ["crossing", "moved", "relative_modulus", "trend", "unary_kinks"]
 
 Trend = tuple[bool, bool]  # rises, falls
 
@@ -58,6 +58,20 @@ def trend(atom: Atom, inner: Profile, params: Sequence[float]) -> Trend:
         (rises and inner.rises) or (falls and inner.falls) or (inner.rises and inner.falls),
         (rises and inner.falls) or (falls and inner.rises) or (inner.rises and inner.falls),
     )
+
+
+# |x f'(x)| <= C (1 + |f(x)|): f varies, relative to its value, no more than its argument does relative to its own
+STEADY = ("negative", "abs", "relu", "leaky_relu", "elu", "selu", "gelu", "silu", "softplus", "clip", "tanh", "sigmoid",
+          "erf", "gaussian")
+
+
+def relative_modulus(atom: Atom, inner: Profile, params: Sequence[float]) -> float:
+    """Modulus of f(g) relative to its own value (`Profile.relative`)."""
+    if atom.name == "exp":
+        return inner.modulus
+    away = inner.low > 0 or inner.high < 0
+    regular = params[0] >= 1 or away if atom.name == "power" else atom.name in STEADY
+    return inner.steepness if regular or (away and atom.name in ("sqrt", "log")) else math.inf
 
 
 def unary_kinks(atom: Atom, argument: Expr, inner: Profile, params: Sequence[float]) -> Kinks:

@@ -22,6 +22,11 @@ __all__ = ["Probe", "Witness"]
 Kind = Literal["jump", "slope", "growth", "nan", "infinite"]
 Array = NDArray[np.floating[Any]]
 GRID = np.unique([0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))])
+FAR = 10.0 ** np.array([1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 100])  # where growth must still go on
+REACH = 1e20  # ... or up to here, if values then leave the computer's numbers for no number
+STEPS = 2.0 ** np.arange(0, 330, 0.5)
+Line = Literal["equal", "varied", "shifted"]
+LINES: tuple[Line, ...] = ("equal", "varied", "shifted")
 NARROW = 1e-11  # relative distance of the two sides of a jump
 
 
@@ -29,8 +34,8 @@ NARROW = 1e-11  # relative distance of the two sides of a jump
 class Witness:
     """Points at which the values of `expr` refute a property; free indices are at their first values.
 
-    `at`: the points, as numbers t on a line: every argument is t or, where `varied`, t times a number of its own
-    (`argument`).  `values`: the values there.  Kinds:
+    `at`: the points, as numbers t on a line (`argument`): every argument is t; "varied": t times a number of its own;
+    "shifted": such a multiple and a number of its own.  `values`: the values there.  Kinds:
     "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
     "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
     "growth": |values| rises along the points, in a way that the property forbids;
@@ -41,7 +46,7 @@ class Witness:
     expr: Expr
     at: tuple[float, ...]
     values: tuple[float, ...]
-    varied: bool = False
+    line: Line = "equal"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,13 +55,19 @@ class Witness:
 
     def argument(self, name: str, index: Sequence[int], point: int) -> float:
         """Value of one member of a family at one of the points."""
-        t = self.at[point]
-        return t * math.cos(_phase(self.names, name, index)) if self.varied else t
+        start, direction = self.ray(name, index)
+        return start + self.at[point] * direction
+
+    def ray(self, name: str, index: Sequence[int]) -> tuple[float, float]:
+        """(a, d) of a member of a family: its value is a + t d."""
+        start, direction = _ray(self.line, np.array(_phase(self.names, name, index)))
+        return float(start), float(direction)
 
     def __str__(self) -> str:
         read = variables(self.expr)
         what = ", ".join(map(str, read[:2])) + (", ..." if len(read) > 2 else "")
-        where = f"on a line through {what}" if self.varied else f"{'along' if len(read) > 1 else 'at'} {what} = t"
+        equal = f"{'along' if len(read) > 1 else 'at'} {what} = t"
+        where = equal if self.line == "equal" else f"on a line through {what}"
         t, v = self.at, self.values
         if self.kind == "nan":
             return f"{where}: no real number at t = {t[0]:g}"
@@ -78,6 +89,12 @@ def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
     return 1 + names.index(name) + sum((2.0 + k) * value for k, value in enumerate(index))
 
 
+def _ray(line: Line, phase: Array) -> tuple[Array, Array]:
+    """Start and direction of a line, for arguments with the given phases."""
+    start = np.sin(phase) if line == "shifted" else np.zeros_like(phase)
+    return start, np.ones_like(phase) if line == "equal" else np.cos(phase)
+
+
 class Probe:
     """An expression along lines x = t * direction through its arguments' space, for the search for witnesses."""
 
@@ -94,11 +111,11 @@ class Probe:
         """Whether averages occur, which are no free arguments."""
         return any(name in structure.averages for name in self.names)
 
-    def __call__(self, t: Array, varied: bool, expr: Expr | None = None) -> Array:
+    def __call__(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
         """Values on the line, of the whole or of a subexpression (with reduced indices at their first values)."""
 
         def variable(reference: Variable, _: object) -> Open:
-            if not varied:
+            if line == "equal":
                 return Open((BATCH,), t)
             axes = list(dict.fromkeys(n for s in reference.slots for n in s.indices))
             phase = np.full((1,) * len(axes), _phase(self.names, reference.name, ()))
@@ -108,7 +125,8 @@ class Probe:
                 shape = [value.data.shape[value.axes.index(n)] if n in value.axes else 1 for n in axes]
                 data = value.data.transpose([value.axes.index(n) for n in order]) if order else value.data
                 phase = phase + (2.0 + weight) * data.reshape(shape)
-            return Open((BATCH, *axes), t.reshape(-1, *(1,) * len(axes)) * np.cos(phase))
+            start, direction = _ray(line, phase)
+            return Open((BATCH, *axes), start + t.reshape(-1, *(1,) * len(axes)) * direction)
 
         try:
             result = evaluate(self.expr if expr is None else expr, Scope(self.netsor, self.ranges, variable))
@@ -117,95 +135,103 @@ class Probe:
         data = np.asarray(result.data, dtype=np.float64)
         return np.broadcast_to(data.reshape(len(t) if BATCH in result.axes else 1, -1)[:, 0], t.shape)
 
-    def refute(self, name: str, varied: bool) -> Witness | None:
+    def refute(self, name: str, line: Line) -> Witness | None:
         """A witness against being 'bounded', 'pseudo-Lipschitz' or 'controlled'; None if none is found."""
         with np.errstate(all="ignore"):
-            values = self(self.grid, varied)
-            found = self._undefined(values, varied)
+            values = self(self.grid, line)
+            found = self._undefined(values, line)
             if found is None:
                 grows = {"bounded": self._unbounded, "controlled": self._wild, "pseudo-Lipschitz": self._no_power}[name]
-                found = grows(1.0, varied) or grows(-1.0, varied)
+                found = grows(1.0, line) or grows(-1.0, line)
             if found is None and name == "pseudo-Lipschitz":
-                found = self._jump(values, varied) or self._steep(varied)
+                found = self._jump(values, line) or self._steep(line)
             return found
 
-    def _witness(self, kind: Kind, t: Array, varied: bool) -> Witness:
-        values = self(t, varied)
-        return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), varied)
+    def _witness(self, kind: Kind, t: Array, line: Line) -> Witness:
+        values = self(t, line)
+        return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), line)
 
-    def _undefined(self, values: Array, varied: bool) -> Witness | None:
+    def _undefined(self, values: Array, line: Line) -> Witness | None:
         """No real number, or a pole: not a number that is too large, or too small, for the computer."""
         for t in self.grid[~np.isfinite(values)]:
             point = np.array([t])
             around = np.array([t - 1e-3 * (1 + abs(t)), t + 1e-3 * (1 + abs(t))])
             for node in walk(self.expr):
-                if not isinstance(node, Call) or np.isfinite(self(point, varied, node)[0]):
+                if not isinstance(node, Call) or np.isfinite(self(point, line, node)[0]):
                     continue
-                if not np.isfinite([self(point, varied, arg)[0] for arg in node.arguments]).all():
+                if not np.isfinite([self(point, line, arg)[0] for arg in node.arguments]).all():
                     continue
                 last = node.args[1] if node.atom == "divide" else node.args[0]
-                zero = self(point, varied, last)[0] == 0
-                near = np.abs(self(around, varied, last)).max() > 1e-100  # else 0 stands for a tiny number
+                zero = self(point, line, last)[0] == 0
+                near = np.abs(self(around, line, last)).max() > 1e-100  # else 0 stands for a tiny number
                 if zero and near and node.atom in ("divide", "log", "power"):
-                    return self._witness("nan" if np.isnan(self(point, varied)[0]) else "infinite", point, varied)
-                if np.isnan(self(point, varied, node)[0]) and not zero:
-                    return self._witness("nan", point, varied)
+                    return self._witness("nan" if np.isnan(self(point, line)[0]) else "infinite", point, line)
+                if np.isnan(self(point, line, node)[0]) and not zero:
+                    return self._witness("nan", point, line)
         return None
 
-    def _unbounded(self, sign: float, varied: bool) -> Witness | None:
-        t = sign * np.logspace(1, 6, 6)
-        v = np.abs(self(t, varied))
-        steps = np.diff(v)
-        if np.isnan(v).any() or not (np.isinf(v[-1]) or ((steps > 0).all() and (steps[1:] >= 0.5 * steps[:-1]).all())):
+    def _unbounded(self, sign: float, line: Line) -> Witness | None:
+        """Growth that goes on as far as the computer's numbers go."""
+        t = sign * FAR
+        v = np.abs(self(t, line))
+        size = int(np.isfinite(v).cumprod().sum())
+        steps = np.diff(v[:size])
+        onwards = (v[size:] == np.inf).all() or FAR[size - 1] >= REACH
+        if size > 1 and onwards and (steps > 0).all() and (steps[1:] >= 0.5 * steps[:-1]).all():
+            return self._witness("growth", t[:size], line)
+        return self._no_power(sign, line)
+
+    def _summit(self, sign: float, line: Line) -> tuple[Array, Array] | None:
+        """The last points before |f| is too large for the computer, with log |f|."""
+        t = sign * STEPS
+        v = np.abs(self(t, line))
+        size = int(np.isfinite(v).cumprod().sum())
+        if size < 4 or size == len(v) or np.isnan(v[size]):
             return None
-        finite = t[np.isfinite(v)]
-        return self._witness("growth", finite, varied) if len(finite) > 1 else None
+        logs = np.log(v[size - 4 : size])
+        return (t[size - 4 : size], logs) if (logs > 4).all() else None
 
-    def _wild(self, sign: float, varied: bool) -> Witness | None:
-        # log |f| along t, 2**0.5 t, 2 t, ...: the local exponent r of exp(|t|**r) is at least 1.96 at the end
-        t = sign * 2.0 ** np.arange(0, 6, 0.5)
-        logs = np.log(np.abs(self(t, varied)))
-        last = np.flatnonzero(np.isfinite(logs) & (logs > 4))[-4:]
-        if len(last) < 4 or last[-1] - last[0] != 3 or not (logs[last[1:]] / logs[last[:-1]] > 3.9**0.5).all():
+    def _wild(self, sign: float, line: Line) -> Witness | None:
+        # the local exponent r of exp(|t|**r) is at least 1.96 up to the end
+        summit = self._summit(sign, line)
+        if summit is None or not (summit[1][1:] / summit[1][:-1] > 3.9**0.5).all():
             return None
-        return self._witness("growth", t[last], varied)
+        return self._witness("growth", summit[0], line)
 
-    def _no_power(self, sign: float, varied: bool) -> Witness | None:
-        # the local exponents of |t|**r rise beyond every power that an expression is likely to mean
-        for start in (25.0, 6.0, 1.5):
-            t = sign * start * 2.0 ** np.arange(5)
-            logs = np.log(np.abs(self(t, varied)))
-            kept = int(np.isfinite(logs).cumprod().sum())
-            powers = np.diff(logs[:kept]) / math.log(2)
-            if kept >= 3 and (powers > np.array([15, 30, 60, 120])[: kept - 1]).all():
-                return self._witness("growth", t[:kept], varied)
-        return None
+    def _no_power(self, sign: float, line: Line) -> Witness | None:
+        # the local exponents of |t|**r are large and rise up to the end
+        summit = self._summit(sign, line)
+        if summit is None:
+            return None
+        powers = np.diff(summit[1]) / np.diff(np.log(np.abs(summit[0])))
+        rising = powers[0] > 15 and (powers[1:] > 1.25 * powers[:-1]).all()
+        return self._witness("growth", summit[0], line) if rising else None
 
-    def _jump(self, values: Array, varied: bool) -> Witness | None:
+    def _jump(self, values: Array, line: Line) -> Witness | None:
         """Two points a tiny distance apart whose values are not."""
         slope = np.abs(np.diff(values)) / np.diff(self.grid)
         for k in np.argsort(slope)[::-1][:4]:
             a, b = self.grid[k], self.grid[k + 1]
             while b - a > NARROW * (1 + abs(a)):
                 middle = (a + b) / 2
-                left, centre, right = self(np.array([a, middle, b]), varied)
+                left, centre, right = self(np.array([a, middle, b]), line)
                 a, b = (a, middle) if abs(centre - left) >= abs(right - centre) else (middle, b)
-            found = self._witness("jump", np.array([a, b]), varied)
-            around = self(np.array([a - 1e-7, b + 1e-7]), varied)
+            found = self._witness("jump", np.array([a, b]), line)
+            around = self(np.array([a - 1e-7, b + 1e-7]), line)
             change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
             if change > 1e-3 * scale and change > 0.1 * abs(around[1] - around[0]):  # a slope would change more
                 return found
         return None
 
-    def _steep(self, varied: bool) -> Witness | None:
+    def _steep(self, line: Line) -> Witness | None:
         """A point at which the slope is infinite."""
         steps = np.array([0.0, 1e-4, 1e-6, 1e-8])
         points = self.grid[np.abs(self.grid) <= 10]
         for sign in (1.0, -1.0):
-            moved = np.stack([self(points + sign * h, varied) for h in steps])
+            moved = np.stack([self(points + sign * h, line) for h in steps])
             rise = np.abs(moved[1:] - moved[0])
             steep = rise / steps[1:, None]
             bad = (steep[2] > 2 * steep[1]) & (steep[1] > 2 * steep[0]) & (rise[2] > 1e-6)
             if bad.any():
-                return self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, varied)
+                return self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, line)
         return None

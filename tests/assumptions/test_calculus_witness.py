@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -87,8 +86,8 @@ class Exact:
             return mp.mpf(float(table.array[place]))
         if isinstance(node, Variable):
             member = [_slot(slot, env) for slot in node.slots]
-            # at the first point the argument is t_0 * c: so the direction is c, whatever it is
-            return self.t * self.direction(node.name, tuple(member))
+            start, direction = self.witness.ray(node.name, member)
+            return mp.mpf(start) + self.t * mp.mpf(direction)
         if isinstance(node, Reduction):
             return self.reduced(node, env)
         assert isinstance(node, Call)
@@ -96,12 +95,6 @@ class Exact:
             condition, yes, no = node.args
             return self.value(yes if self.value(condition, env) else no, env)
         return ATOMS[node.atom](*(self.value(arg, env) for arg in node.args))
-
-    @functools.cache  # noqa: B019
-    def direction(self, name: str, member: tuple[int, ...]) -> mp.mpf:
-        point = max(range(len(self.witness.at)), key=lambda k: abs(self.witness.at[k]))
-        t = self.witness.at[point]
-        return mp.mpf(self.witness.argument(name, member, point)) / t if t else mp.mpf(0)
 
     def reduced(self, node: Reduction, env: Env) -> mp.mpf:
         spans = [range(*self.netsor.ranges[name.split("#")[0].rstrip("*")]) for name in node.indices]
@@ -143,7 +136,7 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     if not all(b > a for a, b in itertools.pairwise(sizes)):
         return False
     if name == "bounded":  # it goes on rising far beyond the points
-        return abs(f.at(t[-1] * 1000)) > sizes[-1] + (sizes[-1] - sizes[0]) / 4
+        return abs(f.at(t[-1] * max(abs(t[-1]), 1000))) > sizes[-1] + (sizes[-1] - sizes[0]) / 4
     logs = [mp.log(x) for x in sizes]
     rates = [(mp.log(b / a) if name == "controlled" else b - a) / mp.log(s / r)
              for (a, b), (r, s) in zip(itertools.pairwise(logs), itertools.pairwise(t), strict=True)]

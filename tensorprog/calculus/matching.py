@@ -1,0 +1,91 @@
+"""Expressions taken apart and compared: factors, summands, members of a reduced family."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tensorprog.calculus.inline import TooLarge, substitute
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.rename import fresh_substitute
+
+if TYPE_CHECKING:
+    from tensorprog.calculus.composition import Composition
+
+__all__ = ["factors", "multiplied", "same_up_to_indices", "summands"]
+
+
+def factors(expr: Expr) -> list[Expr]:
+    """The factors of a product."""
+    if isinstance(expr, Call) and expr.atom == "multiply":
+        return [*factors(expr.args[0]), *factors(expr.args[1])]
+    if isinstance(expr, Call) and expr.atom == "negative":
+        return [Number(-1), *factors(expr.args[0])]
+    return [expr]
+
+
+def multiplied(parts: Sequence[Expr]) -> Expr:
+    """The product of factors; 1 if there are none."""
+    result: Expr = Number(1)
+    for part in parts:
+        result = part if result == Number(1) else Call("multiply", (result, part))
+    return result
+
+
+def summands(expr: Expr) -> list[Expr]:
+    """The terms of a sum."""
+    if isinstance(expr, Call) and expr.atom == "add":
+        return [*summands(expr.args[0]), *summands(expr.args[1])]
+    return [expr]
+
+
+def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
+    """Whether one expression is the other at some values of the summed indices, all inside their ranges."""
+    if summed == free:
+        return True
+    values: dict[str, Affine] = {}
+    for inner, outer in zip(walk(summed), walk(free), strict=False):
+        for slot, seen in zip(_slots(inner), _slots(outer), strict=False):
+            own = [name for name in slot.indices if name in indices]
+            if len(own) == 1 and (own[0], 1) in slot.terms:
+                values.setdefault(own[0], _difference(seen, slot, own[0]))
+    ranges = dict(rules.ranges)
+    for name, value in values.items():
+        if any(other not in ranges for other in value.indices):
+            return False
+        low, high = value.bounds(ranges)
+        if low < ranges[name][0] or high >= ranges[name][1]:
+            return False
+    try:
+        again = substitute(summed, values, ranges, itertools.count())
+    except TooLarge:
+        return False
+    return _canonical(again) == _canonical(free)
+
+
+def _slots(node: Expr) -> Iterator[Affine]:
+    """The affine forms that a node mentions itself; a number is one without indices."""
+    if isinstance(node, IndexValue):
+        yield Affine(((node.name, 1),))
+    elif isinstance(node, Number) and float(node.value).is_integer():
+        yield Affine((), int(node.value))
+    elif isinstance(node, Constant | Variable):
+        yield from node.slots
+    elif isinstance(node, Reduction) and node.at:
+        yield from node.at
+
+
+def _difference(seen: Affine, slot: Affine, name: str) -> Affine:
+    """The value of an index at which a form reads as another: slot = name + rest, so name = seen - rest."""
+    total = dict(seen.terms)
+    for other, coefficient in slot.terms:
+        if other != name:
+            total[other] = total.get(other, 0) - coefficient
+    return Affine(tuple((other, c) for other, c in total.items() if c), seen.offset - slot.offset)
+
+
+def _canonical(expr: Expr) -> Expr:
+    """The expression with its reduced indices named by their order."""
+    numbers = itertools.count()
+    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)}")
