@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 ORDINARY = 100.0  # up to here functions must be finite numbers, however they are computed
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)  # tried for what to declare instead
 RELATIVE = 1e-9  # what parity and monotonicity may be off by, beside what is near
+DENSE = 4000  # points at which slopes are taken on either side, up to the end of what is resolved
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of finite differences
 
 
@@ -236,8 +237,8 @@ def _trend(x: Array, size: Array, power: float) -> Trend | None:
     return None
 
 
-def _instead(x: Array, size: Array, name: str) -> str:
-    found = next((power for power in POWERS if _trend(x, size, power) is None), None)
+def _instead(x: Array, size: Array, name: str, refused: float) -> str:
+    found = next((power for power in POWERS if power > refused and _trend(x, size, power) is None), None)
     return f"leave {name} out: not known" if found is None else f"{name}={found:g}"
 
 
@@ -248,7 +249,7 @@ def _growth(d: Declaration, line: Line) -> Iterator[Problem]:
     trend = _trend(x, size, d.growth)
     if trend is not None:
         yield Problem(f"{d.name} outgrows |x|**{d.growth:g}: |{d.name}(x)| / (1 + |x|**{d.growth:g}) is {trend}",
-                      fix=_instead(x, size, "growth"))
+                      fix=_instead(x, size, "growth", d.growth))
 
 
 def _slopes(d: Declaration, line: Line) -> Iterator[tuple[Array, Array]]:
@@ -256,6 +257,8 @@ def _slopes(d: Declaration, line: Line) -> Iterator[tuple[Array, Array]]:
     x = np.concatenate([-line.logs[::-1], line.logs])
     x = x[np.isfinite(line.at(x))]
     fine = x[line.resolved(x)]
+    right, left = (np.geomspace(1.0, max(1.0, end), DENSE) for end in (fine.max(), -fine.min()))
+    fine = np.concatenate([fine, right, -left])
     yield fine, line.slopes(fine)
     if d.derivative is not None:
         yield x, np.abs(d.derivative(x))
@@ -284,7 +287,7 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         if growing is not None:
             yield Problem(
                 f"the slope of {d.name} outgrows |x|**{d.modulus:g}: slope / (1 + |x|**{d.modulus:g}) is {growing}",
-                fix=_instead(x, size, "modulus"),
+                fix=_instead(x, size, "modulus", d.modulus),
             )
             return
 

@@ -26,9 +26,10 @@ KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compar
 TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
 SETTLED = 64  # points: a maximum that is older is not exceeded any more
 LEAST = 1e-300  # stands for 0 in logarithms
-STEEP = 1e6  # beyond FAR, a jump is at least this steep, in units of the function's size near 0
+STEEP = 1e6  # a jump is at least this steep, in units of the function's size near 0
 BESIDE = np.array([1, 2, 3, 4, *(2**k for k in range(3, 13))])[:, None]  # steps on either side of a jump
-SHARP = 16  # features looked for
+SHARP = 16  # more bends than this are waves
+NARROW = 0.2  # wider bends are no features
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Trend:
 def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
     """Whether size / |x|**power grows without bound along |x| >= 1, as powers and logarithms of |x| do.
 
-    Let X be the last of the points at which the ratio is largest, and L(u) the logarithm of its maximum over
-    [X**(1/4), X**u]: an envelope, which oscillation does not hide, from a place that leaves an early maximum behind.
+    Let the points end at R, X be the last at which the ratio is largest from R**(1/4) on, and L(u) the logarithm of its
+    maximum from there to X**u: an envelope, which oscillation does not hide, past what happens near 0.
     In u, a power is a line, a logarithm log u, exp is convex, and what settles is flat from some place on. So the
-    ratio is taken to grow for ever if X is at the end of the points, L rises in the last quarter about as much as in
+    ratio is taken to grow for ever if X is one of the last points, L rises in the last quarter about as much as in
     the one before (half as much where X is large: log log X does, 1 - c/X does not), and rises up to the end.
 
     Accuracy  found for certain: powers, from 10**0.3 or so between X**(3/4) and X, whatever they are multiplied with
@@ -58,15 +59,16 @@ def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
     far = np.abs(x)
     order = np.argsort(far, kind="stable")
     order = order[(far[order] >= 1) & np.isfinite(size[order])]
-    x, far = x[order], far[order]
-    log = np.log(np.maximum(size[order], LEAST)) - power * np.log(far)
-    if not log.size or not size[order].max() > 0:
+    order = order[far[order] >= far[order[-1:]].max(initial=1.0) ** 0.25]
+    x, far, size = x[order], far[order], size[order]
+    if not size.max(initial=0.0) > 0 or far[-1] < 2:
         return None
+    log = np.log(np.maximum(size, LEAST)) - power * np.log(far)
     last = len(log) - 1 - int(np.argmax(log[::-1]))
     if len(log) - 1 - last > SETTLED or far[last] < 2:
         return None
-    u = np.log(far[: last + 1]) / np.log(far[last])
-    top = np.maximum.accumulate(np.where(u >= 0.25, log[: last + 1], -np.inf))
+    log, u = log[: last + 1], np.log(far[: last + 1]) / np.log(far[last])
+    top = np.maximum.accumulate(log)
 
     def below(place: float) -> float:
         return float(top[last] - top[max(int(np.searchsorted(u, place, "right")) - 1, 0)])
@@ -78,7 +80,7 @@ def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
     if any(below(1 - part) < 0.3 * 4 * part * rise for part in (1 / 16, 1 / 64)):
         return None
     quarters = [(u >= low) & (u <= low + 0.25) for low in (0.25, 0.5, 0.75)]
-    places = [int(np.argmax(np.where(quarter, log[: last + 1], -np.inf))) for quarter in quarters]
+    places = [int(np.argmax(np.where(quarter, log, -np.inf))) for quarter in quarters]
     a, b, c = (float(x[k]) for k in places)
     d, e, f = (float(np.exp(np.minimum(log[k], 709.0))) for k in places)
     return Trend((a, b, c), (d, e, f))
@@ -151,9 +153,15 @@ class Line:
         """The largest value near 0."""
         return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
 
+    @cached_property
+    def unit(self) -> float:
+        """The largest value near 0, or farther out where there is none: a slope of the function's own size."""
+        near = np.abs(self.v[self.finite & (np.abs(self.x) <= FAR)]).max(initial=0.0)
+        return float(self.scale or near or 1.0)
+
     def noise(self, v: Any) -> Any:
         """What rounding may do to values of the size given."""
-        return 64 * EPS * (self.scale + np.abs(v))
+        return 64 * EPS * (self.unit + np.abs(v))
 
     def shaken(self, x: Array) -> Array:
         """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
@@ -194,15 +202,15 @@ class Line:
         return np.asarray(self.rises(x) / np.diff(x))
 
     def resolved(self, x: Array) -> NDArray[np.bool_]:
-        """Points up to the first octave on their side of 0 in most of which numbers are too coarse for the function."""
+        """Points before the first octave on their side of 0 in a quarter of which numbers are too coarse for f."""
         coarse = ~np.isfinite(self.shaken(x))
         octave = np.maximum(np.floor(np.log2(np.abs(x) + LEAST)), 0.0).astype(int)
         found = np.ones(x.shape, dtype=bool)
         for side in (x > 0, x < 0):
             share = np.bincount(octave[side], coarse[side]) / np.maximum(np.bincount(octave[side]), 1)
-            lost = np.flatnonzero(share > 0.5)
+            lost = np.flatnonzero(share > 0.25)
             found &= ~side | (octave < (lost[0] if lost.size else np.inf))
-        return found & ~coarse
+        return found
 
     def steepest(self) -> tuple[float, float, float]:
         """Two points 1e-4 or more apart, relative to |x| above 1, and the largest slope found between such."""
@@ -221,8 +229,8 @@ class Line:
     def jumps(self) -> list[tuple[float, float]]:
         """Neighbouring numbers between which the function jumps, nearest to 0 first.
 
-        Accuracy  the function changes by less than a thirtieth of the jump within 4096 numbers on one side. Far out,
-                  where numbers are too coarse to tell a jump from a slope, it is a jump if steep enough
+        Accuracy  the function changes by less than a thirtieth of the jump within 4096 numbers on one side; it is
+                  steep, so that numbers far out, which lie far apart, do not make jumps of slopes
         """
         low, high = np.array(self.brackets).reshape(-1, 2).T
         apart = high - low
@@ -232,13 +240,13 @@ class Line:
         jump, beside = np.abs(b - a), np.min(sides, axis=0)
         close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
         found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)
-        found &= (np.abs(low) <= FAR) | (jump > STEEP * apart * (self.scale or 1.0))
+        found &= jump > STEEP * apart * self.unit
         pairs = _apart(list(zip(low[found].tolist(), high[found].tolist(), strict=True)), lambda pair: pair[0])
         return sorted(pairs, key=lambda pair: abs(pair[0]))
 
     @cached_property
     def brackets(self) -> list[tuple[float, float]]:
-        """Where bisection towards the larger change leads: from the steepest cells and, far out, the largest changes."""
+        """Where bisection towards the larger change leads, from the steepest cells and those with large changes."""
         low, high = [], []
         near = [(grid, np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0)) for grid in self.grids]
         far = [(g, np.nan_to_num(self.rises(g) / (self.scale + np.abs(self.at(g[:-1]))))) for g in self.grids[2:]]
@@ -297,19 +305,22 @@ class Line:
 
     @cached_property
     def features(self) -> list[tuple[float, float]]:
-        """Where the function bends sharply but smoothly: places, and the half-widths at half of the second derivative."""
-        found = []
-        for grid in self.grids[:2]:
-            bend = self._bending(grid)
-            inner = np.arange(1, len(bend) - 1)
-            peaks = inner[(bend[inner] > bend[inner - 1]) & (bend[inner] >= bend[inner + 1])]
-            step = float(grid[1] - grid[0])
-            for k in peaks[np.argsort(bend[peaks])[-SHARP:]]:
-                width = _half_width(bend, int(k))
-                place, length = self._sharpen(float(grid[k + 1]), step) if width < 4 else (grid[k + 1], width * step)
-                if length < 0.5:
-                    found.append((float(place), float(length)))
-        return _apart(found, lambda one: one[0])[:SHARP]
+        """Where the function bends sharply but smoothly: places, and the half-widths at half of the second derivative.
+
+        None for waves, which are sharp everywhere, nor beyond |x| = 12.
+        """
+        grid = self.grids[0]
+        bend = self._bending(grid)
+        inner = np.arange(1, len(bend) - 1)
+        peaks = inner[(bend[inner] > bend[inner - 1]) & (bend[inner] >= bend[inner + 1])]
+        peaks = peaks[bend[peaks] > 0.01 * bend.max()]
+        step, found = float(grid[1] - grid[0]), []
+        for k in peaks if len(peaks) <= SHARP else ():
+            width = _half_width(bend, int(k))
+            place, length = self._sharpen(float(grid[k + 1]), step) if width < 4 else (float(grid[k + 1]), width * step)
+            if length < NARROW:
+                found.append((place, length))
+        return _apart(found, lambda one: one[0])
 
     def _bending(self, x: Array) -> Array:
         """Second differences, less what rounding may add."""
