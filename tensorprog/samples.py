@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.atoms.own import own
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.files import whole, writing
 from tensorprog.ir import Netsor
@@ -72,7 +73,10 @@ class Samples(Mapping[str, NDArray[Any]]):
         return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an .npz with every array, the seed, the version and the program's text, in one step."""
+        """Write an .npz with every array, the seed, the version and the program's text, in one step.
+
+        Functions declared in Python are not written, only a few of their values.
+        """
         from tensorprog import __version__
         from tensorprog.yaml_io import dump
 
@@ -85,6 +89,7 @@ class Samples(Mapping[str, NDArray[Any]]):
             "samples": self.samples,
             "coordinates": self.coordinates,
             "averages": dict(self.psi),
+            "functions": {name: own(name).sketch for name in self.netsor.own},
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()}
         with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:

@@ -26,15 +26,17 @@ Array = NDArray[np.float64]
 ORDINARY = 100.0  # up to here functions must be finite numbers, however they are computed
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)  # tried for what to declare instead
 RELATIVE = 1e-9  # what parity and monotonicity may be off by, beside what is near
+DENSE = 4000  # points at which slopes are taken on either side, up to the end of what is resolved
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of finite differences
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """What the search found: claims that are false, and where the function bends."""
+    """What the search found: claims that are false, kinks, and places and lengths of sharp but smooth bends."""
 
-    problems: tuple[Problem, ...]
-    kinks: tuple[float, ...]
+    problems: tuple[Problem, ...] = ()
+    kinks: tuple[float, ...] = ()
+    features: tuple[tuple[float, float], ...] = ()
 
 
 def attack(claims: Declaration, function: Own) -> Attacked:
@@ -46,15 +48,15 @@ def attack(claims: Declaration, function: Own) -> Attacked:
     for name, fn in ((claims.name, function.fn), (f"the derivative of {claims.name}", claims.derivative)):
         problem = None if fn is None else _array_function(name, fn)
         if problem is not None:
-            return Attacked((problem,), ())
+            return Attacked((problem,))
     with np.errstate(all="ignore"):
         line = function.line
         infinite = _not_finite(claims, function.fn, line)
         if infinite is not None:
-            return Attacked((infinite,), ())
+            return Attacked((infinite,))
         claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy)
         problems = tuple(problem for claim in claimed for problem in claim(claims, line))
-        return Attacked(problems, tuple(line.bends))
+        return Attacked(problems, tuple(line.bends), tuple(line.features))
 
 
 def _text(x: float) -> str:
@@ -224,20 +226,19 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
 
 
 def _trend(x: Array, size: Array, power: float) -> Trend | None:
-    """Whether size / (1 + |x|**power) grows without bound on a side; given near 10, 100, 1000 if it is seen there."""
-    ratio = size / (1 + np.abs(x) ** power)
+    """Whether size outgrows |x|**power on a side; given near 10, 100, 1000 if it is seen there."""
     for side in (x > 0, x < 0):
-        trend = rising(x[side], ratio[side])
+        trend = rising(x[side], size[side], power)
         if trend is not None:
             places = [int(np.argmin(np.where(side, np.abs(np.abs(x) - at), np.inf))) for at in (10.0, 100.0, 1000.0)]
-            a, b, c = (float(ratio[k]) for k in places)
+            a, b, c = (float(size[k] / (1 + np.abs(x[k]) ** power)) for k in places)
             plain = Trend((float(x[places[0]]), float(x[places[1]]), float(x[places[2]])), (a, b, c))
             return plain if 0 < 1.1 * a < b and 1.1 * b < c else trend
     return None
 
 
-def _instead(x: Array, size: Array, name: str) -> str:
-    found = next((power for power in POWERS if _trend(x, size, power) is None), None)
+def _instead(x: Array, size: Array, name: str, refused: float) -> str:
+    found = next((power for power in POWERS if power > refused and _trend(x, size, power) is None), None)
     return f"leave {name} out: not known" if found is None else f"{name}={found:g}"
 
 
@@ -248,17 +249,19 @@ def _growth(d: Declaration, line: Line) -> Iterator[Problem]:
     trend = _trend(x, size, d.growth)
     if trend is not None:
         yield Problem(f"{d.name} outgrows |x|**{d.growth:g}: |{d.name}(x)| / (1 + |x|**{d.growth:g}) is {trend}",
-                      fix=_instead(x, size, "growth"))
+                      fix=_instead(x, size, "growth", d.growth))
 
 
-def _slopes(d: Declaration, line: Line) -> tuple[Array, Array]:
-    """Slopes at points of all scales, by short steps and by the derivative that is declared."""
+def _slopes(d: Declaration, line: Line) -> Iterator[tuple[Array, Array]]:
+    """Slopes at points of all scales: by short steps, where these resolve the function, and as they are declared."""
     x = np.concatenate([-line.logs[::-1], line.logs])
     x = x[np.isfinite(line.at(x))]
-    size = line.slopes(x)
+    fine = x[line.resolved(x)]
+    right, left = (np.geomspace(1.0, max(1.0, end), DENSE) for end in (fine.max(), -fine.min()))
+    fine = np.concatenate([fine, right, -left])
+    yield fine, line.slopes(fine)
     if d.derivative is not None:
-        size = np.maximum(size, np.nan_to_num(np.abs(d.derivative(x)), nan=0.0, posinf=0.0))
-    return x, size
+        yield x, np.abs(d.derivative(x))
 
 
 def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
@@ -279,13 +282,14 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
             fix=unknown,
         )
         return
-    x, size = _slopes(d, line)
-    growing = _trend(x, size, d.modulus)
-    if growing is not None:
-        yield Problem(
-            f"the slope of {d.name} outgrows |x|**{d.modulus:g}: slope / (1 + |x|**{d.modulus:g}) is {growing}",
-            fix=_instead(x, size, "modulus"),
-        )
+    for x, size in _slopes(d, line):
+        growing = _trend(x, size, d.modulus)
+        if growing is not None:
+            yield Problem(
+                f"the slope of {d.name} outgrows |x|**{d.modulus:g}: slope / (1 + |x|**{d.modulus:g}) is {growing}",
+                fix=_instead(x, size, "modulus", d.modulus),
+            )
+            return
 
 
 def _lipschitz(d: Declaration, line: Line) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.attack import attack
+from tensorprog.atoms.attack import Attacked, attack
 from tensorprog.atoms.core import ATOMS, INF, Atom, Interval, Regularity
 from tensorprog.atoms.reductions import REDUCTIONS
 from tensorprog.atoms.search import Line
@@ -110,7 +110,7 @@ def declare(given: Declaration) -> Atom:
             f"{claimed.name} is declared already, as another function; programs made before refer to it by name",
             fix=f'tp.atom("{claimed.name}2", ...)',
         )
-    ATOMS[claimed.name] = atom = _atom(claimed, function, found.kinks)
+    ATOMS[claimed.name] = atom = _atom(claimed, function, found)
     return atom
 
 
@@ -146,19 +146,19 @@ def install(name: str, fn: Callable[[Any], Any]) -> None:
     """
     before = ATOMS.get(name)
     if before is None:
-        ATOMS[name] = _atom(Declaration(name, fn), Own(fn), ())
+        ATOMS[name] = _atom(Declaration(name, fn), Own(fn), Attacked())
     elif not isinstance(before.numpy, Own) or before.numpy.digest != Own(fn).digest:
         raise ValueError(f"{name} is another function there")
 
 
-def _atom(claimed: Declaration, function: Own, bends: tuple[float, ...]) -> Atom:
-    """Quadrature splits at the kinks declared; where none are, at 0 and at those that the search found."""
+def _atom(claimed: Declaration, function: Own, found: Attacked) -> Atom:
+    """Quadrature splits at the kinks declared; where none are, at 0 and at those found; panels shrink at features."""
     growth = INF if claimed.growth is None else claimed.growth
     modulus = INF if claimed.modulus is None else claimed.modulus
     lipschitz = INF if claimed.lipschitz is None else claimed.lipschitz
     bounds, kinks = claimed.range, claimed.kinks
-    split = tuple(sorted({0.0, *bends})) if kinks is None else kinks
-    features = ((0.0, 1.0), *(((k, UNSEEN) for k in bends) if kinks is None else ()))
+    split = tuple(sorted({0.0, *found.kinks})) if kinks is None else kinks
+    features = ((0.0, 1.0), *found.features, *(((k, UNSEEN) for k in found.kinks) if kinks is None else ()))
     return Atom(
         name=claimed.name,
         numpy=function,

@@ -23,12 +23,18 @@ FAR = 1e4  # jumps and kinks are sought up to here
 CELLS = 16  # of a bracket, in one round of a search
 MOST = 200  # brackets followed from one grid
 KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
-TRUST = 1e4  # a trend that does not reach the end of the line must reach at least this far
+TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
+SETTLED = 64  # points: a maximum that is older is not exceeded any more
+LEAST = 1e-300  # stands for 0 in logarithms
+STEEP = 1e6  # a jump is at least this steep, in units of the function's size near 0
+BESIDE = np.array([1, 2, 3, 4, *(2**k for k in range(3, 13))])[:, None]  # steps on either side of a jump
+SHARP = 16  # more bends than this are waves
+NARROW = 0.2  # wider bends are no features
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Three places along a scale of lengths, and the ratios there, which keep growing."""
+    """Three places along a scale of lengths, and the ratios there, the last of which is the largest."""
 
     at: tuple[float, float, float]
     ratio: tuple[float, float, float]
@@ -38,30 +44,46 @@ class Trend:
         return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
 
 
-def rising(x: Array, ratio: Array) -> Trend | None:
-    """Whether ratios grow without bound along |x| >= 1, as powers and logarithms of |x| do.
+def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
+    """Whether size / |x|**power grows without bound along |x| >= 1, as powers and logarithms of |x| do.
 
-    With X the last place at which they are near their maximum, the maxima over |x| in [X^(4a/5), X^a], a = 1/4, 1/2, 1,
-    are compared: a power doubles the logarithm of their quotient from one pair to the next, log |x| keeps it, and for a
-    function that settles it falls by half or more.
+    Let the points end at R, X be the last at which the ratio is largest from R**(1/4) on, and L(u) the logarithm of its
+    maximum from there to X**u: an envelope, which oscillation does not hide, past what happens near 0.
+    In u, a power is a line, a logarithm log u, exp is convex, and what settles is flat from some place on. So the
+    ratio is taken to grow for ever if X is one of the last points, L rises in the last quarter about as much as in
+    the one before (half as much where X is large: log log X does, 1 - c/X does not), and rises up to the end.
+
+    Accuracy  found for certain: powers, from 10**0.3 or so between X**(3/4) and X, whatever they are multiplied with
+              that does not tend to 0 and is resolved by the points. Not found: log log |x| and slower
     """
-    size = np.abs(x)
-    keep = (size >= 1) & np.isfinite(ratio)
-    x, size, ratio = x[keep], size[keep], ratio[keep]
-    if not size.size or not ratio.max() > 0:
+    far = np.abs(x)
+    order = np.argsort(far, kind="stable")
+    order = order[(far[order] >= 1) & np.isfinite(size[order])]
+    order = order[far[order] >= far[order[-1:]].max(initial=1.0) ** 0.25]
+    x, far, size = x[order], far[order], size[order]
+    if not size.max(initial=0.0) > 0 or far[-1] < 2:
         return None
-    last = float(size[ratio >= 0.9 * ratio.max()].max())
-    if last < min(TRUST, float(size.max()) / 2):
+    log = np.log(np.maximum(size, LEAST)) - power * np.log(far)
+    last = len(log) - 1 - int(np.argmax(log[::-1]))
+    if len(log) - 1 - last > SETTLED or far[last] < 2:
         return None
-    at, top = [], []
-    for a in (0.25, 0.5, 1.0):
-        window = (size >= last ** (0.8 * a)) & (size <= last**a * (1 + 1e-9))
-        if not window.any():
-            return None
-        best = int(np.argmax(np.where(window, ratio, -1.0)))
-        at.append(float(x[best]))
-        top.append(float(ratio[best]))
-    return _grows(at, top)
+    log, u = log[: last + 1], np.log(far[: last + 1]) / np.log(far[last])
+    top = np.maximum.accumulate(log)
+
+    def below(place: float) -> float:
+        return float(top[last] - top[max(int(np.searchsorted(u, place, "right")) - 1, 0)])
+
+    rise, both = below(0.75), below(0.5)
+    concave = 0.5 if far[last] >= TRUST else 0.9
+    if not (rise >= math.log(1.05) and rise >= concave * (both - rise)):
+        return None
+    if any(below(1 - part) < 0.3 * 4 * part * rise for part in (1 / 16, 1 / 64)):
+        return None
+    quarters = [(u >= low) & (u <= low + 0.25) for low in (0.25, 0.5, 0.75)]
+    places = [int(np.argmax(np.where(quarter, log, -np.inf))) for quarter in quarters]
+    a, b, c = (float(x[k]) for k in places)
+    d, e, f = (float(np.exp(np.minimum(log[k], 709.0))) for k in places)
+    return Trend((a, b, c), (d, e, f))
 
 
 def _grows(at: list[float], top: list[float]) -> Trend | None:
@@ -131,9 +153,15 @@ class Line:
         """The largest value near 0."""
         return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
 
+    @cached_property
+    def unit(self) -> float:
+        """The largest value near 0, or farther out where there is none: a slope of the function's own size."""
+        near = np.abs(self.v[self.finite & (np.abs(self.x) <= FAR)]).max(initial=0.0)
+        return float(self.scale or near or 1.0)
+
     def noise(self, v: Any) -> Any:
         """What rounding may do to values of the size given."""
-        return 64 * EPS * (self.scale + np.abs(v))
+        return 64 * EPS * (self.unit + np.abs(v))
 
     def shaken(self, x: Array) -> Array:
         """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
@@ -163,12 +191,26 @@ class Line:
                 place, value = float(near[k]), float(tops[k])
         return place, sign * value
 
-    def secants(self, x: Array) -> Array:
-        """Slopes between neighbours, less what rounding may add."""
+    def rises(self, x: Array) -> Array:
+        """Changes between neighbours, less what rounding may add."""
         v = self.at(x)
         rise = np.abs(np.diff(v)) - self.noise(v[1:]) - self.noise(v[:-1])
-        slopes: Array = np.nan_to_num(np.maximum(rise, 0.0) / np.diff(x))
-        return slopes
+        return np.asarray(np.maximum(np.nan_to_num(rise), 0.0))
+
+    def secants(self, x: Array) -> Array:
+        """Slopes between neighbours, less what rounding may add."""
+        return np.asarray(self.rises(x) / np.diff(x))
+
+    def resolved(self, x: Array) -> NDArray[np.bool_]:
+        """Points before the first octave on their side of 0 in a quarter of which numbers are too coarse for f."""
+        coarse = ~np.isfinite(self.shaken(x))
+        octave = np.maximum(np.floor(np.log2(np.abs(x) + LEAST)), 0.0).astype(int)
+        found = np.ones(x.shape, dtype=bool)
+        for side in (x > 0, x < 0):
+            share = np.bincount(octave[side], coarse[side]) / np.maximum(np.bincount(octave[side]), 1)
+            lost = np.flatnonzero(share > 0.25)
+            found &= ~side | (octave < (lost[0] if lost.size else np.inf))
+        return found
 
     def steepest(self) -> tuple[float, float, float]:
         """Two points 1e-4 or more apart, relative to |x| above 1, and the largest slope found between such."""
@@ -185,23 +227,31 @@ class Line:
 
     @cached_property
     def jumps(self) -> list[tuple[float, float]]:
-        """Neighbouring numbers between which the function jumps."""
+        """Neighbouring numbers between which the function jumps, nearest to 0 first.
+
+        Accuracy  the function changes by less than a thirtieth of the jump within 4096 numbers on one side; it is
+                  steep, so that numbers far out, which lie far apart, do not make jumps of slopes
+        """
         low, high = np.array(self.brackets).reshape(-1, 2).T
         apart = high - low
         a, b = self.at(low), self.at(high)
         ends = (low, a, -1), (high, b, 1)
-        sides = [[np.abs(self.at(x + side * k * apart) - v) for k in range(1, 5)] for x, v, side in ends]
-        jump, beside = np.abs(b - a), np.max(sides, axis=1).min(axis=0)
+        sides = [np.abs(self.at(x + side * BESIDE * apart) - v).max(axis=0) for x, v, side in ends]
+        jump, beside = np.abs(b - a), np.min(sides, axis=0)
         close = apart <= 4 * EPS * np.maximum(1e-6, np.abs(low))
         found = close & (jump > 1e-7 * (self.scale + np.abs(a) + np.abs(b))) & (jump > 30 * beside)
-        return _apart(list(zip(low[found].tolist(), high[found].tolist(), strict=True)), lambda pair: pair[0])
+        found &= jump > STEEP * apart * self.unit
+        pairs = _apart(list(zip(low[found].tolist(), high[found].tolist(), strict=True)), lambda pair: pair[0])
+        return sorted(pairs, key=lambda pair: abs(pair[0]))
 
     @cached_property
     def brackets(self) -> list[tuple[float, float]]:
-        """Where bisection towards the larger change leads from the steepest cells."""
+        """Where bisection towards the larger change leads, from the steepest cells and those with large changes."""
         low, high = [], []
-        for grid in self.grids:
-            cells = _spikes(np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0))
+        near = [(grid, np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0)) for grid in self.grids]
+        far = [(g, np.nan_to_num(self.rises(g) / (self.scale + np.abs(self.at(g[:-1]))))) for g in self.grids[2:]]
+        for grid, change in (*near, *far):
+            cells = _spikes(change)
             low.append(grid[cells])
             high.append(grid[cells + 1])
         a, b = np.concatenate(low), np.concatenate(high)
@@ -253,6 +303,44 @@ class Line:
             found = np.maximum(found, np.nan_to_num(change))
         return found
 
+    @cached_property
+    def features(self) -> list[tuple[float, float]]:
+        """Where the function bends sharply but smoothly: places, and the half-widths at half of the second derivative.
+
+        None for waves, which are sharp everywhere, nor beyond |x| = 12.
+        """
+        grid = self.grids[0]
+        bend = self._bending(grid)
+        inner = np.arange(1, len(bend) - 1)
+        peaks = inner[(bend[inner] > bend[inner - 1]) & (bend[inner] >= bend[inner + 1])]
+        peaks = peaks[bend[peaks] > 0.01 * bend.max()]
+        step, found = float(grid[1] - grid[0]), []
+        for k in peaks if len(peaks) <= SHARP else ():
+            width = _half_width(bend, int(k))
+            place, length = self._sharpen(float(grid[k + 1]), step) if width < 4 else (float(grid[k + 1]), width * step)
+            if length < NARROW:
+                found.append((place, length))
+        return _apart(found, lambda one: one[0])
+
+    def _bending(self, x: Array) -> Array:
+        """Second differences, less what rounding may add."""
+        v = self.at(x)
+        return np.asarray(np.maximum(np.nan_to_num(np.abs(np.diff(v, 2)) - 2 * self.noise(v[1:-1])), 0.0))
+
+    def _sharpen(self, place: float, step: float) -> tuple[float, float]:
+        """Centre and half-width of a bend narrower than a few steps; of infinite width if it is a kink, or rounding."""
+        for _ in range(8):
+            x = place + step * np.linspace(-8, 8, 129)
+            bend = self._bending(x)
+            k = int(np.argmax(bend))
+            width = _half_width(bend, k)
+            place, step = float(x[k + 1]), step / 8
+            if not bend[k] > 0:
+                break
+            if width >= 4:
+                return place, width * step
+        return place, math.inf
+
     def endless_slope(self, more: tuple[float, ...]) -> tuple[float, Trend] | None:
         """A point next to which slopes grow without bound, with slopes over shrinking distances."""
         places = {0.0, *more, *self.bends, *(low for low, _ in self.brackets)}
@@ -287,6 +375,13 @@ class Line:
                 rise = np.maximum(np.abs(w - v) - self.noise(v) - self.noise(w), 0.0) / np.abs(y - x)
             found = np.maximum(found, np.nan_to_num(rise))
         return found
+
+
+def _half_width(bend: Array, k: int) -> float:
+    """Steps from a peak to where half of its height is passed, on the wider side."""
+    low = bend < 0.5 * bend[k]
+    right, left = low[k:], low[k::-1]
+    return float(max(int(np.argmax(side)) if side.any() else len(bend) for side in (right, left)))
 
 
 def _apart(found: list[Any], place: Callable[[Any], float]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,3 +184,29 @@ def test_names_of_programs_do_not_hide_declared_functions() -> None:
     P = tp.Program("hidden")
     with pytest.raises(tp.ProgramError, match="mish is reserved"):
         P.initial("mish", mean=0, cov=1)
+
+
+def test_steep_functions_are_integrated_where_they_are_steep() -> None:
+    for name, steep, centre in (("steep", 300.0, 0.0), ("moved", 50.0, 0.7)):
+        f = tp.atom(name, lambda x, k=steep, c=centre: np.tanh(k * (x - c)), range=(-1, 1), lipschitz=steep, kinks=())
+        P = tp.Program("steep")
+        i = P.index("i", 2)
+        h, W, V = P.initial("h[i]", mean=0, cov=[[1, 0.5], [0.5, 1]]), P.weight("W"), P.weight("V")
+        u = P.matmul("u[i]", W, h[i])
+        x = P.nonlin("x[i]", f(u[i]))
+        P.outputs(P.matmul("y[i]", V, x[i]))
+        cov = P.limit().cov("y")
+        z = np.linspace(-9, 9, 2_000_001)
+        exact = (np.tanh(steep * (z - centre)) ** 2 * np.exp(-z * z / 2)).sum() * 9e-6 / np.sqrt(2 * np.pi)
+        error = float(np.max(cov.error))
+        assert error < 1e-9
+        assert abs(np.asarray(cov)[0, 0] - exact) < error + 1e-12
+
+
+def test_saved_samples_tell_declared_functions_apart(tmp_path: Path) -> None:
+    import json
+
+    program(declared()).run(width=8, samples=10).save(tmp_path / "s.npz")
+    with np.load(tmp_path / "s.npz") as data:
+        functions = json.loads(str(data["meta.json"]))["functions"]
+    assert functions == {"mish": ATOMS["mish"].numpy.sketch}  # type: ignore[attr-defined]
