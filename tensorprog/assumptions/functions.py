@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeGuard
 
 from tensorprog.assumptions.context import NOT_COVERED, YANG, Context
 from tensorprog.assumptions.report import Finding, Says
 from tensorprog.atoms import ATOMS
-from tensorprog.expr import Call, Expr
+from tensorprog.expr import Call, Constant, Expr, Number, Reduction, walk
 from tensorprog.facts import FAILS, HOLDS, Fact
 
 __all__ = ["nonlinearities"]
@@ -46,18 +48,77 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
 
 
 def _regular_fix(expr: Expr) -> str:
-    if isinstance(expr, Call):
-        inner = ", ".join(map(str, expr.arguments))
-        if ATOMS[expr.atom].declared:
-            return f"declare it, if it holds: tp.atom({expr.atom!r}, fn, growth=.., modulus=..)"
-        if expr.atom in ("step", "sign") or expr.atom in ("less", "greater", "less_equal", "greater_equal"):
-            return f"a continuous function, e.g. clip(c * ({inner}), 0, 1) or sigmoid(c * ({inner}))"
-        if expr.atom == "exp":
-            return f"bound the argument above, e.g. exp(min({inner}, c)), or use softmax, sigmoid or softplus"
-        if expr.atom in ("sqrt", "log"):
-            return f"{expr.atom}({inner} + eps) with {inner} not negative and eps > 0"
-        if expr.atom == "divide":
-            return f"keep the denominator away from 0, e.g. ({expr.args[0]}) / (eps + abs({expr.args[1]}))"
-        if expr.atom == "where":
-            return "branches that agree where the condition changes, or a condition on indices"
-    return "an expression made of pseudo-Lipschitz functions"
+    """What to write in place of an expression that is not regular."""
+    mask = next((node for node in walk(expr) if isinstance(node, Call) and node.atom == "where" and _masks(node)), None)
+    if mask is not None:
+        zero = Call("where", tuple(Number(0) if _infinite(arg) else arg for arg in mask.args))
+        return f"put softmax over an index around {mask}, or 0 in place of -inf: {zero}"
+    if not isinstance(expr, Call):
+        return ELSE
+    if ATOMS[expr.atom].declared:
+        return f"declare it, if it holds: tp.atom({expr.atom!r}, fn, growth=.., modulus=..)"
+    fix = FIXES.get(expr.atom)
+    return fix(expr) if fix is not None else ELSE
+
+
+def _infinite(expr: Expr) -> bool:
+    """Whether an expression is inf or -inf."""
+    return any(isinstance(node, Number) and math.isinf(node.value) for node in (expr, *expr.children))
+
+
+def _masks(where: Call) -> bool:
+    return any(map(_infinite, where.args[1:]))
+
+
+def _steep(expr: Call) -> Expr:
+    """The argument times a constant c, which is to be large."""
+    return Call("multiply", (Constant("c"), expr.args[0]))
+
+
+def _not_negative(expr: Expr) -> Expr:
+    """The argument, or its absolute value, away from 0."""
+    inner = expr if isinstance(expr, Call) and expr.atom == "abs" else Call("abs", (expr,))
+    return Call("add", (inner, Constant("eps")))
+
+
+def _power_fix(expr: Call) -> str:
+    return f"keep what stands before ** away from 0: {Call('power', (_not_negative(expr.args[0]), *expr.args[1:]))}"
+
+
+def _quotient_fix(expr: Call) -> str:
+    top, bottom = expr.args
+    known = _sigmoid(top, bottom)
+    if known is not None:
+        return f"{known}, which is the same"
+    if isinstance(bottom, Reduction) and bottom.removes and _is(bottom.arg, "exp"):
+        softmax = Reduction("softmax", bottom.indices, bottom.arg.args[0])
+        return f"{softmax} in a statement of its own, of which a member is read here"
+    return f"keep the denominator away from 0, e.g. {Call('divide', (top, _not_negative(bottom)))}"
+
+
+def _sigmoid(top: Expr, bottom: Expr) -> Expr | None:
+    """A quotient v exp(a) / (exp(a) + exp(b)) as v sigmoid(a - b); None if it is none."""
+    if _is(top, "multiply"):
+        parts = [(_sigmoid(part, bottom), other) for part, other in (top.args, top.args[::-1])]
+        return next((Call("multiply", (other, part)) for part, other in parts if part is not None), None)
+    if not (_is(top, "exp") and _is(bottom, "add") and all(_is(part, "exp") for part in bottom.args)):
+        return None
+    others = [part for part in bottom.args if part != top]
+    return Call("sigmoid", (Call("subtract", (*top.args, *others[0].children)),)) if len(others) == 1 else None
+
+
+def _is(expr: Expr, atom: str) -> TypeGuard[Call]:
+    return isinstance(expr, Call) and expr.atom == atom
+
+
+ELSE = "an expression made of pseudo-Lipschitz functions"
+FIXES: Mapping[str, Callable[[Call], str]] = {
+    "step": lambda e: f"a continuous function, e.g. clip({_steep(e)}, 0, 1) or sigmoid({_steep(e)})",
+    "sign": lambda e: f"a continuous function, e.g. clip({_steep(e)}, -1, 1) or tanh({_steep(e)})",
+    "exp": lambda e: f"bound the argument above, e.g. exp(min({e.args[0]}, c)), or use softmax, sigmoid or softplus",
+    "sqrt": lambda e: f"keep the argument away from 0: sqrt({_not_negative(e.args[0])})",
+    "log": lambda e: f"keep the argument away from 0: log({_not_negative(e.args[0])})",
+    "power": _power_fix,
+    "divide": _quotient_fix,
+    "where": lambda _: "branches that agree where the condition changes, or a condition on indices",
+}

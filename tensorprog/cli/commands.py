@@ -143,7 +143,7 @@ def check(
 
 
 def _written_out(netsor: Netsor, report: Report) -> str:
-    """The program in the theorem's form, and the steps that lead there from the one that the report judges."""
+    """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
     from tensorprog.normalize import written_out
     from tensorprog.yaml_io import dump
 
@@ -151,7 +151,8 @@ def _written_out(netsor: Netsor, report: Report) -> str:
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
     dropped = [step.where for step in found.steps if step.kind == "unused"]
     lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
-    return "\n".join(["in the theorem's form:", *(f"  {line}" for line in lines), "", dump(found.netsor).rstrip()])
+    head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
+    return "\n".join([head, *(f"  {line}" for line in lines), "", dump(found.netsor).rstrip()])
 
 
 def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Programs brought under the theorem by rewrites that are exact at every finite n.
 
-`normalize(netsor)` rewrites only what the theorem asks for: MatMuls of score-dependent combinations, scores of sums,
-initial vectors in scores.  `written_out(netsor)` goes on to the theorem's form, h = phi(g^1, ..., g^m; p_1, ..., p_r).
+`normalize(netsor)` rewrites only what the theorem asks for: products written twice, MatMuls of score-dependent
+combinations, scores of sums, initial vectors in scores.  `written_out(netsor)` goes on to the theorem's form,
+h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
 
 Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
 """
@@ -20,6 +21,7 @@ from tensorprog.normalize.steps import (
     biases,
     expand,
     inline,
+    merge,
     move,
     restricted,
     turn,
@@ -58,12 +60,12 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     found = _run(found, (turn,)) or found
     if not netsor.scores:
         return found
-    kinds = (biases, expand) if expanded else ()
+    kinds = (merge, biases, expand) if expanded else (merge,)
     found = _run(found, kinds) or found
     if not Structure(found.netsor).behind_scores:
         return found
-    flat = _run(found, (*kinds, move))
-    return flat if flat is not None and flat.complete else found
+    moved = _run(found, (*kinds, move))
+    return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
 
 
 def written_out(netsor: Netsor) -> Rewritten:

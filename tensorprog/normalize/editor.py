@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Expr, Number, Variable, variables
+from tensorprog.expr import Affine, Expr, Number, Variable, variables
 from tensorprog.graph import Structure
 from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Statement, Weight
 from tensorprog.normalize.linear import instantiate
@@ -73,6 +73,11 @@ class Editor:
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
         return instantiate(nonlin.expr, values, taken, self.copy_index, self._alike)
+
+    def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
+        """An expression whose bound indices differ from those taken where it is to stand."""
+        free = {name: Affine(((name, 1),)) for name in free_indices(expr)}
+        return instantiate(expr, free, taken, self.copy_index, self._alike)
 
     def _alike(self, first: str, second: str) -> bool:
         one, two = self._indices[first], self._indices[second]

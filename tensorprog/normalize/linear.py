@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
 
 from tensorprog.expr import (
     Affine,
@@ -17,7 +18,7 @@ from tensorprog.expr import (
 )
 from tensorprog.rename import affine_expr, compose, free_indices
 
-__all__ = ["Stuck", "instantiate", "mapped"]
+__all__ = ["Stuck", "bound_indices", "instantiate", "mapped"]
 
 
 class Stuck(Exception):
@@ -25,31 +26,52 @@ class Stuck(Exception):
 
 
 def mapped(
-    expr: Expr, leaf: Callable[[Expr], Expr], vector: Callable[[Expr], bool], inner: Callable[[Expr], bool]
+    expr: Expr, leaf: Callable[[Expr], Expr], vector: Callable[[Expr], bool], inner: Callable[[Expr], bool],
+    apart: Callable[[Expr], Expr] = lambda factor: factor,
 ) -> Expr:
     """Apply a linear map to an expression that is linear in its vectors, with scalars as coefficients.
 
     `leaf` gives the image of a vector, `vector` says whether a vector occurs in an expression, and `inner` whether the
-    map is to be taken inside it; where it is not, a vector may be any function of vectors and is one leaf.
+    map is to be taken inside it; where it is not, a vector may be any function of vectors and is one leaf.  Such a
+    vector as a factor is carried to the leaves, L(f sum_j c_j v_j) = sum_j c_j L(f v_j), as `apart` writes it.
 
     Raises    Stuck if the expression is not linear in the vectors that the map is taken to
     """
 
-    def go(node: Expr) -> Expr:
+    def go(node: Expr, carry: Callable[[Expr], Expr]) -> Expr:
         if not vector(node):  # c times the constant vector 1
-            return node if node == Number(0) else Call("multiply", (node, leaf(Number(1))))
+            return node if node == Number(0) else Call("multiply", (node, leaf(carry(Number(1)))))
         if isinstance(node, Variable) or not inner(node):
-            return leaf(node)
+            return leaf(carry(node))
         if isinstance(node, Reduction) and node.reducer in ("sum", "mean"):
-            return Reduction(node.reducer, node.indices, go(node.arg), node.column)
-        if isinstance(node, Call):
-            arguments = _linear_arguments(node, vector)
-            if arguments:
-                args = tuple(go(arg) if k in arguments else arg for k, arg in enumerate(node.args))
-                return Call(node.atom, args, node.column)
-        raise Stuck
+            return Reduction(node.reducer, node.indices, go(node.arg, carry), node.column)
+        if not isinstance(node, Call):
+            raise Stuck
+        arguments = _linear_arguments(node, vector)
+        if arguments:
+            args = tuple(go(arg, carry) if k in arguments else arg for k, arg in enumerate(node.args))
+            return Call(node.atom, args, node.column)
+        arguments = _linear_arguments(node, lambda arg: vector(arg) and inner(arg))
+        if not arguments:
+            raise Stuck
+        beside = tuple(Number(0) if k in arguments else apart(arg) for k, arg in enumerate(node.args))
+        return _sum([go(node.args[k], lambda v, k=k: carry(_put(node.atom, beside, k, v)))  # type: ignore[misc]
+                     for k in arguments])
 
-    return go(expr)
+    return go(expr, lambda v: v)
+
+
+def _put(atom: str, beside: tuple[Expr, ...], place: int, value: Expr) -> Expr:
+    """A call with a value at one place; nothing is multiplied by 1."""
+    if atom == "multiply" and value == Number(1):
+        return beside[1 - place]
+    return Call(atom, (*beside[:place], value, *beside[place + 1 :]))
+
+
+def _sum(parts: Sequence[Expr]) -> Expr:
+    """The sum of the parts that are not 0."""
+    kept = [part for part in parts if part != Number(0)]
+    return reduce(lambda a, b: Call("add", (a, b)), kept) if kept else Number(0)
 
 
 def _linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
@@ -79,7 +101,7 @@ def instantiate(
     kept = [node for node in walk(expr) if isinstance(node, Reduction) and not node.removes]
     if not all(_renamable(node, name, values, alike) for node in kept for name in node.indices if name in values):
         raise Stuck
-    bound = {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices} - values.keys()
+    bound = bound_indices(expr) - values.keys()
     names = dict(values) | {name: Affine(((fresh(name), 1),)) for name in sorted(bound.intersection(taken))}
 
     def go(node: Expr) -> Expr:
@@ -95,6 +117,11 @@ def instantiate(
         return node
 
     return go(expr)
+
+
+def bound_indices(expr: Expr) -> set[str]:
+    """Indices over which an expression reduces or takes softmaxes."""
+    return {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
 
 
 def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:

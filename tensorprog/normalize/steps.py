@@ -1,6 +1,7 @@
 """The exact rewrites, one function each: it edits the program wherever it can, and yields what it did.
 
-    move      W (sum_j a_j v_j) = sum_j a_j (W v_j)           a_j scalars
+    merge     k_j = W z_j and l_i = W z_i: l_i = k_i           k in scores, l a value
+    move      W (f sum_j a_j v_j) = sum_j a_j W (f v_j)       a_j scalars, f a vector without scores
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
     turn      W^T of a weight that is used only so, declared as a weight of its own
     biases    b_i = sum_k L_ik (W_k 1), L L^T = Cov(b)        in law, the W_k dedicated weights
@@ -12,21 +13,21 @@ Source    theory.md sections 2 and 4; Sakai et al. 2025 (arXiv 2506.00846), App.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.expr import Affine, Call, Constant, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.linear import Stuck, mapped
-from tensorprog.rename import replace_variables
+from tensorprog.normalize.linear import Stuck, bound_indices, mapped
+from tensorprog.rename import compose, replace_variables
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "biases", "expand", "inline", "merge", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -79,6 +80,39 @@ def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
     return replace(weight, name=name, variance=variance, shape=weight.shape[::-1])
 
 
+def merge(editor: Editor) -> Iterator[Rewrite]:
+    """Make values copies of score operands with the same weight and vector, up to the names of indices."""
+    operands = {o.definer for o in editor.structure.operands}
+    products = {position: _product_read(editor.netsor, s) for position, s in enumerate(editor.netsor.body)}
+    made = {products[p]: editor.netsor.body[p] for p in operands if p is not None and products[p] is not None}
+    for position, key in products.items():
+        if position not in operands and key in made:
+            operand = made[key].target
+            own, names = map(_in_order, (made[key], editor.netsor.body[position]))
+            values = dict(zip(own, slots_of(names), strict=True))
+            copied = Variable(operand.name, tuple(compose(slot, values) for slot in operand.slots))
+            yield _changed(editor, "merge", position, copied)
+
+
+def _in_order(s: Statement) -> list[str]:
+    """Indices of a MatMul in the order in which weight and vector read them."""
+    assert isinstance(s, MatMul)
+    return list(dict.fromkeys(name for part in (s.weight, s.vector) for slot in part.slots for name in slot.indices))
+
+
+def _product_read(netsor: Netsor, s: Statement) -> tuple[object, ...] | None:
+    """What a MatMul multiplies, without the names of its indices; None if that is not its family, once each."""
+    family = netsor.families[s.target.name]
+    if not isinstance(s, MatMul) or len(family.statements) > 1 or any(family.boundaries):
+        return None
+    names = _in_order(s)
+    if {slot.bare for slot in s.target.slots} != set(names):
+        return None
+    places = {name: Affine(((str(k), 1),)) for k, name in enumerate(names)}
+    read = [(part.name, tuple(compose(slot, places) for slot in part.slots)) for part in (s.weight, s.vector)]
+    return (*read, s.transposed, *(netsor.ranges[name] for name in names))
+
+
 def move(editor: Editor) -> Iterator[Rewrite]:
     """Take MatMuls behind scores inside the combinations of vectors that they read.
 
@@ -88,8 +122,48 @@ def move(editor: Editor) -> Iterator[Rewrite]:
         moved = _through(editor, position, "vector", editor.scored)
         if moved is not None:
             yield _changed(editor, "move", position, moved)
-        elif len(definers) > 1 or not isinstance(editor.netsor.body[definers[0]], MatMul):
-            raise Stuck  # a single MatMul may become a combination
+        elif not _may_become_a_combination(editor, definers):
+            yield from _unfold(editor, definers)
+
+
+def _may_become_a_combination(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether a vector is made by a single MatMul: a later round may move that one."""
+    return len(definers) == 1 and isinstance(editor.netsor.body[definers[0]], MatMul)
+
+
+def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
+    """Write out the score-dependent vectors beside vector factors in a Nonlin, so that the factors reach what is below.
+
+    Raises    Stuck if that is not possible
+    """
+    position, nonlin = definers[0], editor.netsor.body[definers[0]]
+    if len(definers) > 1 or not isinstance(nonlin, Nonlin):
+        raise Stuck
+    leaves = _leaves(editor, nonlin.expr, editor.scored)
+    beside = {v for leaf in leaves if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
+    known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
+    if not beside:
+        raise Stuck
+    if known and position not in editor.changed:
+        expr = _written_out(editor, position, nonlin, known)
+        if expr == nonlin.expr:
+            raise Stuck
+        yield _changed(editor, "inline", position, expr)
+
+
+def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
+    """The vectors to which a linear map of an expression would be applied.
+
+    Raises    Stuck if it is not linear
+    """
+    found: list[Expr] = []
+
+    def leaf(vector: Expr) -> Expr:
+        found.append(vector)
+        return vector
+
+    mapped(expr, leaf, editor.vector, inside)
+    return found
 
 
 def expand(editor: Editor) -> Iterator[Rewrite]:
@@ -122,12 +196,14 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
 
         return editor.once(("image", replace(new, target=Variable(""))), position, make)
 
-    try:
-        mapped(nonlin.expr, lambda vector: vector, editor.vector, inside)  # is it linear?  Before anything is added
+    try:  # before anything is added
+        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
+            return None
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
         return None
-    return mapped(expr, image, editor.vector, inside)
+    bound = bound_indices(expr)
+    return mapped(expr, image, editor.vector, inside, lambda factor: editor.apart(factor, bound))
 
 
 def _changed(editor: Editor, kind: str, position: int, expr: Expr) -> Rewrite:
@@ -195,20 +271,23 @@ def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
 
 
 def inline(editor: Editor) -> Iterator[Rewrite]:
-    """Write out the Nonlins that Nonlins read."""
-    for position, statement in enumerate(editor.netsor.body):
+    """Write out the Nonlins that Nonlins read, but for those of recurrences; once each, what is read first."""
+    loops = editor.structure.loops
+    for position in (position for group in editor.structure.groups for position in group):
+        statement = editor.netsor.body[position]
         if isinstance(statement, Nonlin):
-            expr = _written_out(editor, position, statement)
+            definers = {v: editor.structure.definers(position, v) for v in variables(statement.expr)}
+            read = [v for v, found in definers.items() if not any(loops(d, d) for d in found)]
+            expr = _written_out(editor, position, statement, read)
             if expr != statement.expr:
                 yield _changed(editor, "inline", position, expr)
 
 
-def _written_out(editor: Editor, position: int, statement: Nonlin) -> Expr:
+def _written_out(editor: Editor, position: int, statement: Nonlin, wanted: Collection[Variable]) -> Expr:
     """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
     nodes = list(walk(statement.expr))
-    bound = {name for node in nodes if isinstance(node, Reduction) for name in node.indices}
-    taken = bound | {name for slot in statement.target.slots for name in slot.indices}
-    read = {v: nonlin for v in variables(statement.expr) if (nonlin := _inlinable(editor, position, v))}
+    taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
+    read = {v: nonlin for v in wanted if (nonlin := _inlinable(editor, position, v))}
     added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
     if len(nodes) + added > MAX_NODES:
         return statement.expr
@@ -226,7 +305,12 @@ def _inlinable(editor: Editor, position: int, reference: Variable) -> Nonlin | N
     """The Nonlin behind a reference, if its expression alone shows whether it is a vector."""
     nonlin = editor.definition(position, reference)
     is_vector = editor.netsor.families[reference.name].kind == "vector"
-    return nonlin if nonlin is not None and editor.vector(nonlin.expr) == is_vector else None
+    if nonlin is None or editor.vector(nonlin.expr) != is_vector:
+        return None
+    (definer,) = editor.structure.definers(position, reference)
+    latest = editor.changed.get(definer, nonlin)
+    assert isinstance(latest, Nonlin)
+    return latest
 
 
 def used(netsor: Netsor) -> list[int]:

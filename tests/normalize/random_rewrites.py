@@ -70,6 +70,7 @@ class Writer:
         """A combination of vectors with scalar coefficients."""
         free = [name for name in SIZES if name not in scope]
         deeper = ("product", "sum", "sum", "add", "add", "where", "divide", "constant", "leaf")
+        deeper += ("gate",) * bool(self.scalars)
         kind = self.one_of(deeper if depth else ("vector",))
         if kind == "vector":
             return self.member(vectors, scope)
@@ -87,6 +88,8 @@ class Writer:
             return f"where({self.one_of(scope)} <= 0, {inner}, {self.one_of([0, 1, self.member(vectors, scope)])})"
         if kind == "divide":
             return f"({inner}) / (1 + {self.scalar(scope)}**2)"
+        if kind == "gate":
+            return f"({inner}) {self.one_of(['*', '/'])} (2 + tanh({self.member({'x': ['j'], 'u': ['j']}, scope)}))"
         return f"({inner} + {self.scalar(scope)})" if kind == "constant" else f"{self.scalar(scope)} * ({inner})"
 
     def state(self, target: str, slots: list[str], right: str) -> None:

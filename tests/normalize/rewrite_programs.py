@@ -274,6 +274,55 @@ REWRITTEN = (
         "expand",
     ),
     Case(
+        "a gate", SCORES + "f[i] = MatMul(V, x[i])\n"
+        "z[i] = Nonlin(sigmoid(f[i]) * sum[a,j](softmax[j](p[a,i,j]) * v[a,j]))\ny[i] = MatMul(U, z[i])", "move",
+    ),
+    Case(
+        "a gate with an index that is bound behind it", ONE_HEAD
+        + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) * mean[j](tanh(x[j])) / (2 + tanh(x[i])) + p[i,0])\n"
+        "y[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "a gate inside a sum, with a softmax of vectors", ONE_HEAD
+        + "z[i] = Nonlin(sum[j](p[i,j] * (softmax[j](x[j]) * (u[i] + p[0,j] * u[j]))))\ny[j] = MatMul(WO[0], z[j])",
+        "move",
+    ),
+    Case(
+        "constants behind a gate",
+        ONE_HEAD + "z[i] = Nonlin(tanh(u[i]) * (sum[j](p[i,j] * x[j]) + p[i,i] + 1) / (1 + x[i]**2))\n"
+        "y[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "division by a vector",
+        ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + x[i]**2))\ny[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "a condition on a vector",
+        ONE_HEAD + "z[i] = Nonlin(where(x[i] > 0, p[i,0] * x[i], where(u[0] > x[i], p[i,1], 0)))\n"
+        "y[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "a gate on what a weight behind scores makes", ONE_HEAD + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\n"
+        "l[i] = MatMul(WO[0], z[i])\nf[i] = Nonlin(tanh(u[i]) * (l[i] - z[i]) / 2)\ny[i] = MatMul(WO[1], f[i])\n"
+        "t[i] = MatMul(U, f[i])", "move inline", outputs="y, t",
+    ),
+    Case(
+        "gates on gates", ONE_HEAD + "z[i] = Nonlin(tanh(u[i]) * sum[j](p[i,j] * x[j]))\n"
+        "l[i] = Nonlin(x[i] * z[i] + sum[k](z[k]))\nf[j] = Nonlin(sum[i](u[i] * l[i]) / (3 + tanh(x[j])))\n"
+        "y[i] = MatMul(WO[1], f[i])", "move inline",
+    ),
+    Case(
+        "keys as values", HEADS + "v[j,a] = MatMul(WK[a], x[j])\np[a,i,j] = Dot(q[a,i], g[a,j])\n"
+        "y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j,a]))", "merge",
+    ),
+    Case(
+        "keys as values, made first and multiplied again", INPUT
+        + "e[k,r] = Nonlin(x[k] - x[r])\nv[k,r] = MatMul(V, e[k,r])\nq[i] = MatMul(U, x[i])\n"
+        "g[r,j] = MatMul(V, e[j,r])\nf[r,j] = Nonlin(2 * g[r,j])\np[i,j] = Dot(q[i], f[1,j])\n"
+        "w[j,r] = MatMul(WO[0], v[j,r])\ny[i] = Nonlin(sum[j](softmax[j](p[i,j]) * w[j,2]))",
+        "expand merge",
+    ),
+    Case(
         "names that are taken", ONE_HEAD + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * (tanh(x[j]) + x[i] + 1)))\n"
         "y[j] = MatMul(WO[0], z[j])\ny_x[i] = Nonlin(x[i])", "move",
         outputs="y, y_x", indices="j2: 2", weights="ones: 1 & y_x2: 1",
@@ -287,9 +336,17 @@ KEPT = (
     Case("relu between", ONE_HEAD + "z[i] = Nonlin(relu(sum[j](p[i,j] * x[j])))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a product of score-dependent vectors", ONE_HEAD + "z[i] = Nonlin((p[i,0] * x[i]) * (p[i,1] * u[i]))\n"
          "y[i] = MatMul(WO[0], z[i])"),
-    Case("division by a vector", ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + x[i]**2))\ny[i] = MatMul(WO[0], z[i])"),
-    Case("a condition on a vector", ONE_HEAD + "z[i] = Nonlin(where(x[i] > 0, p[i,0] * x[i], x[i]))\n"
-         "y[i] = MatMul(WO[0], z[i])"),
+    Case("a score below a vector that depends on scores",
+         ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + (p[i,1] * x[i])**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a gate that depends on scores", ONE_HEAD
+         + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\nf[i] = Nonlin(tanh(z[i]) * z[i])\ny[i] = MatMul(WO[0], f[i])"),
+    Case("a gate on something of several definitions", ONE_HEAD + "t[0] = Nonlin(p[0,0] * x[0])\n"
+         "t[r] = Nonlin(p[r,0] * x[r])\nf[i] = Nonlin(tanh(u[i]) * t[i])\ny[i] = MatMul(WO[0], f[i])"),
+    Case("tied weights", INPUT + "q[i] = MatMul(U, x[i])\ng[j] = MatMul(U, x[j])\np[i,j] = Dot(q[i], g[j])\n"
+         "y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))"),
+    Case("a value like the keys, but for a shift and the indices that make copies",
+         ONE_HEAD + "v[r] = MatMul(V, x[r - 1])\nw[i,k] = MatMul(V, x[i])\nl[r] = MatMul(V, x[r])\n"
+         "y[i] = Nonlin(sum[r](p[i,r] * v[r] + w[i,r]) + l[1])"),
     Case("a softmax of vectors", ONE_HEAD + "z[i] = Nonlin(softmax[i](p[i,0] * x[i]))\ny[i] = MatMul(WO[0], z[i])"),
     Case("one layer can be moved, the next cannot", ONE_HEAD + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\n"
          "v[i] = MatMul(WO[0], z[i])\nf[i] = Nonlin(tanh(v[i]))\ny[i] = MatMul(WO[1], f[i])"),

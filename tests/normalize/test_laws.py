@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tensorprog.assumptions import check
 from tensorprog.ir import Netsor
 from tensorprog.limit.law import Law
 from tensorprog.normalize import normalize
@@ -119,3 +120,44 @@ def test_finite_networks_of_the_rewritten_program_have_the_same_law() -> None:
     assert {step.kind for step in rewritten.steps} == {"expand", "biases", "move"}
     (first, one), (second, two) = statistics(netsor, 1), statistics(rewritten.netsor, 2)
     assert np.abs((first - second) / np.sqrt(one + two)).max() < 5.4  # one in a million
+
+
+GATED = HEAD.format(
+    initial="", weights="  G: 0.9", body="""
+  - p[a,i,j] = Dot(gq[a,i], gk[a,j])
+  - g[i] = MatMul(G, x[i])
+  - c[a,i] = Nonlin(sigmoid(g[i]) * sum[j](softmax[j](p[a,i,j]) * gv[a,j]))
+  - o[a,i] = MatMul(WO[a], c[a,i])
+  - y[i] = Nonlin(sum[a](o[a,i]) / sqrt(H))""",
+).replace("  bv[a]: {mean: 0, cov: 0.4}\n", "")
+GATED_BY_HAND = GATED.replace("  - c[a,i] = Nonlin(sigmoid(g[i]) * sum[j](softmax[j](p[a,i,j]) * gv[a,j]))", """
+  - c[a,i,j] = Nonlin(sigmoid(g[i]) * gv[a,j])""").replace("o[a,i] = MatMul(WO[a], c[a,i])", """\
+o[a,i,j] = MatMul(WO[a], c[a,i,j])""").replace("sum[a](o[a,i])", "sum[a,j](softmax[j](p[a,i,j]) * o[a,i,j])")
+
+
+def test_gated_attention_is_the_theorem_and_has_the_law_of_the_form_by_hand() -> None:
+    natural, by_hand = loads(GATED), loads(GATED_BY_HAND)
+    assert [check(netsor).grade for netsor in (natural, by_hand)] == ["theorem", "theorem"]
+    first, second = Law(natural), Law(by_hand)
+    np.testing.assert_array_equal(np.asarray(first.cov("p")), np.asarray(second.cov("p")))
+    scores = {"p": np.random.default_rng(1).normal(size=(3, 2, 2, 2))}
+    np.testing.assert_allclose(first.given(scores).cov("y"), second.given(scores).cov("y"), rtol=0, atol=1e-13)
+    for order in (2, 4):
+        (one, error), (two, other) = (law.moment("y[0]", order, with_error=True) for law in (first, second))
+        assert abs(one - two) <= error + other
+
+
+def test_gated_networks_have_the_law_of_the_form_by_hand() -> None:
+    (first, one), (second, two) = statistics(loads(GATED), 3), statistics(loads(GATED_BY_HAND), 4)
+    assert np.abs((first - second) / np.sqrt(one + two)).max() < 5.4  # one in a million
+
+
+def test_keys_that_are_values_too_make_the_theorem() -> None:
+    direct = GATED.replace("gv[a,j])", "gk[a,j])").replace("  WV[a]: 1.2\n", "")
+    direct = direct.replace("  - gv[a,j] = MatMul(WV[a], x[j])\n", "")
+    renamed = direct.replace("* gk[a,j])", "* values[j,a])").replace(
+        "  - p[a,i,j] = ", "  - values[j,a] = MatMul(WK[a], x[j])\n  - p[a,i,j] = ")
+    assert [check(loads(text)).grade for text in (direct, renamed)] == ["theorem", "theorem"]
+    first, second = Law(loads(direct)), Law(loads(renamed))
+    scores = {"p": np.random.default_rng(2).normal(size=(3, 2, 2, 2))}
+    np.testing.assert_allclose(first.given(scores).cov("y"), second.given(scores).cov("y"), rtol=0, atol=1e-13)

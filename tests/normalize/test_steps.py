@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import check_same
-from rewrite_programs import KEPT, REWRITTEN, Case
+from rewrite_programs import KEPT, ONE_HEAD, REWRITTEN, Case
 
 import tensorprog.normalize as normalize_package
 from tensorprog import initials
@@ -19,13 +19,13 @@ from tensorprog.errors import ProgramError
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Expr, Number, Variable
 from tensorprog.graph import Structure
-from tensorprog.ir import Initial, Netsor, Statement
+from tensorprog.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import biases, expand, inline, move, turn
+from tensorprog.normalize.steps import biases, expand, inline, merge, move, turn
 from tensorprog.yaml_io import dump, loads
 
-STEPS = {step.__name__: step for step in (turn, biases, expand, move, inline)}
+STEPS = {step.__name__: step for step in (turn, merge, biases, expand, move, inline)}
 CASES = {case.name: case for case in REWRITTEN}
 
 
@@ -118,6 +118,25 @@ def test_statements_come_from_what_they_are_made_of() -> None:
     )
 
 
+def test_each_nonlin_is_written_out_once_however_long_the_chain() -> None:
+    chain = "".join(f"z{k}[i] = Nonlin(tanh(z{k - 1}[i]) + {k} * z{k - 1}[0])\n" for k in range(1, 5))
+    body = ONE_HEAD + "z0[i] = Nonlin(p[i,0] * x[i])\n" + chain + "y[i] = Nonlin(z4[i])"
+    found = written_out(Case("chain", body).load())
+    inlined = [step.where for step in found.steps if step.kind == "inline"]
+    assert len(inlined) == len(set(inlined))
+    assert [str(s.target) for s in found.netsor.body if isinstance(s, Nonlin)][-1] == "y[i]"
+
+
+def test_recurrences_are_not_unrolled() -> None:
+    body = ("f[i] = Nonlin(x[i] / 2)\nz[0,i] = Nonlin(x[i])\nz[t,i] = Nonlin(tanh(z[t - 1,i]) + p[i,0] * f[i])\n"
+            "y[i] = Nonlin(z[50,i] + f[i])")
+    program = Case("layers", ONE_HEAD + body, indices="t: 1..50").load()
+    found = written_out(program)
+    assert "z[50,i]" in str(found.netsor.body[-1])
+    assert len(dump(found.netsor)) < 2 * len(dump(program))
+    check_same(found, program)
+
+
 # -- the tests see mistakes -------------------------------------------------------------------------------------------
 
 
@@ -172,8 +191,8 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     """A constant in a combination stands for itself instead of times the vector 1."""
     mapped = linear.mapped
 
-    def lost(expr: Expr, leaf: Any, vector: Any, inner: Any) -> Expr:
-        return mapped(expr, lambda part: part if part == Number(1) else leaf(part), vector, inner)
+    def lost(expr: Expr, leaf: Any, *others: Any) -> Expr:
+        return mapped(expr, lambda part: part if part == Number(1) else leaf(part), *others)
 
     monkeypatch.setattr(steps, "mapped", lost)
 
