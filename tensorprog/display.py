@@ -171,9 +171,6 @@ def _findings_blocks(rows: Sequence[findings.Cells], width: int) -> Any:
         blocks.append(Text(f"{'verdict':<8} {'rule':<{aligned_rules}}  where, line", style="bold"))
     for verdict, rule, where, line, said in rows:
         head = Text.assemble((f"{verdict:<8} ", _ink(verdict)), f"{rule:<{aligned_rules}}  ")
-        if verdict == "holds":
-            blocks.append(head)
-            continue
         head.append(where + (f", line {line}" if line else ""))
         blocks += [head, _labelled(said, 9 if aligned_rules else 2)]
     return Group(*blocks)

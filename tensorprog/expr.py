@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from tensorprog.atoms import ATOMS, REDUCTIONS
-from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
     "Affine",
@@ -317,9 +317,12 @@ def call(name: str, *args: Operand, column: int = 0, **keywords: Operand) -> Exp
                 raise ProgramError(f"{name} takes ({signature}): {key} is missing")
             values[key] = Number(default)
     for key in names:
-        if any(isinstance(node, Variable) for node in walk(values[key])):
-            alternative = "use exp(y * log(x)) or a constant exponent" if name == "power" else "use min and max instead"
-            raise ProgramError(f"{name}: {key} must be made of numbers, constants and indices; {alternative}")
+        other = next((node for node in walk(values[key]) if isinstance(node, Variable)), None)
+        if other is not None:
+            alternative = "exp(y * log(x)) or a constant exponent" if name == "power" else "min and max"
+            message = f"{name}: {key} must be made of numbers, constants and indices, and {other} is none of these"
+            fix = f"declare {other} under constants, or use {alternative} if it is a vector or a score"
+            raise ProgramError(Problem(message, fix=fix))
     return Call(name, tuple(given[: atom.arity]) + tuple(values[key] for key in names), column)
 
 

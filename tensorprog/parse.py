@@ -137,7 +137,8 @@ class _Reader:
             operator = _BINARY.get(type(node.op))
             if operator is None:
                 raise _Error(f"the operator {_source(node.op)} is not part of the language", node,
-                             "use + - * / ** and the functions of `tp list --atoms`")
+                             f"{_product(node)} in a statement of its own" if _product(node)
+                             else "use + - * / ** and the functions of `tp list --atoms`")
             return self.apply(operator, node, [self.expression(node.left), self.expression(node.right)])
         if isinstance(node, ast.BoolOp):
             name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
@@ -248,7 +249,7 @@ class _Reader:
         try:
             return call(name, *args, column=getattr(node, "col_offset", 0), **(keywords or {}))
         except ProgramError as error:
-            raise _Error(error.problems[0].message, node) from None
+            raise _Error(error.problems[0].message, node, error.problems[0].fix) from None
 
     def reduction(self, node: ast.Call, head: ast.Subscript) -> Expr:
         name = head.value.id if isinstance(head.value, ast.Name) else ""
@@ -294,6 +295,13 @@ def _text(node: ast.AST) -> str:
         return _kind(node)
 
 
+def _product(node: ast.AST) -> str:
+    """W @ x in the language; '' for anything else."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return f"MatMul({_text(node.left)}, {_text(node.right)})"
+    return ""
+
+
 def _source(operator: ast.AST) -> str:
     return {"FloorDiv": "//", "Mod": "%", "MatMult": "@", "Not": "not", "Invert": "~", "LShift": "<<", "RShift": ">>",
             "BitXor": "^"}.get(type(operator).__name__, type(operator).__name__)
@@ -329,7 +337,9 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
             return {key: scale * value for key, value in inner.items()}, scale * offset
         if isinstance(part, Variable):
             known = [*names.indices, *names.constants]
-            raise _Error(f"{part.name} is not an index or a constant", node, did_you_mean(part.name, known))
+            hint = did_you_mean(part.name, known)
+            raise _Error(f"{part.name} is not an index or a constant", node, hint if "mean" in hint else
+                         f"declare it under indices or constants{f'; {hint}' if hint else ''}")
         value = constant_value(part, names.constants)
         if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
             raise _Error(f"the index expression {expr} is not made of whole numbers", node)
@@ -427,8 +437,9 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):
             called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
             hint = did_you_mean(called, INSTRUCTIONS) if called and called not in ATOMS else ""
+            right = _product(value) or f"Nonlin({_text(value)})"
             raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value,
-                         hint if "mean" in hint else f"{_text(body[0].targets[0])} = Nonlin({_text(value)})")
+                         hint if "mean" in hint else f"{_text(body[0].targets[0])} = {right}")
         first = reader.weight if value.func.id == "MatMul" else reader.expression
         args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
         keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)

@@ -12,9 +12,10 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tensorprog.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.expr import Call, Expr, Number, Transposed, Variable, as_expr
+from tensorprog.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, variables
 from tensorprog.ir import Dot, Index, MatMul, Nonlin, Statement, Table
 from tensorprog.parse import Names, constant_value, parse_expression, parse_target
+from tensorprog.rename import free_indices
 from tensorprog.schema import RUN_KEYS
 
 MAX_WHOLE = 2**53
@@ -227,7 +228,7 @@ def make_statement(
             continue
         role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
         fix = ("declare it under weights: and write " + _SHAPES["MatMul"] if role == "a weight"
-               else f"give it a name first: z = Nonlin({arg}), then {instruction} of z")
+               else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that")
         problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
                                 span.at(getattr(arg, "column", 0)), fix))
     if problems:
@@ -239,6 +240,14 @@ def make_statement(
     if text not in _SCALES:
         raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
     return Dot(target, first, second, _SCALES[text], span)
+
+
+def _named(target: Variable, arg: Expr) -> Variable:
+    """A left side for an argument of a statement, by a name that does not occur in it."""
+    taken, name = {v.name for v in variables(arg)}, f"{target.name}_x"
+    while name in taken:
+        name += "x"
+    return Variable(name, tuple(Affine(((index, 1),)) for index in free_indices(arg)))
 
 
 def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:

@@ -38,6 +38,8 @@ class Finding:
             "line": self.line,
             "message": self.message,
             "fix": self.fix,
+            "source": self.source,
+            "nodes": list(self.nodes),
         }
 
     def __str__(self) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tensorprog.atoms.core import Regularity
+
 
 def program_rows() -> list[tuple[str, ...]]:
     """Name, grade and title of each shipped program."""
@@ -29,10 +34,17 @@ def atom_rows() -> list[tuple[str, ...]]:
         defaults = [value for value in atom.params.values() if value is not None]
         complete = len(defaults) == len(atom.params)
         regularity = atom.regularity_on(everywhere, *defaults) if atom.arity == 1 and complete else atom.regularity
-        lipschitz = f"{regularity.lipschitz:.4g}" if regularity.lipschitz < float("inf") else "no" if complete else ""
+        lipschitz = _lipschitz(regularity, complete)
         written = f"x {atom.operator} y" if atom.operator and atom.arity + len(atom.params) == 2 else ", ".join(names)
         rows.append((atom.name, written, interval, lipschitz, atom.doc))
     for reducer in REDUCTIONS.values():
         interval = "[{:g}, {:g}]".format(*reducer.bounds) if reducer.bounds is not None else ""
         rows.append((f"{reducer.name}[i]", "x", interval, "yes" if reducer.lipschitz else "no", reducer.doc))
     return rows
+
+
+def _lipschitz(regularity: Regularity, complete: bool) -> str:
+    """The best constant, `yes` if there is one that depends on the norm, '' if that depends on parameters."""
+    if regularity.lipschitz < float("inf"):
+        return f"{regularity.lipschitz:.4g}"
+    return "yes" if regularity.modulus == 0 else "no" if complete else ""

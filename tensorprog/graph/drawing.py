@@ -39,7 +39,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
         f'height="{height:.0f}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("bad", BLAME))) + "</defs>",
+        "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("path", marks.colour))) + "</defs>",
         _text(MARGIN, MARGIN, title, bold=True, size=14),
     ]
     out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
@@ -47,7 +47,8 @@ def to_svg(graph: Any, report: Any = None) -> str:
     path = marks.path
     for u, v, data in sorted(graph.edges(data=True), key=lambda e: e[0] in path and e[1] in path):  # the path on top
         twice[u, v] = twice.get((u, v), 0) + 1
-        out.append(_edge(plan, u, v, data["role"], origin, u in path and v in path, twice[u, v] - 1))
+        colour = marks.colour if u in path and v in path else ""
+        out.append(_edge(plan, u, v, data["role"], origin, colour, twice[u, v] - 1))
     out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
     for k, (text, colour) in enumerate(below):
         out.append(_text(MARGIN, foot + MARGIN + LINE * k, text, colour))
@@ -64,7 +65,8 @@ def _legend(graph: Any, marks: Marks, width: float) -> Iterator[tuple[int, float
     entries = [(f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
                for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
     if marks.path:
-        entries.append(("at fault", Style("", "#ffffff", BLAME, 3.0, ink=BLAME)))
+        label = "at fault" if marks.fails else "remarked on"
+        entries.append((label, Style("", "#ffffff", marks.colour, 3.0, ink=marks.colour)))
     row, at = 0, 0.0
     for label, style in entries:
         size = len(label) * CHARACTER + 44
@@ -104,9 +106,9 @@ def _text(x: float, y: float, text: str, colour: str = "#000000", *, bold: bool 
     return f'<text x="{x:.1f}" y="{y:.1f}"{extra} xml:space="preserve">{escape(clean(text))}</text>'
 
 
-def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, fault: bool = False) -> str:
-    stroke, thick = (BLAME, 3.0) if fault else (style.border, style.thick)
-    dash = f' stroke-dasharray="{style.dash}"' if style.dash and not fault else ""
+def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, path: str = "") -> str:
+    stroke, thick = (path, 3.0) if path else (style.border, style.thick)
+    dash = f' stroke-dasharray="{style.dash}"' if style.dash and not path else ""
     return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
             f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>')
 
@@ -120,7 +122,7 @@ def _box(plan: Layout, node: str, data: Any, marks: Marks, tag: str, origin: tup
     x, y = x + origin[0], y + origin[1]
     style = style_of(data, marks.judged)
     note = f"<title>{escape(clean(marks.notes[node]))}</title>" if node in marks.notes else ""
-    out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, node in marks.path)]
+    out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, marks.colour if node in marks.path else "")]
     text = lines(data["text"])
     first = y + TAG * bool(tag) / 2 - (len(text) - 1) / 2 * LINE + 4
     for k, line in enumerate(text):
@@ -144,13 +146,13 @@ def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
 
 
 def _edge(
-    plan: Layout, u: str, v: str, role: str, origin: tuple[float, float], fault: bool, extra: int
+    plan: Layout, u: str, v: str, role: str, origin: tuple[float, float], path: str, extra: int
 ) -> str:
     (x1, y1), (x2, y2) = plan.centres[u], plan.centres[v]
     (w1, h1), (w2, h2) = plan.sizes[u], plan.sizes[v]
     style = (
-        f'fill="none" stroke="{BLAME if fault else GREY}" stroke-width="{2.6 if fault else 1.2}" '
-        f'marker-end="url(#{"bad" if fault else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
+        f'fill="none" stroke="{path or GREY}" stroke-width="{2.6 if path else 1.2}" '
+        f'marker-end="url(#{"path" if path else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
     )
     if y1 >= y2:
         return f'<path d="{_back(plan, u, v, origin)}" stroke-linejoin="round" {style}/>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +61,10 @@ def _layers(graph: Any) -> dict[str, int]:
 def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
     """Place nodes in layers: longest path from the sources, barycentre ordering, then aligned with their neighbours.
 
-    Boxes with a tag have a line for it above the statement.
+    Boxes with a tag have a line for it above the statement.  What is declared and never used stands below the rest.
     """
     tags = tags or {}
+    loose = [node for node, position in graph.nodes(data="position") if position < 0 and not graph.degree(node)]
     layer = _layers(graph)
     sizes = {}
     for node, data in graph.nodes(data=True):
@@ -71,7 +73,8 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
         sizes[node] = (across + 2 * PAD, len(text) * LINE + TAG * bool(tag) + PAD)
     rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for node in graph:
-        rows[layer[node]].append(node)
+        if node not in loose:
+            rows[layer[node]].append(node)
     above: dict[str, list[str]] = {node: [] for node in graph}
     below: dict[str, list[str]] = {node: [] for node in graph}
     paths: dict[tuple[str, str], list[str]] = {}
@@ -105,20 +108,36 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
     declared = {node for node, position in graph.nodes(data="position") if position < 0}
     firm = {node: BESIDE if node in declared else 1.0 if node in sizes else PASSING for node in extent}
     x = _aligned(rows, above, below, extent, firm)
+    left = min((x[node] - extent[node] / 2 for node in x), default=0.0)
+    width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
+    for shelf in _shelves(loose, extent, width):
+        x |= {node: left + at for node, at in shelf.items()}
+        rows.append(list(shelf))
     bands: dict[str, tuple[float, float]] = {}
     top = 0.0
     for row in rows:
         height = max((sizes[node][1] for node in row if node in sizes), default=LINE)
         bands |= dict.fromkeys(row, (top, top + height))
         top += height + LAYER - LINE
-    left = min((x[node] - extent[node] / 2 for node in x), default=0.0)
-    width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
     centres = {node: (x[node] - left, sum(bands[node]) / 2) for node in graph}
     bends = {edge: tuple((x[d] - left, *bands[d]) for d in path[1:-1]) for edge, path in paths.items()}
     back = dict.fromkeys(u for u, v in graph.edges() if layer[u] >= layer[v])
     lanes = {node: width + 14.0 + 12.0 * k for k, node in enumerate(back)}
     height = top - LAYER + LINE + 24.0 * bool(lanes)
     return Layout(centres, sizes, bends, bands, lanes, max([width, *lanes.values()]), height)
+
+
+def _shelves(nodes: Sequence[str], extent: Mapping[str, float], width: float) -> list[dict[str, float]]:
+    """Rows of unconnected boxes, none wider than the drawing unless one box is: positions from its left."""
+    shelves: list[dict[str, float]] = []
+    end = math.inf
+    for node in nodes:
+        if end + GAP + extent[node] > width:
+            shelves.append({})
+            end = -GAP
+        shelves[-1][node] = end + GAP + extent[node] / 2
+        end += GAP + extent[node]
+    return shelves
 
 
 def _aligned(

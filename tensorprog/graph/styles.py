@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BLAME", "KINDS", "ROLES", "Marks", "Style", "clean", "marks_of", "style_of"]
+__all__ = ["BLAME", "KINDS", "REMARK", "ROLES", "Marks", "Style", "clean", "marks_of", "style_of"]
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
-BLAME = "#d55e00"
+BLAME, REMARK = "#d55e00", "#0072b2"
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,21 @@ class Marks:
 
     judged: bool = False
     verdict: str = ""  # grade, and what follows from it
-    path: frozenset[str] = frozenset()  # nodes at fault and between
+    path: frozenset[str] = frozenset()  # nodes at fault and between, or without faults those of the remarks
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the findings about a node
     notes: dict[str, str] = field(default_factory=dict)  # node -> whole messages
     faults: tuple[str, ...] = ()  # one line for each number, faults first
     fails: int = 0  # how many of them are faults; the others are remarks
     claims: tuple[str, ...] = ()
 
+    @property
+    def colour(self) -> str:
+        """Colour of the path."""
+        return BLAME if self.fails else REMARK
+
 
 def marks_of(report: Any) -> Marks:
-    """The marks of a report: faults are numbered and their paths drawn, remarks are numbered."""
+    """The marks of a report: faults and remarks are numbered; the paths of faults, else of remarks, are drawn."""
     if report is None:
         return Marks()
     failing = [f for f in report.findings if f.verdict in ("fails", "unknown")]
@@ -79,7 +84,7 @@ def marks_of(report: Any) -> Marks:
             numbers[node] = (*numbers.get(node, ()), number)
         for node in {*finding.nodes, *finding.where.split(", ")}:
             notes[node] = "\n".join(filter(None, (notes.get(node), f"{finding.rule}: {finding.message}")))
-    path = frozenset(node for finding in failing for node in finding.nodes)
+    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
     verdict = report.grade
     if report.consequence:
         verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")

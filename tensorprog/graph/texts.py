@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, clean, marks_of, style_of
+from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of, style_of
 
 __all__ = ["to_dot", "to_mermaid"]
 
@@ -42,12 +42,12 @@ def to_dot(graph: Any, report: Any = None) -> str:
     labels = _labels(graph, marks)
     for node, data in graph.nodes(data=True):
         style, fault = style_of(data, marks.judged), node in marks.path
-        look = f'fillcolor="{style.fill}", color="{BLAME if fault else style.border}", fontcolor="{style.ink}"'
+        look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
         look += ", penwidth=3" if fault else ""
         look += ', style="rounded,filled,dashed"' if style.dash else ""
         lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
     for u, v, data in graph.edges(data=True):
-        look = f', color="{BLAME}", penwidth=3' if u in marks.path and v in marks.path else ""
+        look = f', color="{marks.colour}", penwidth=3' if u in marks.path and v in marks.path else ""
         lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
     return "\n".join([*lines, "}"])
 
@@ -76,8 +76,8 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
                      f"color:{style.ink}{dash}")
     for node in graph:
         if node in marks.path:
-            lines.append(f"  style {names[node]} stroke:{BLAME},stroke-width:3px")
+            lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")
     bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if u in marks.path and v in marks.path]
     if bad:
-        lines.append(f"  linkStyle {','.join(bad)} stroke:{BLAME},stroke-width:3px")
+        lines.append(f"  linkStyle {','.join(bad)} stroke:{marks.colour},stroke-width:3px")
     return "\n".join(lines)

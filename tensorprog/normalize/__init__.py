@@ -21,7 +21,6 @@ from tensorprog.normalize.steps import (
     biases,
     expand,
     inline,
-    merge,
     move,
     restricted,
     turn,
@@ -60,7 +59,7 @@ def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
     found = _run(found, (turn,)) or found
     if not netsor.scores:
         return found
-    kinds = (merge, biases, expand) if expanded else (merge,)
+    kinds = (biases, expand) if expanded else ()
     found = _run(found, kinds) or found
     if not Structure(found.netsor).behind_scores:
         return found

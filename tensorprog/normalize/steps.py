@@ -1,6 +1,5 @@
 """The exact rewrites, one function each: it edits the program wherever it can, and yields what it did.
 
-    merge     k_j = W z_j and l_i = W z_i: l_i = k_i           k in scores, l a value
     move      W (f sum_j a_j v_j) = sum_j a_j W (f v_j)       a_j scalars, f a vector without scores
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
     turn      W^T of a weight that is used only so, declared as a weight of its own
@@ -20,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Affine, Call, Constant, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
-from tensorprog.rename import compose, replace_variables
+from tensorprog.rename import replace_variables
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "merge", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 MAX_NODES = 400  # of an expression with Nonlins written out
@@ -78,39 +77,6 @@ def _transposed(netsor: Netsor, weight: Weight, name: str) -> Weight:
     factor = Call("divide", (Number(ratio.numerator), Number(ratio.denominator)))
     variance = weight.variance if ratio == 1 else Call("multiply", (weight.variance, factor))
     return replace(weight, name=name, variance=variance, shape=weight.shape[::-1])
-
-
-def merge(editor: Editor) -> Iterator[Rewrite]:
-    """Make values copies of score operands with the same weight and vector, up to the names of indices."""
-    operands = {o.definer for o in editor.structure.operands}
-    products = {position: _product_read(editor.netsor, s) for position, s in enumerate(editor.netsor.body)}
-    made = {products[p]: editor.netsor.body[p] for p in operands if p is not None and products[p] is not None}
-    for position, key in products.items():
-        if position not in operands and key in made:
-            operand = made[key].target
-            own, names = map(_in_order, (made[key], editor.netsor.body[position]))
-            values = dict(zip(own, slots_of(names), strict=True))
-            copied = Variable(operand.name, tuple(compose(slot, values) for slot in operand.slots))
-            yield _changed(editor, "merge", position, copied)
-
-
-def _in_order(s: Statement) -> list[str]:
-    """Indices of a MatMul in the order in which weight and vector read them."""
-    assert isinstance(s, MatMul)
-    return list(dict.fromkeys(name for part in (s.weight, s.vector) for slot in part.slots for name in slot.indices))
-
-
-def _product_read(netsor: Netsor, s: Statement) -> tuple[object, ...] | None:
-    """What a MatMul multiplies, without the names of its indices; None if that is not its family, once each."""
-    family = netsor.families[s.target.name]
-    if not isinstance(s, MatMul) or len(family.statements) > 1 or any(family.boundaries):
-        return None
-    names = _in_order(s)
-    if {slot.bare for slot in s.target.slots} != set(names):
-        return None
-    places = {name: Affine(((str(k), 1),)) for k, name in enumerate(names)}
-    read = [(part.name, tuple(compose(slot, places) for slot in part.slots)) for part in (s.weight, s.vector)]
-    return (*read, s.transposed, *(netsor.ranges[name] for name in names))
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:

@@ -123,7 +123,7 @@ def _explain(error: Any, line: str) -> tuple[str, str]:
     if "expected ',' or" in problem:
         if "<stream end>" in problem or not line.strip():
             return "a bracket { or [ is never closed", "close it, one bracket for each opened"
-        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{"), line.find("["), 0):])
+        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0):])
         example = name.group() if name else "W[i]"
         return ("inside {...} or [...] YAML cannot hold unquoted brackets or commas",
                 f'write "{example}" in quotes, or give the section one entry per line without {{ }}')

@@ -150,7 +150,9 @@ def test_report_is_frozen_json_and_html() -> None:
     with pytest.raises(FrozenInstanceError):
         report.grade = "theorem"  # type: ignore[misc]
     data = json.loads(json.dumps(report.to_json()))
-    assert set(data["findings"][0]) == {"rule", "verdict", "where", "line", "message", "fix"}
+    assert set(data["findings"][0]) == {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
+    assert all(finding["source"] for finding in data["findings"])
+    assert set(data["findings"][0]["where"].split(", ")) <= set(data["findings"][0]["nodes"])
     assert data["grade"] == "outside"
     assert "<script>" not in report._repr_html_()
     assert "<table" in report._repr_html_()

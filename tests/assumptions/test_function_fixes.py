@@ -61,10 +61,3 @@ def test_what_is_proposed_helps(expr: str, fault: str, better: str) -> None:
 def test_a_mask_is_told_of_softmax() -> None:
     report = check(loads(PROGRAM.format(expr="sum[j](where(j <= i, p[i,j], -inf) * x[j])")))
     assert "put softmax over an index around where(j <= i, p[i,j], -inf)" in str(report)
-
-
-def test_one_exponential_of_many_is_told_of_softmax() -> None:
-    report = check(loads(PROGRAM.format(expr="exp(p[i,0]) / sum[j](exp(p[i,j])) * x[i]")))
-    assert "softmax[j](p[i,j]) in a statement of its own" in str(report)
-    mended = PROGRAM.format(expr="a[i,0] * x[i]").replace("  - y[i]", "  - a[i,j] = Nonlin(softmax[j](p[i,j]))\n  - y[i]")
-    assert check(loads(mended)).grade == "theorem"

@@ -113,7 +113,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     assert report["constants"] == {"s": 2, "rho": 0.25}
     assert {"grade", "findings"} <= set(report["assumptions"])
     for finding in report["assumptions"]["findings"]:
-        assert {"rule", "verdict", "where", "line", "message", "fix"} <= set(finding)
+        assert {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"} <= set(finding)
     assert {"outputs", "scores", "error"} == set(report["limit"])
     y, p = report["limit"]["outputs"]["y"], report["limit"]["scores"]["p"]
     assert np.shape(y["mean"]) == (2,)
@@ -218,6 +218,13 @@ def test_graph_without_a_file_prints_text(tp):
     assert "-->" in out
 
 
+def test_what_is_rewritten_is_called_the_theorems_form_where_it_is(tp):
+    assert "\nin the theorem's form:\n" in tp("check", "small.yaml", "--rewritten")[1]
+    outside = tp("check", "tied.yaml", "--rewritten")[1]
+    assert "\nrewritten:\n" in outside
+    assert "theorem's form" not in outside.split("\nrewritten:\n")[1]
+
+
 def test_list(tp):
     code, out, _ = tp("list")
     assert code == 0
@@ -227,6 +234,9 @@ def test_list(tp):
     atoms = tp("list", "--atoms")[1]
     assert "softplus" in atoms
     assert "softmax" in atoms
+    lipschitz = {line.split()[0]: line for line in atoms.splitlines() if line}
+    assert all(" yes " in lipschitz[name] for name in ("add", "subtract"))
+    assert " no " in lipschitz["multiply"]
 
 
 def test_plan(tp):

@@ -167,6 +167,28 @@ def test_faults_are_numbered_and_listed() -> None:
     assert any(text.startswith(" 1  operand inputs bounded") for text in _texts(remarked))
 
 
+def test_the_way_of_a_remark_is_drawn_in_its_own_colour() -> None:
+    netsor = CASES["relu inputs"].load()
+    report = check(netsor)
+    picture = ET.fromstring(graph.to_svg(graph.build(netsor), report))
+    marked = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke-width"] == "3"]
+    assert {g.find(f"{SVG}rect").attrib["stroke"] for g in marked} == {graph.REMARK}
+    nodes = {node for finding in report.findings if finding.verdict == "remark" for node in finding.nodes}
+    assert len(marked) == len(nodes & set(graph.build(netsor)))
+    assert any(path.attrib.get("stroke") == graph.REMARK for path in picture.findall(f"{SVG}path"))
+    assert "remarked on" in _texts(graph.to_svg(graph.build(netsor), report))
+
+
+def test_weights_that_are_never_used_stand_below_the_rest() -> None:
+    netsor = CASES["attention"].load()
+    idle = tuple(replace(netsor.weights[0], name=f"Unused{k}") for k in range(30))
+    plain, more = (graph.layout(graph.build(n)) for n in (netsor, replace(netsor, weights=netsor.weights + idle)))
+    assert more.width == plain.width
+    assert {node: place for node, place in more.centres.items() if node in plain.centres} == plain.centres
+    lowest = max(y for _, y in plain.centres.values())
+    assert all(y > lowest for node, (_, y) in more.centres.items() if node.startswith("Unused"))
+
+
 def test_text_is_escaped_and_nothing_is_fetched() -> None:
     netsor = replace(CASES["branches that meet"].load(), name='<b>&\x01"')
     text = graph.to_svg(graph.build(netsor), check(netsor))

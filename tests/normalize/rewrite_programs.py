@@ -312,17 +312,6 @@ REWRITTEN = (
         "y[i] = MatMul(WO[1], f[i])", "move inline",
     ),
     Case(
-        "keys as values", HEADS + "v[j,a] = MatMul(WK[a], x[j])\np[a,i,j] = Dot(q[a,i], g[a,j])\n"
-        "y[i] = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * v[j,a]))", "merge",
-    ),
-    Case(
-        "keys as values, made first and multiplied again", INPUT
-        + "e[k,r] = Nonlin(x[k] - x[r])\nv[k,r] = MatMul(V, e[k,r])\nq[i] = MatMul(U, x[i])\n"
-        "g[r,j] = MatMul(V, e[j,r])\nf[r,j] = Nonlin(2 * g[r,j])\np[i,j] = Dot(q[i], f[1,j])\n"
-        "w[j,r] = MatMul(WO[0], v[j,r])\ny[i] = Nonlin(sum[j](softmax[j](p[i,j]) * w[j,2]))",
-        "expand merge",
-    ),
-    Case(
         "names that are taken", ONE_HEAD + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * (tanh(x[j]) + x[i] + 1)))\n"
         "y[j] = MatMul(WO[0], z[j])\ny_x[i] = Nonlin(x[i])", "move",
         outputs="y, y_x", indices="j2: 2", weights="ones: 1 & y_x2: 1",

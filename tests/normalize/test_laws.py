@@ -150,14 +150,3 @@ def test_gated_attention_is_the_theorem_and_has_the_law_of_the_form_by_hand() ->
 def test_gated_networks_have_the_law_of_the_form_by_hand() -> None:
     (first, one), (second, two) = statistics(loads(GATED), 3), statistics(loads(GATED_BY_HAND), 4)
     assert np.abs((first - second) / np.sqrt(one + two)).max() < 5.4  # one in a million
-
-
-def test_keys_that_are_values_too_make_the_theorem() -> None:
-    direct = GATED.replace("gv[a,j])", "gk[a,j])").replace("  WV[a]: 1.2\n", "")
-    direct = direct.replace("  - gv[a,j] = MatMul(WV[a], x[j])\n", "")
-    renamed = direct.replace("* gk[a,j])", "* values[j,a])").replace(
-        "  - p[a,i,j] = ", "  - values[j,a] = MatMul(WK[a], x[j])\n  - p[a,i,j] = ")
-    assert [check(loads(text)).grade for text in (direct, renamed)] == ["theorem", "theorem"]
-    first, second = Law(loads(direct)), Law(loads(renamed))
-    scores = {"p": np.random.default_rng(2).normal(size=(3, 2, 2, 2))}
-    np.testing.assert_allclose(first.given(scores).cov("y"), second.given(scores).cov("y"), rtol=0, atol=1e-13)
