@@ -1,7 +1,7 @@
 """The attack on what an author declares of a function: one search for each claim, each answer with numbers to check.
 
 A claim that survives is not proved.  Growth and modulus come without constants, so they are refused where ratios keep
-growing along a scale of lengths, as powers and logarithms do (`search.rising`).
+growing along a scale of lengths, as powers and logarithms do, to the end of what floats resolve (`trends.rising`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.search import EPS, Line, Trend, rising
+from tensorprog.atoms.search import EPS, Line
+from tensorprog.atoms.trends import Trend, rising
 from tensorprog.errors import Problem
 
 if TYPE_CHECKING:

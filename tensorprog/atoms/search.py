@@ -1,4 +1,4 @@
-"""Searches along the real line for what would refute a claim about a function: points, extremes, jumps, kinks, trends.
+"""Searches along the real line for what would refute a claim about a function: points, extremes, jumps, kinks, bends.
 
 The function is only evaluated, on whole arrays; what is found is evidence, and what is not found proves nothing.
 """
@@ -7,92 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAR", "Line", "Trend", "rising", "zoom"]
+from tensorprog.atoms.trends import LEAST, Trend, grows
+
+__all__ = ["FAR", "Line", "zoom"]
 
 Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
 EPS = float(np.finfo(float).eps)
-FAR = 1e4  # jumps and kinks are sought up to here
+FAR = 1e4  # kinks are sought up to here
 CELLS = 16  # of a bracket, in one round of a search
 MOST = 200  # brackets followed from one grid
 KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
-TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
-SETTLED = 64  # points: a maximum that is older is not exceeded any more
-LEAST = 1e-300  # stands for 0 in logarithms
 STEEP = 1e6  # a jump is at least this steep, in units of the function's size near 0
 BESIDE = np.array([1, 2, 3, 4, *(2**k for k in range(3, 13))])[:, None]  # steps on either side of a jump
 SHARP = 16  # more bends than this are waves
 NARROW = 0.2  # wider bends are no features
-
-
-@dataclass(frozen=True)
-class Trend:
-    """Three places along a scale of lengths, and the ratios there, the last of which is the largest."""
-
-    at: tuple[float, float, float]
-    ratio: tuple[float, float, float]
-
-    def __str__(self) -> str:
-        places = ", ".join(f"{x:.3g}" for x in self.at)
-        return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
-
-
-def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
-    """Whether size / |x|**power grows without bound along |x| >= 1, as powers and logarithms of |x| do.
-
-    Let the points end at R, X be the last at which the ratio is largest from R**(1/4) on, and L(u) the logarithm of its
-    maximum from there to X**u: an envelope, which oscillation does not hide, past what happens near 0.
-    In u, a power is a line, a logarithm log u, exp is convex, and what settles is flat from some place on. So the
-    ratio is taken to grow for ever if X is one of the last points, L rises in the last quarter about as much as in
-    the one before (half as much where X is large: log log X does, 1 - c/X does not), and rises up to the end.
-
-    Accuracy  found for certain: powers, from 10**0.3 or so between X**(3/4) and X, whatever they are multiplied with
-              that does not tend to 0 and is resolved by the points. Not found: log log |x| and slower
-    """
-    far = np.abs(x)
-    order = np.argsort(far, kind="stable")
-    order = order[(far[order] >= 1) & np.isfinite(size[order])]
-    order = order[far[order] >= far[order[-1:]].max(initial=1.0) ** 0.25]
-    x, far, size = x[order], far[order], size[order]
-    if not size.max(initial=0.0) > 0 or far[-1] < 2:
-        return None
-    log = np.log(np.maximum(size, LEAST)) - power * np.log(far)
-    last = len(log) - 1 - int(np.argmax(log[::-1]))
-    if len(log) - 1 - last > SETTLED or far[last] < 2:
-        return None
-    log, u = log[: last + 1], np.log(far[: last + 1]) / np.log(far[last])
-    top = np.maximum.accumulate(log)
-
-    def below(place: float) -> float:
-        return float(top[last] - top[max(int(np.searchsorted(u, place, "right")) - 1, 0)])
-
-    rise, both = below(0.75), below(0.5)
-    concave = 0.5 if far[last] >= TRUST else 0.9
-    if not (rise >= math.log(1.05) and rise >= concave * (both - rise)):
-        return None
-    if any(below(1 - part) < 0.3 * 4 * part * rise for part in (1 / 16, 1 / 64)):
-        return None
-    quarters = [(u >= low) & (u <= low + 0.25) for low in (0.25, 0.5, 0.75)]
-    places = [int(np.argmax(np.where(quarter, log, -np.inf))) for quarter in quarters]
-    a, b, c = (float(x[k]) for k in places)
-    d, e, f = (float(np.exp(np.minimum(log[k], 709.0))) for k in places)
-    return Trend((a, b, c), (d, e, f))
-
-
-def _grows(at: list[float], top: list[float]) -> Trend | None:
-    if not min(top) > 0:
-        return None
-    first, second = math.log(top[1] / top[0]), math.log(top[2] / top[1])
-    if min(first, second) < math.log(1.1) or second < 0.8 * first:
-        return None
-    return Trend((at[0], at[1], at[2]), (top[0], top[1], top[2]))
 
 
 def zoom(f: Values, low: Array, high: Array, rounds: int = 14) -> tuple[Array, Array]:
@@ -149,6 +84,12 @@ class Line:
         return found
 
     @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The first and the last of the finite points."""
+        x = self.x[self.finite]
+        return float(x[0]), float(x[-1])
+
+    @cached_property
     def scale(self) -> float:
         """The largest value near 0."""
         return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
@@ -172,9 +113,8 @@ class Line:
 
     def at(self, x: Array) -> Array:
         """Values, nan beyond what is finite."""
-        v = self.f(x)
-        ends = self.x[self.finite]
-        return np.where((x >= ends[0]) & (x <= ends[-1]) & np.isfinite(v), v, np.nan)
+        v, (low, high) = self.f(x), self.ends
+        return np.where((x >= low) & (x <= high) & np.isfinite(v), v, np.nan)
 
     def largest(self, sign: float) -> tuple[float, float]:
         """Place and value of the largest sign * f that is found."""
@@ -200,6 +140,11 @@ class Line:
     def secants(self, x: Array) -> Array:
         """Slopes between neighbours, less what rounding may add."""
         return np.asarray(self.rises(x) / np.diff(x))
+
+    def _relative(self, x: Array) -> Array:
+        """Changes between neighbours beyond FAR, relative to the function's size."""
+        change = self.rises(x) / (self.scale + np.abs(self.at(x[:-1])))
+        return np.where(np.abs(x[:-1]) > FAR, np.nan_to_num(change), 0.0)
 
     def resolved(self, x: Array) -> NDArray[np.bool_]:
         """Points before the first octave on their side of 0 in a quarter of which numbers are too coarse for f."""
@@ -249,7 +194,7 @@ class Line:
         """Where bisection towards the larger change leads, from the steepest cells and those with large changes."""
         low, high = [], []
         near = [(grid, np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0)) for grid in self.grids]
-        far = [(g, np.nan_to_num(self.rises(g) / (self.scale + np.abs(self.at(g[:-1]))))) for g in self.grids[2:]]
+        far = [(grid, self._relative(grid)) for grid in self.grids[2:]]
         for grid, change in (*near, *far):
             cells = _spikes(change)
             low.append(grid[cells])
@@ -299,7 +244,8 @@ class Line:
         found = np.zeros_like(x)
         for shift in (-0.5, 0.0, 0.5):
             t = x + shift * h
-            change = np.abs(self.at(t + h) - 2 * self.at(t) + self.at(t - h)) / h
+            middle = self.at(t)
+            change = np.abs((self.at(t + h) - middle) - (middle - self.at(t - h))) / h
             found = np.maximum(found, np.nan_to_num(change))
         return found
 
@@ -357,7 +303,7 @@ class Line:
                     rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
                 slopes = np.maximum(slopes, np.nan_to_num(rise))
             for k in np.flatnonzero((slopes.min(axis=0) > 0) & resolved):
-                trend = _grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
+                trend = grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
                 first, second, third = np.diff(np.log(slopes[:, k]))
                 # faster than a power: rounding, where steps are too short; slowing down: it settles
                 if trend is not None and second + third < 3 * first and third > 0.6 * second:

@@ -10,7 +10,8 @@ import scipy.special
 
 from tensorprog.atoms.attack import attack
 from tensorprog.atoms.own import Declaration, Own
-from tensorprog.atoms.search import Line, rising
+from tensorprog.atoms.search import Line
+from tensorprog.atoms.trends import rising
 
 
 def log1(x: Any) -> Any:
@@ -104,6 +105,7 @@ TRUE: list[tuple[str, Any, dict[str, Any]]] = [
     ("Bessel", scipy.special.j0, {"growth": 0, "lipschitz": 0.6, "modulus": 0}),
     ("sinc", np.sinc, {"growth": 0, "lipschitz": 2.0, "modulus": 0}),
     ("packet", lambda x: np.exp(-x * x / 2) * np.sin(40 * x), {"growth": 0, "modulus": 0}),
+    ("overflows", lambda x: (10 + x) ** 100, {"kinks": ()}),
     ("hyperbola", lambda x: np.sqrt(1 + x * x), {"growth": 1, "modulus": 0}),
 ]
 
