@@ -118,7 +118,9 @@ KINDS = {
     "vectors and constants": expressions([G, E, DI], 6),
     "rational functions": st.builds(
         lambda top, bottom, x: Call("divide", (_zeros(top, x), _zeros(bottom, x))),
-        st.lists(PARTS, max_size=2), st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([G, E, Call("abs", (G,))]),
+        st.lists(PARTS, max_size=2),
+        st.lists(PARTS, min_size=1, max_size=2),
+        st.sampled_from([G, E, Call("abs", (G,))]),
     ),
     "averages": expressions([G, E, M], 5),
     "reductions": st.builds(
