@@ -23,6 +23,13 @@ def _quotients(first: Interval, second: Interval) -> Interval:
     return _products(first, (1 / second[1], 1 / second[0]))
 
 
+def _raised(x: float, exponent: float) -> float:
+    try:
+        return float(abs(x) ** exponent * (-1.0 if x < 0 and exponent % 2 else 1.0))
+    except (OverflowError, ZeroDivisionError):
+        return INF if x > 0 or exponent % 2 == 0 else -INF
+
+
 def _power_image(interval: Interval, exponent: float) -> Interval:
     low, high = interval
     if exponent == 0:
@@ -32,13 +39,7 @@ def _power_image(interval: Interval, exponent: float) -> Interval:
     if exponent < 0 and low <= 0 <= high:
         return (0.0, INF) if exponent % 2 == 0 or low >= 0 else (-INF, INF)
 
-    def power(x: float) -> float:
-        try:
-            return float(abs(x) ** exponent * (-1.0 if x < 0 and exponent % 2 else 1.0))
-        except (OverflowError, ZeroDivisionError):
-            return INF if x > 0 or exponent % 2 == 0 else -INF
-
-    ends = sorted((power(low), power(high)))
+    ends = sorted((_raised(low, exponent), _raised(high, exponent)))
     if exponent > 0 and exponent % 2 == 0 and low < 0 < high:
         ends[0] = 0.0
     return ends[0], ends[1]
@@ -57,10 +58,10 @@ def _power_local(interval: Interval, exponent: float) -> Regularity:
         return Regularity(exponent, INF, INF)
     # |f'| = |exponent| |x|**(exponent - 1), largest at the far end for exponents above 1, at the near end below
     if exponent >= 1:
-        slope = abs(exponent) * reach ** (exponent - 1) if reach < INF else (INF if exponent > 1 else 1.0)
+        slope = abs(exponent) * _raised(reach, exponent - 1) if reach < INF else (INF if exponent > 1 else 1.0)
         growth, modulus = (exponent, exponent - 1) if reach == INF else (0.0, 0.0)
     else:
-        slope = abs(exponent) * nearest ** (exponent - 1)
+        slope = abs(exponent) * _raised(nearest, exponent - 1)
         growth, modulus = (max(exponent, 0.0) if reach == INF else 0.0), 0.0
     return Regularity(growth, modulus, slope if modulus == 0 else INF)
 

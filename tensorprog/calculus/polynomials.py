@@ -19,7 +19,7 @@ __all__ = ["Poly", "add", "bounds", "derive", "multiply", "power", "scale", "sig
 
 INF = math.inf
 Poly = tuple[Fraction, ...]
-ROUNDING = Fraction(1, 10**12)  # of coefficients and ends, relative: numbers of a program stand for real ones
+ROUNDING = Fraction(1, 10**14)  # of coefficients and ends, relative: numbers of a program stand for real ones
 WIDER = (0.0, 1e-9, 1e-6, 1e-3, 1.0)  # how much a bound that was guessed is widened, until it is proved
 MAX_DEGREE = 24
 MAX_BITS = 1 << 16  # of all coefficients together
@@ -156,8 +156,8 @@ def _side(p: Poly, low: float, high: float, points: Iterable[Fraction]) -> int:
 def bounds(p: Poly, q: Poly, low: float, high: float) -> Interval:
     """Range of p / q, where q has no zero: guessed at critical points, and proved.
 
-    Accuracy  outwards: the guess itself, else widened by 1e-9 or more of the terms of p; an end that is not proved is
-              infinite
+    Accuracy  outwards: the guess itself where no terms cancel, else widened by 1e-9 or more of their sizes; an end that
+              is not proved is infinite
     """
     slope = add(multiply(derive(p), q), scale(multiply(p, derive(q)), Fraction(-1)))
     points = [x for x in (low, high) if math.isfinite(x)]
@@ -165,7 +165,7 @@ def bounds(p: Poly, q: Poly, low: float, high: float) -> Interval:
     limits = [_limit(p, q, x) for x in (low, high) if math.isinf(x)]
     upper = _upper(p, q, (low, high), points, limits)
     lower = _upper(scale(p, Fraction(-1)), q, (low, high), points, [-x for x in limits])
-    return -lower, upper
+    return 0.0 - lower, upper
 
 
 def _upper(p: Poly, q: Poly, interval: Interval, points: list[float], limits: list[float]) -> float:
@@ -173,9 +173,11 @@ def _upper(p: Poly, q: Poly, interval: Interval, points: list[float], limits: li
     if max(limits, default=0.0) == INF:
         return INF
     exact = [Fraction(x) for x in points]
-    most = max([_value(p, x) / _value(q, x) for x in exact] + [Fraction(x) for x in limits if math.isfinite(x)])
-    terms = max(_value(map(abs, p), abs(x)) / abs(_value(q, x)) for x in exact)
-    for wider in WIDER:
+    found = [_value(p, x) / _value(q, x) for x in exact]
+    sizes = [_value(map(abs, p), abs(x)) * _value(map(abs, q), abs(x)) / _value(q, x) ** 2 for x in exact]
+    most, terms = max(found + [Fraction(x) for x in limits if math.isfinite(x)]), max(sizes)
+    # where terms cancel, values are no better than the coefficients
+    for wider in WIDER if sizes == [abs(value) for value in found] else WIDER[1:]:
         bound = _float(most + Fraction(wider) * terms)
         if math.isfinite(bound):
             gap = add(scale(q, Fraction(bound)), scale(p, Fraction(-1)))
@@ -207,4 +209,4 @@ def _float(x: Fraction) -> float:
     try:
         return float(x)
     except OverflowError:
-        return math.copysign(INF, x)
+        return INF if x > 0 else -INF

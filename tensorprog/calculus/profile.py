@@ -6,6 +6,7 @@ Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; Bayati & Montanari 2011
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 INF = math.inf
+LARGEST = sys.float_info.max
 MAX_KINKS = 12  # more thresholds than these are not listed
 
 Kinks = tuple[tuple[Expr, tuple[float, ...]], ...] | None
@@ -138,6 +140,8 @@ def tidy(p: Profile) -> Profile:
     low, high, growth, exponent, modulus, rough = p.low, p.high, p.growth, p.exponent, p.modulus, p.rough
     if math.isnan(low) or math.isnan(high) or low > high:
         low, high = -INF, INF
+    if not p.masked:  # an end that overflowed
+        low, high = min(low, LARGEST), max(high, -LARGEST)
     if low == high and p.partial is None:
         modulus, rough = 0.0, None
         p = replace(p, lipschitz=0.0, parity=1, rises=True, falls=True, kinks=())

@@ -145,7 +145,7 @@ def monomial(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profi
         return None
     with np.errstate(all="ignore"):  # an infinite bound is no bound
         weights = np.prod([s.weight**-0.5 for s in taken]) * (np.float64(floor) ** (excess / 2) if excess else 1.0)
-    reach = float(weights) * (1 + 1e-9) if excess <= 0 else INF
+    reach = math.nextafter(float(weights) * (1 + 1e-9), INF) if excess <= 0 else INF
     share = tidy(compose(Regularity(max(excess, 0.0), max(excess - 1, 0.0)), inner, (-reach, reach)))
     depends = frozenset[str]().union(*(p.depends for p in inner))
     assumes = tuple(dict.fromkeys(text for p in (*inner, other) for text in p.assumes))

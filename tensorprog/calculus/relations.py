@@ -85,9 +85,11 @@ def _exponent(rules: Composition, term: Expr) -> Expr | None:
     parts = factors(term)
     curves = [part for part in parts if isinstance(part, Call) and part.atom == "exp"]
     weights = [rules.number(part) for part in parts if part not in curves]
-    if isinstance(term, Reduction) and term.reducer == "sum":
+    if isinstance(term, Reduction) and term.reducer in ("sum", "mean"):
         inner = _exponent(rules, term.arg)
-        return None if inner is None else Reduction("logsumexp", term.indices, inner)
+        count = math.prod(rules.ranges[name][1] - rules.ranges[name][0] for name in term.indices)
+        shift = -math.log(count) if term.reducer == "mean" else 0.0
+        return None if inner is None else Call("add", (Number(shift), Reduction("logsumexp", term.indices, inner)))
     if any(w is None or w <= 0 for w in weights):
         return None
     shift = sum(math.log(w) for w in weights if w is not None)

@@ -219,9 +219,17 @@ class Probe:
             found = self._witness("jump", np.array([a, b]), line)
             around = self(np.array([a - 1e-7, b + 1e-7]), line)
             change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
+            if not self._divides(found):
+                continue
             if change > 1e-3 * scale and change > 0.1 * abs(around[1] - around[0]):  # a slope would change more
                 return found
         return None
+
+    def _divides(self, witness: Witness) -> bool:
+        """Whether no division by 0 stands behind the values of a witness."""
+        t = np.array(witness.at)
+        quotients = [node for node in walk(self.expr) if isinstance(node, Call) and node.atom == "divide"]
+        return all(np.isfinite(self(t, witness.line, node)).all() for node in quotients)
 
     def _steep(self, line: Line) -> Witness | None:
         """A point at which the slope is infinite."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from hypothesis import strategies as st
 
 from tensorprog.calculus import Calculus, Profile
@@ -66,7 +68,27 @@ def _extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         made(lambda x: Call("multiply", (x, Call("sigmoid", (x,))))),
         made(lambda x: Call("divide", (ONE, Call("add", (ONE, Call("exp", (Call("negative", (x,)),))))))),
         made(lambda x: Call("where", (Call("less", (x, Number(0))), Call("tanh", (x,)), x))),
+        pair("divide").map(lambda t: Call("divide", (t.children[0], _squares(*t.children)))),
+        pair("less").map(lambda t: Call("where", (t, *t.children))),
+        pair("add").map(lambda t: Call("log", (Call("add", tuple(Call("exp", (x,)) for x in t.children)),))),
     )
+
+
+def _squares(*terms: Expr) -> Expr:
+    """1 + x**2 + y**2 + ..."""
+    return functools.reduce(lambda total, x: Call("add", (total, Call("power", (x, Number(2))))), terms, ONE)
+
+
+def _zeros(parts: list[tuple[float, float, int]], at: Expr) -> Expr:
+    """The product of ((x - b)**2 + c)**m, which for c = 0 has a zero of multiplicity 2m at b."""
+    result: Expr = ONE
+    for b, c, m in parts:
+        factor = Call("add", (Call("power", (Call("subtract", (at, Number(b))), Number(2))), Number(c)))
+        result = Call("multiply", (result, Call("power", (factor, Number(m)))))
+    return result
+
+
+PARTS = st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(1, 3))
 
 
 def expressions(leaves: list[Expr], size: int) -> st.SearchStrategy[Expr]:
@@ -94,6 +116,12 @@ REDUCED = st.one_of(REMOVED, st.tuples(SOFTMAX, expressions([*MEMBERS, G], 3)).m
 KINDS = {
     "one vector": expressions([G], 6),
     "vectors and constants": expressions([G, E, DI], 6),
+    "rational functions": st.builds(
+        lambda top, bottom, x: Call("divide", (_zeros(top, x), _zeros(bottom, x))),
+        st.lists(PARTS, max_size=2),
+        st.lists(PARTS, min_size=1, max_size=2),
+        st.sampled_from([G, E, Call("abs", (G,))]),
+    ),
     "averages": expressions([G, E, M], 5),
     "reductions": st.builds(
         lambda a, b, name: Call(name, (a, b)),

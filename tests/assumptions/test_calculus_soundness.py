@@ -93,6 +93,25 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("abs(g[i]) / (2 + abs(g[i]))", (0, 1), 0, 0),
     ("sum[j](softmax[j](p[i,j] + where(j <= i, 0, -inf)) * v[j])", (-math.inf, math.inf), 1, 1),
     ("max[j](where(j <= i, p[i,j] / 2, -inf))", (-math.inf, math.inf), 1, 0),
+    ("exp(p[i,0]) / sum[j](exp(p[i,j]))", (0, 1), 0, 0),
+    ("v[0] / sqrt(1 + sum[j](v[j]**2))", (-1, 1), 0, 0),
+    ("v[2] / sqrt(1 + mean[j](v[j]**2))", (-math.sqrt(3), math.sqrt(3)), 0, 0),
+    ("g[i] * e / (1 + g[i]**2 + e**2)", (-1, 1), 0, 0),
+    ("g[i]**2 * e / (1 + 4*g[i]**2 + e**2)", (-math.inf, math.inf), 1, 0),
+    ("g[i] * e / (1 + g[i]**2 + e**2)**1.5", (-1, 1), 0, 0),
+    ("e * v[1] / sqrt(0.1 + sum[j](v[j]**2))", (-math.inf, math.inf), 1, 1),
+    ("sqrt(1 + g[i]**2 + e**2)", (1, math.inf), 1, 0),
+    ("min(exp(g[i]), 1)", (0, 1), 0, 0),
+    ("tanh(exp(g[i]))", (0, 1), 0, 0),
+    ("clip(exp(g[i]) + exp(e), 0, 3)", (0, 3), 0, 0),
+    ("1 / (1 + exp(g[i]) + exp(e))", (0, 1), 0, 0),
+    ("log(1 + mean[j](exp(p[i,j])))", (0, math.inf), 1, 0),
+    ("exp(-g[i]**2) * exp(g[i])", (0, math.exp(0.25)), 0, 1),
+    ("where(g[i] < e, g[i], e)", (-math.inf, math.inf), 1, 0),
+    ("where(g[i] < e, tanh(g[i]), tanh(e))", (-1, 1), 0, 0),
+    ("log(exp(g[i]) + exp(e))", (-math.inf, math.inf), 1, 0),
+    ("log(2 * exp(g[i]) + sum[j](exp(p[i,j])) + 1)", (0, math.inf), 1, 0),
+    ("1 / (1 + g[i]**12)**6", (0, 1), 0, 0),
 ]
 
 
@@ -230,6 +249,10 @@ MISTAKES = {
     ),
     "a quotient of polynomials is at most 0.4": (
         "g[i] / (1 + g[i]**2)", _rule(relations, "ratio", _without("high", 0.4)),
+    ),
+    "a pole of high multiplicity is none": (
+        "1 / (g[i] - 1)**6 + 0 * tanh(e)",
+        _rule(relations, "ratio", lambda *_: replace(rules.VECTOR, low=-1e15, high=5e15, growth=0.0)),
     ),
     "joining branches forgets the second": (
         "where(i < 1, e, 0) + where(i < 1, g[i], 2)", _rule(composition, "join", lambda _, a, b: b),

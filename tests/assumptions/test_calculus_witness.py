@@ -167,6 +167,11 @@ REFUTED = [
     ("sum[j](softmax[j](p[i,j]) * v[j])", "bounded", "growth"),
     ("max[j](p[i,j])", "bounded", "growth"),
     ("g[i] - e", "bounded", "growth"),
+    ("where(g[i] > 0, p[i,0], 0)", "pseudo-Lipschitz", "jump"),
+    ("exp(0.1 * p[i,0]) * g[i]", "pseudo-Lipschitz", "growth"),
+    ("exp(1e-6 * g[i])", "pseudo-Lipschitz", "growth"),
+    ("exp(1e-6 * g[i]**2)", "controlled", "growth"),
+    ("exp(g[i]) / (1 + g[i]**4)", "bounded", "growth"),
 ]
 
 
@@ -197,6 +202,25 @@ def test_overflow_is_no_witness(text: str) -> None:
     for name in ("bounded", "pseudo-Lipschitz", "controlled"):
         witness = calculus.witness(name, LAST)
         assert witness is None or (witness.kind not in ("nan", "infinite") and refutes(BASE, name, witness)), witness
+
+
+# they grow, or are steep, for long, but not for ever
+TRANSIENT = [
+    ("g[i] * e / (1e14 + g[i]**2 + e**2)", "bounded"),
+    ("g[i] * exp(-abs(g[i]) / 1e7)", "bounded"),
+    ("g[i] / sqrt(1 + 1e-14 * (g[i]**2 + e**2))", "bounded"),
+    ("g[i] * gaussian(1e-30 * e)", "bounded"),
+    ("g[i]**32 * gaussian(1e-20 * g[i])", "bounded"),
+    ("sigmoid(g[i] - 1000) * e / (1 + abs(e))", "pseudo-Lipschitz"),
+    ("1 / (1e-250 + gaussian(g[i]))", "controlled"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), TRANSIENT, ids=[c[0] for c in TRANSIENT])
+def test_growth_that_ends_is_no_witness(text: str, name: str) -> None:
+    calculus, _ = profile(parsed(text))
+    witness = calculus.witness(name, LAST)
+    assert witness is None or refutes(BASE, name, witness), witness
 
 
 def check_refutations(expr: Expr) -> None:
