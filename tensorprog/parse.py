@@ -107,7 +107,7 @@ def _tree(text: str, mode: str) -> ast.AST:
     stack: list[tuple[ast.AST, int]] = [(tree, 0)]
     while stack:  # operators nest without brackets (1+1+..., ----x): bound that depth as well
         node, level = stack.pop()
-        if level > 4 * MAX_DEPTH:
+        if level > 2 * MAX_DEPTH:
             raise _Error("the expression is nested too deeply", node, "name the inner parts")
         if characters is not None and hasattr(node, "col_offset"):  # ast counts bytes
             node.col_offset = len(characters[: node.col_offset].decode(errors="ignore"))

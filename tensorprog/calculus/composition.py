@@ -54,14 +54,23 @@ class Composition(ABC):
         self.at = -1  # the statement in which the expression stands
         self._closed: dict[Expr, Interval | None] = {}
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
+        self._remembered: dict[tuple[Expr, int, int], Profile] = {}
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
         """Facts of what a reference in a statement reads."""
 
     def expression(self, expr: Expr, position: int) -> Profile:
-        """Facts of an expression that stands in a statement."""
+        """Facts of an expression that stands in a statement; remembered, but inside branches of `where`."""
         self.at = position
+        if self._known:
+            return self._expression(expr)
+        key = expr, position, id(self.ranges)
+        if key not in self._remembered:
+            self._remembered[key] = self._expression(expr)
+        return self._remembered[key]
+
+    def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
         if expr in self._known:
             low, high = self._known[expr]

@@ -85,6 +85,12 @@ class Calculus(Composition):
         return VECTOR
 
     def _single(self, position: int) -> Profile:
+        self._remembered.clear()  # profiles of others may have changed
+        found = self._one(position)
+        self._remembered.clear()
+        return found
+
+    def _one(self, position: int) -> Profile:
         statement = self.netsor.body[position]
         if isinstance(statement, MatMul):
             return VECTOR
