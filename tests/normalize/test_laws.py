@@ -114,6 +114,7 @@ def statistics(netsor: Netsor, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return functions.mean(axis=1), functions.var(axis=1) / functions.shape[1]
 
 
+@pytest.mark.slow
 def test_finite_networks_of_the_rewritten_program_have_the_same_law() -> None:
     netsor = loads(NATURAL)
     rewritten = normalize(netsor)
@@ -147,6 +148,7 @@ def test_gated_attention_is_the_theorem_and_has_the_law_of_the_form_by_hand() ->
         assert abs(one - two) <= error + other
 
 
+@pytest.mark.slow
 def test_gated_networks_have_the_law_of_the_form_by_hand() -> None:
     (first, one), (second, two) = statistics(loads(GATED), 3), statistics(loads(GATED_BY_HAND), 4)
     assert np.abs((first - second) / np.sqrt(one + two)).max() < 5.4  # one in a million
