@@ -216,7 +216,8 @@ class Probe:
                 middle = (a + b) / 2
                 left, centre, right = self(np.array([a, middle, b]), line)
                 a, b = (a, middle) if abs(centre - left) >= abs(right - centre) else (middle, b)
-            found = self._witness("jump", np.array([a, b]), line)
+            aside = NARROW * (1 + abs(a))  # the jump itself may be a division by 0
+            found = self._witness("jump", np.array([a - aside, b + aside]), line)
             around = self(np.array([a - 1e-7, b + 1e-7]), line)
             change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
             if not self._divides(found):
@@ -241,5 +242,6 @@ class Probe:
             steep = rise / steps[1:, None]
             bad = (steep[2] > 2 * steep[1]) & (steep[1] > 2 * steep[0]) & (rise[2] > 1e-6)
             if bad.any():
-                return self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, line)
+                found = self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, line)
+                return found if self._divides(found) else None
         return None
