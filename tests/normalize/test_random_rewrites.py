@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from networks import check_same
 from random_rewrites import programs
@@ -13,12 +12,13 @@ from tensorprog.graph import Structure
 from tensorprog.normalize import normalize, written_out
 from tensorprog.yaml_io import dump, loads
 
+EXAMPLES = 300
 
-@pytest.mark.parametrize("examples", [60, pytest.param(300, marks=pytest.mark.slow)])
-def test_random_programs_keep_their_values(examples: int) -> None:
+
+def test_random_programs_keep_their_values() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(programs())
     def each(text: str) -> None:
         netsor = loads(text)
@@ -32,6 +32,6 @@ def test_random_programs_keep_their_values(examples: int) -> None:
         seen.update({step.kind for step in final.steps})
 
     each()
-    assert seen["programs"] >= examples / 2
+    assert seen["programs"] >= EXAMPLES / 2
     for kind in ("turn", "biases", "expand", "move", "inline", "unused"):
         assert seen[kind] >= 0.1 * seen["programs"], seen
