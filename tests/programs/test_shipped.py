@@ -106,6 +106,12 @@ def test_a_program_says_what_it_is_and_how_to_run_it(name: str) -> None:
     assert (EXPECTED[name].grade == "outside") == netsor.title.startswith("An instructive failure - ")
 
 
+def test_the_grade_of_extensions_is_explained() -> None:
+    standing = {claim.name: claim.standing for name in EXPECTED for claim in tp.load(name).check().claims}
+    assert standing == {"averages": "proved", "several widths": "proved", "fixed width": "exact",
+                        "iterated layers": "conjecture"}
+
+
 def test_the_list_has_one_line_for_each_program() -> None:
     lines = CliRunner().invoke(main, ["list"]).output.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [[name, EXPECTED[name].grade] for name in PROGRAMS]
@@ -114,7 +120,7 @@ def test_the_list_has_one_line_for_each_program() -> None:
 def test_every_program_has_its_paragraph() -> None:
     page = (FOLDER.parent / "docs" / "programs.md").read_text(encoding="utf-8")
     for name, expected in EXPECTED.items():
-        assert f"**{name}** ({expected.grade})" in page
+        assert f"- **{name}** ({expected.grade}" in page
 
 
 # -- data

@@ -218,6 +218,21 @@ def test_keys_shared_by_heads_leave_the_scores_of_heads_independent() -> None:
     assert np.all(np.einsum("aaijij->aij", heads) > 0)
 
 
+@pytest.mark.slow
+def test_shared_keys_correlate_the_squares_of_scores_like_one_over_n() -> None:
+    """Given tokens and keys the scores of two heads are independent normals of one variance, |x|^2 |k|^2 / n^2."""
+    scaled, errors = [], []
+    for width in (64, 256):
+        p = tp.load("attention_mqa").run(width, 200_000, seed=width)["p"][:, :2, 0, 1]
+        first, second = (p**2 - (p**2).mean(axis=0)).T
+        products = first * second
+        scaled.append(width * products.mean())
+        errors.append(width * products.std() / np.sqrt(len(products)))
+        assert abs(np.mean(p[:, 0] * p[:, 1])) < 4.9 * np.std(p[:, 0] * p[:, 1]) / np.sqrt(len(p))
+    assert scaled[0] > 4.9 * errors[0]
+    assert abs(scaled[0] - scaled[1]) < 4.9 * np.hypot(*errors)
+
+
 def test_equal_tokens_with_equal_pasts_have_equal_outputs() -> None:
     """Both sentences of attention_masked begin with the same word."""
     y, error = covariance(limit(tp.load("attention_masked")), "y")
