@@ -1,10 +1,11 @@
-"""Wide networks beside the limit, for every shipped program that has one: covariances and kurtosis of the outputs.
+"""Finite widths beside the limit, for every shipped program that has one: covariances and kurtosis of the outputs.
 
     python benchmarks/shipped.py [--networks 20000] [--coordinates 16] [NAME ..]
 
-Estimates at n = 256 and n = 1024 are pooled over coordinates; their fit m + b/n gives m, which is held against the
-limit.  z is the largest difference in standard errors, over the entries of the covariance of all outputs or over the
-kurtosis of each, and the numbers in brackets say how many there are and how large the largest standard error is.
+Estimates are pooled over coordinates.  With the limit known, the estimates at n = 256 and n = 1024 determine b in
+limit + b/n, for each number; that predicts the estimate at n = 4096.  z is a difference in standard errors, those of
+the prediction and the error of the limit included: at 4096, and of the two estimates from the fit (one degree of
+freedom).  Shown is the largest of all entries of the covariance of the outputs, and of the kurtosis of each output.
 """
 
 from __future__ import annotations
@@ -16,70 +17,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
+from tensorprog.comparison import quantity
 from tensorprog.shipped import shipped_programs
 
 Array = NDArray[np.float64]
-WIDTHS = (256, 1024)
-HEADER = """| program | outputs | variance of the first | kurtosis | at n = 256 | z of covariances | z of kurtosis | s |
-| --- | --- | --- | --- | --- | --- | --- | --- |"""
+FITTED, PREDICTED = (256, 1024), 4096
+HEADER = """\
+| program | outputs | kurtosis | n = 256 | n = 1024 | n = 4096 | se cov | z fit | z 4096 | z fit | z 4096 |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
-def moments(values: Array) -> Array:
-    """Second and fourth moments of one network's outputs, averaged over coordinates: (networks, numbers)."""
-    second = np.einsum("nci,ncj->nij", values, values) / values.shape[1]
-    rows, columns = np.triu_indices(values.shape[2])
-    return np.concatenate([second[:, rows, columns], (values**4).mean(axis=1)], axis=1)
+def estimates(program: tp.Program, output: str, width: int, networks: int, coordinates: int) -> tuple[Array, Array]:
+    """Covariances (upper triangle) and kurtosis of outputs of mean zero, with standard errors by the delta method."""
+    drawn = program.run(width, networks, seed=width, coordinates=coordinates)[output]
+    values = np.asarray(drawn, dtype=float).reshape(networks, coordinates, -1)
+    second = np.einsum("nci,ncj->nij", values, values) / coordinates
+    fourth = (values**4).mean(axis=1)
+    outputs = fourth.shape[1]
+    square = np.einsum("nii->ni", second)
+    kurtosis = fourth.mean(axis=0) / square.mean(axis=0) ** 2
+    # what one network adds to the estimates
+    cov = second[:, *np.triu_indices(outputs)]
+    of_kurtosis = fourth / square.mean(axis=0) ** 2 - 2 * kurtosis * square / square.mean(axis=0)
+    error = np.concatenate([cov.std(axis=0), of_kurtosis.std(axis=0)]) / np.sqrt(networks)
+    return np.concatenate([cov.mean(axis=0), kurtosis]), error
 
 
-def extrapolated(program: tp.Program, output: str, arguments: argparse.Namespace) -> tuple[Array, Array, Array]:
-    """Covariances and kurtosis at the first width, and of the fit m + b/n, with its standard errors."""
-    weights = {WIDTHS[0]: -WIDTHS[0], WIDTHS[1]: WIDTHS[1]}
-    total = WIDTHS[1] - WIDTHS[0]
-    value, variance, first = 0.0, 0.0, None
-    for width, weight in weights.items():
-        drawn = program.run(width, arguments.networks, seed=width, coordinates=arguments.coordinates)[output]
-        sample = moments(np.asarray(drawn, dtype=float).reshape(arguments.networks, arguments.coordinates, -1))
-        numbers, errors = transformed(sample)
-        first = numbers if first is None else first
-        value, variance = value + weight / total * numbers, variance + (weight / total * errors) ** 2
-    assert first is not None
-    return first, value, np.sqrt(variance)
+def known(law: tp.Law, output: str) -> tuple[Array, Array, int]:
+    """The same numbers of the limit, with their errors, and how many of them are covariances."""
+    cov, cov_error = (np.asarray(part) for part in law.cov(output, with_error=True))
+    outputs = round(np.sqrt(cov.size))
+    upper = np.triu_indices(outputs)
+    parts = [np.broadcast_to(part, cov.shape).reshape(outputs, outputs)[upper] for part in (cov, cov_error)]
+    kurtosis = [np.ravel(part) for part in law.kurtosis(output, with_error=True)]
+    value, error = (np.concatenate(pair) for pair in zip(parts, kurtosis, strict=True))
+    return value, error, len(upper[0])
 
 
-def transformed(sample: Array) -> tuple[Array, Array]:
-    """Covariances and kurtosis of a sample of moments, with standard errors by the delta method."""
-    outputs = int(np.sqrt(2 * sample.shape[1] + 9 / 4) - 3 / 2)
-    entries = sample.shape[1] - outputs
-    mean = sample.mean(axis=0)
-    diagonal = np.flatnonzero(np.equal(*np.triu_indices(outputs)))
-    second, fourth = mean[diagonal], mean[entries:]
-    kurtosis = fourth / second**2
-    deviations = sample - mean
-    of_kurtosis = deviations[:, entries:] / second**2 - 2 * kurtosis / second * deviations[:, diagonal]
-    influence = np.concatenate([deviations[:, :entries], of_kurtosis], axis=1)
-    return np.concatenate([mean[:entries], kurtosis]), influence.std(axis=0) / np.sqrt(len(sample))
-
-
-def row(name: str, arguments: argparse.Namespace) -> str:
+def row(name: str, networks: int, coordinates: int) -> str:
+    """One line of the table."""
     program = tp.load(name)
-    start = time.perf_counter()
     law = program.limit()
     output = law.outputs[0]
-    assert np.all(np.asarray(law.mean(output)) == 0), name
-    cov, cov_error = (np.asarray(part) for part in law.cov(output, with_error=True))
-    outputs = int(np.sqrt(cov.size))
-    upper = np.triu_indices(outputs)
-    kurtosis, kurtosis_error = (np.ravel(part) for part in law.kurtosis(output, with_error=True))
-    limit = np.concatenate([cov.reshape(outputs, outputs)[upper], kurtosis])
-    error = np.concatenate([np.broadcast_to(cov_error, cov.shape).reshape(outputs, outputs)[upper], kurtosis_error])
-    first, value, noise = extrapolated(program, output, arguments)
-    z = np.abs(value - limit) / np.hypot(noise, error)
-    entries = len(upper[0])
-    relative = (noise[:entries] / np.abs(limit[:entries]).max()).max()
-    seconds = time.perf_counter() - start
-    return (f"| {name} | {outputs} | {limit[0]:.5f} | {kurtosis[-1]:.4f} | {first[-1]:.3f} "
-            f"| {z[:entries].max():.1f} ({entries}, {relative:.2%}) | {z[entries:].max():.1f} ({outputs}, "
-            f"{noise[entries:].max():.3f}) | {seconds:.0f} |")
+    limit, limit_error, entries = known(law, output)
+    assert np.all(np.abs(np.ravel(law.mean(output))) < 1e-9), "the moments here are about zero"
+    found = {n: estimates(program, output, n, networks, coordinates) for n in (*FITTED, PREDICTED)}
+    noise = {n: np.hypot(error, limit_error) for n, (_, error) in found.items()}
+    precision = sum(1 / (n * noise[n]) ** 2 for n in FITTED)
+    slope = sum((found[n][0] - limit) / (n * noise[n] ** 2) for n in FITTED) / precision
+    fit = np.sqrt(sum(((found[n][0] - limit - slope / n) / noise[n]) ** 2 for n in FITTED))
+    predicted = limit + slope / PREDICTED
+    z = np.abs(found[PREDICTED][0] - predicted) / np.hypot(noise[PREDICTED], 1 / np.sqrt(precision) / PREDICTED)
+    relative = (found[PREDICTED][1][:entries] / np.abs(limit[:entries]).max()).max()
+    kurtosis = [quantity(value[-1], error[-1]) for value, error in found.values()]
+    worst = [part.max() for part in (fit[:entries], z[:entries], fit[entries:], z[entries:])]
+    cells = [name, len(limit) - entries, f"{limit[-1]:.4f}", *kurtosis, f"{relative:.2%}", *(f"{x:.1f}" for x in worst)]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
@@ -88,12 +81,17 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=20_000)
     parser.add_argument("--coordinates", type=int, default=16)
     arguments = parser.parse_args()
+    start = time.perf_counter()
     print(HEADER)
+    refused: dict[str, list[str]] = {}
     for name in arguments.names or shipped_programs():
         try:
-            print(row(name, arguments), flush=True)
+            print(row(name, arguments.networks, arguments.coordinates), flush=True)
         except (tp.OutsideError, tp.NotCompiledError) as error:
-            print(f"| {name} | {type(error).__name__} |", flush=True)
+            refused.setdefault("outside" if isinstance(error, tp.OutsideError) else "not compiled", []).append(name)
+    for reason, names in refused.items():
+        print(f"\n{reason}: {', '.join(names)}")
+    print(f"\n{time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":
