@@ -250,6 +250,7 @@ def test_shared_keys_correlate_the_squares_of_scores_like_one_over_n() -> None:
     assert abs(scaled[0] - scaled[1]) < 4.9 * np.hypot(*errors)
 
 
+@pytest.mark.slow
 def test_equal_tokens_with_equal_pasts_have_equal_outputs() -> None:
     """Both sentences of attention_masked begin with the same word."""
     y, error = covariance(limit(tp.load("attention_masked")), "y")
@@ -257,6 +258,7 @@ def test_equal_tokens_with_equal_pasts_have_equal_outputs() -> None:
     assert abs(y[0, 0] - y[3, 3]) <= 2 * error
 
 
+@pytest.mark.slow
 def test_infinitely_many_heads_are_the_limit_of_many() -> None:
     few, many = (limit(tp.load("attention_infinite_heads", H=heads)) for heads in (16, 64))
     infinite = many.infinite_heads("a")
