@@ -26,7 +26,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_programs_schema_types_and_licence(wheel: Path) -> None:
     names = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*")}
-    shipped = {f"tensorprog/programs/{path.name}" for path in (ROOT / "programs").glob("*")}
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "programs").rglob("*") if path.suffix != ".pyc"}
+    shipped = {f"tensorprog/{name}" for name in files if "__pycache__" not in name}
+    assert "tensorprog/programs/data/tokens.npy" in shipped
     assert {"tensorprog/program.schema.json", "tensorprog/py.typed", *shipped} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"tensorprog", f"tensorprog-{_version()}.dist-info"}
@@ -40,9 +42,11 @@ def _version() -> str:
 
 def test_the_wheel_runs_from_an_unrelated_folder(wheel: Path, tmp_path: Path) -> None:
     code = "from tensorprog.cli import main; import tensorprog; assert 'unpacked' in tensorprog.__file__; main()"
-    for arguments in (["list"], ["run", "attention", "--samples", "50", "--width", "8", "--out", "out"]):
+    small = ["--samples", "50", "--width", "8", "--out", "out"]
+    reads_data = "mlp_bias"
+    for arguments in (["list"], ["run", "attention", *small], ["run", reads_data, *small]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True,
                               env=os.environ | {"PYTHONPATH": str(wheel)})
         assert done.returncode == 0, done.stderr
-        assert "attention" in done.stdout
+        assert (reads_data if reads_data in arguments else "attention") in done.stdout
     assert (tmp_path / "out" / "report.json").is_file()

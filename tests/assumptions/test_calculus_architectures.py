@@ -241,6 +241,7 @@ def program(name: str) -> Netsor:
     return loads(HEAD.format(name=name) + body + "\noutputs: [y]\n")
 
 
+JUMPS = "attention_sign"  # an instructive failure: its sign is refuted
 CASES = {path.stem: lambda path=path: load(path) for path in FILES} | {
     name: lambda name=name: program(name) for name in ARCHITECTURES
 }
@@ -255,7 +256,7 @@ def test_every_fact_of_a_realistic_program_is_decided(name: str) -> None:
     for prop in ("pseudo-Lipschitz", "controlled"):
         for position in nonlins:
             fact = calculus.fact(prop, position)
-            assert fact.verdict is HOLDS, (netsor.body[position], fact)
+            assert fact.verdict is HOLDS or (name == JUMPS and fact.witness), (netsor.body[position], fact)
     for position in nonlins:
         fact = calculus.fact("bounded", position)  # unknown where it hangs on the value of an average
         assert fact.verdict is not FAILS or fact.witness

@@ -35,7 +35,7 @@ def test_shipped_programs_are_valid_and_name_the_schema(path):
     assert netsor.title
     assert netsor.reference
     assert netsor.warnings == ()
-    assert dict(netsor.run) == {"width": (16, 64, 256, 1024), "samples": 50000}
+    assert dict(netsor.run).keys() == {"width", "samples"}
 
 
 def test_everything_a_file_may_hold_is_accepted():

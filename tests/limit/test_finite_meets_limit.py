@@ -19,12 +19,16 @@ def test_wide_networks_have_the_covariances_of_the_law(name: str) -> None:
         with pytest.raises(tp.OutsideError):
             program.limit()
         return
-    law = program.limit()
+    try:
+        law = program.limit()
+        covariances = {output: np.asarray(law.cov(output)) for output in law.outputs}
+    except tp.NotCompiledError as error:
+        pytest.skip(str(error))
     drawn = program.run(WIDTH, 20_000, seed=11, coordinates=4)
-    for output in drawn.outputs:
+    for output, covariance in covariances.items():
         values = drawn[output].reshape(20_000, 4, -1)
         products = np.einsum("nci,ncj->nij", values, values) / 4  # coordinates of one network are dependent
-        cov = np.asarray(law.cov(output)).reshape(products.shape[1:])
+        cov = covariance.reshape(products.shape[1:])
         scale = np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
         noise = products.std(axis=0) / np.sqrt(len(products))
         assert np.all(noise < 0.02 * scale)

@@ -1,0 +1,1 @@
+"""The shipped programs: grades, laws at finite width, limits."""
