@@ -55,7 +55,7 @@ class Outputs:
     def linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
         vector = self.netsor.families[name].kind == "vector"
-        return vector and all(part.linear for part in self.compiler.parts.of(name))
+        return vector and all(map(self.compiler.parts.gaussian, self.compiler.parts.of(name)))
 
     def converge(
         self, dim: int, replicate: Callable[[Array], Any], finish: Callable[[Sequence[Any]], tuple[Array, Array]],
