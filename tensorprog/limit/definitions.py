@@ -75,12 +75,10 @@ def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range
     return tuple((low, high + 1) for low, high in bounds)
 
 
-def leaves(netsor: Netsor, reference: Variable) -> bool:
-    """Whether a reference reads beyond a boundary."""
-    family = netsor.families[reference.name]
-    return any(case.inside for case in readings(reference, family, netsor.ranges)) or any(
-        slot not in reference.slots for case in readings(reference, family, netsor.ranges) for slot in case.slots
-    )
+def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
+    """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
+    spans = netsor.ranges if ranges is None else ranges
+    return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
 
 
 def carried(netsor: Netsor) -> frozenset[str]:

@@ -527,7 +527,7 @@ class Law:
             raise NotCompiledError(f"{statement} is not compiled by this version")
         average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
         scope = self.compiler.scope
-        value = average.draw({}, lambda _: lambda reference, ranges: scope(ranges).variable(reference, ranges))
+        value = average.draw({}, lambda _: lambda ref, ranges: scope(ranges, apart=False).variable(ref, ranges))
         return Value.of(value.data[0], self._positions(name), average.error)
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
