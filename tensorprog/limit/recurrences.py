@@ -76,7 +76,7 @@ class Recurrences:
                     self._fill_rows(name, step.statement, box, number)
             elif self.netsor.families[name].kind == "scalar":
                 self.fill_average(step.position, box)
-            elif self.compiler.paths is not None:
+            elif self.compiler.paths is not None and name in self.compiler.parts.carried:
                 self.compiler.paths.step(step.position, box)
         self.active = before
 
