@@ -62,7 +62,7 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
-POINTS = 1 << 25  # numbers held by all draws together, for what is carried along recurrences
+NUMBERS, PILOT = 1 << 26, 1 << 20  # numbers held by all draws together, for what is carried along recurrences
 
 
 class Compiler:
@@ -75,7 +75,7 @@ class Compiler:
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
-    def __init__(self, program: Netsor, expanded: bool = True, points: int = POINTS) -> None:
+    def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
         self.expanded = expanded
         self.netsor = netsor = single(normalize(program, expanded).netsor)
         self._refuse()
@@ -96,7 +96,8 @@ class Compiler:
         self.recurrences = Recurrences(self)
         self.paths: Paths | None = None
         if self.parts.carried - self.random:
-            self.paths = Paths(self, points)
+            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
+            self.paths = Paths(self, numbers, pilot)
 
     def _refuse(self) -> None:
         for statement in self.netsor.body:
@@ -104,6 +105,12 @@ class Compiler:
                 raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
         if self.netsor.fixed_widths:
             raise NotCompiledError("widths that stay finite are not compiled by this version")
+
+    @property
+    def drawn(self) -> Paths:
+        """The draws of what is carried along recurrences."""
+        assert self.paths is not None
+        return self.paths
 
     def over(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
         """The ranges, with that of the replicates of draws, if there are any."""
@@ -145,10 +152,10 @@ class Compiler:
                 held = p.within(ranges)
                 held = None if held is None else q.within(held, "_")
                 if held is not None:
-                    total = total + self._expectation(p, q, held).widened(ranges)
+                    total = total + self.expectation(p, q, held).widened(ranges)
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
-    def _expectation(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
+    def expectation(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
         """E[part part'] over the positions in the ranges, the second part in second copies."""
         p2, q2, local = self.patterns.paired(p, q, ranges)
         total = Moment((), ranges)
@@ -182,7 +189,7 @@ class Compiler:
         for part in parts:
             held = part.within(ranges)
             if held is not None:
-                total = total + self._expectation(part, Part(ONE), held).widened(ranges)
+                total = total + self.expectation(part, Part(ONE), held).widened(ranges)
         axes = tuple(ranges)
         return Value(axes, _finite(total, f"E of a function of {name}").dense(axes))
 

@@ -12,7 +12,7 @@ replicates are an axis of all values until `settled`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,9 +26,11 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.averaging import REPLICATES, point_sets
+from tensorprog.limit.definitions import target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import FORMAL, ONE, ZERO, Part
+from tensorprog.limit.weights import Weights, plain
 from tensorprog.rename import replace_variables
 
 if TYPE_CHECKING:
@@ -72,17 +74,19 @@ class Paths:
     Scale     `numbers` are held at once by all draws: more of them, and fewer draws, for longer recurrences
     """
 
-    def __init__(self, compiler: Compiler, numbers: int) -> None:
+    def __init__(self, compiler: Compiler, numbers: int, pilot: Callable[[], Paths] | None = None) -> None:
         self.compiler, self.netsor, self.parts = compiler, compiler.netsor, compiler.parts
         self.range: Range = (0, REPLICATES)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
-        families = sorted(self.parts.carried - compiler.random)
+        self.families = families = sorted(self.parts.carried - compiler.random)
         self._sources = self._closure(families)
+        self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
         needed = {source for name in families for source in self._sources[name]}
         drawn = {name for name in drawn if self._source(name) in needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
-        members = self.dim + sum(math.prod(self.netsor.families[name].shape) for name in families)
+        carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
+        members = self.dim + carried * (1 + self.weights.count)
         log2 = int(math.log2(max(1, numbers // (REPLICATES * max(1, members)))))
         self._log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         self.points = 1 << self._log2
@@ -90,6 +94,7 @@ class Paths:
         self._rows: dict[str, Array] = {}  # number of each member in its joint; -1 before it is drawn
         self._values: dict[str, Array] = {}
         self._used = 0
+        self._pilot = pilot
         self._normals: Array | None = None
 
     def _source(self, name: str) -> str:
@@ -122,11 +127,12 @@ class Paths:
         name = self.netsor.body[position].target.name
         family = self.netsor.families[name]
         axes = tuple(str(k) for k in range(len(box)))
-        value = self._evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
+        value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
         if name not in self._values:
             self._values[name] = np.zeros((REPLICATES, *family.shape, self.points))
         place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
         self._values[name][(slice(None), *place)] = align(value, (REPLICATE, *axes, COORDINATE))
+        self.weights.step(position, box)
 
     def draw(self, name: str, box: Box) -> None:
         """Draw members of a Gaussian family, given all that was drawn before."""
@@ -161,13 +167,46 @@ class Paths:
 
     @property
     def normals(self) -> Array:
-        """Quasi-random normals.
+        """Quasi-random normals, their first coordinates turned to where they matter most.
 
-        Shapes    (replicates, dim, draws)
+        Shapes    (replicates, dim, draws), in single precision
         """
         if self._normals is None:
-            self._normals = np.stack([np.ascontiguousarray(p.T) for p in point_sets(max(self.dim, 1), self._log2, 0)])
+            turn = np.eye(max(self.dim, 1)) if self._pilot is None or not self.dim else self._pilot().directions()
+            self._normals = np.empty((REPLICATES, len(turn), self.points), dtype=np.float32)
+            for number, points in enumerate(point_sets(len(turn), self._log2, 0)):
+                self._normals[number] = turn @ points.T
         return self._normals
+
+    def directions(self) -> Array:
+        """Directions of the normals in falling order of their effect on the affine forms that statements read.
+
+        Any rotation of standard normals is exact; one along principal axes concentrates what functions vary with in
+        the first coordinates, where quasi-random points are best.
+
+        Shapes    (dim, dim), orthogonal
+        """
+        self.compiler.recurrences.ensure(*self.families)
+        self._normals = np.tile(np.eye(self.dim, self.dim + 1), (REPLICATES, 1, 1))
+        effects = []
+        for position in (p for name in self.families for p in self.netsor.families[name].statements):
+            box = target_box(self.netsor.body[position], self.netsor.ranges)
+            for form in self._forms(self.parts.statement(position)):
+                drawn = self.evaluate(form, {str(k): span for k, span in enumerate(box)})
+                mean = np.moveaxis(drawn.data, drawn.axes.index(REPLICATE), 0).mean(axis=0).reshape(-1, self.dim + 1)
+                effects.append(mean[:, :-1] - mean[:, -1:])
+        return np.asarray(np.linalg.svd(np.concatenate([*effects, np.zeros((1, self.dim))]))[2].T)
+
+    def _forms(self, expr: Expr) -> Iterator[Expr]:
+        """The largest parts of an expression that are affine in Gaussian variables."""
+        if not self.parts.is_vector(expr) or (isinstance(expr, Variable) and expr.name in self.parts.carried):
+            return
+        reads = {variable.name for variable in variables(expr)}
+        if self.parts.affine(expr) is not None and not reads & self.parts.carried:
+            yield expr
+            return
+        for child in expr.children:
+            yield from self._forms(child)
 
     def _gaussian(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         """Draws of a Gaussian variable."""
@@ -179,7 +218,9 @@ class Paths:
         starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
         rows = gather(Open(tuple(slots), self._rows[name]), slots, ranges, starts)
         flat = rows.data.reshape(-1)
-        drawn = np.matmul(joint.factor[:, flat], self.normals[:, joint.columns])
+        drawn = np.stack([factor[flat] @ normals[joint.columns]
+                          for factor, normals in
+                          zip(joint.factor, self.normals, strict=True)])  # fmt: skip
         mean = self.compiler.base_mean(reference, ranges)
         value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(REPLICATES, *rows.data.shape, -1))
         if mean.zero():
@@ -193,13 +234,12 @@ class Paths:
             return cast(Open, self.compiler.scope(ranges).variable(reference, ranges))
         if reference.name not in self.parts.carried:
             return self._gaussian(reference, ranges)
-        if not self.compiler.recurrences.active & {reference.name}:
-            self.compiler.recurrences.ensure(reference.name)
+        self.compiler.recurrences.ensure(reference.name)
         slots = {str(k): slot for k, slot in enumerate(reference.slots)}
         starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
         return gather(Open((REPLICATE, *slots, COORDINATE), self._values[reference.name]), slots, ranges, starts)
 
-    def _evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
+    def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression over the indices in the ranges, for every draw."""
         declared = dict(self.netsor.ranges)
         full = declared | {f"{name}*": span for name, span in declared.items()} | self.parts.bound_ranges | dict(ranges)
@@ -212,7 +252,7 @@ class Paths:
         groups: list[tuple[frozenset[str], list[Part]]] = []
         plain = []
         for factor in factors:
-            sources = frozenset(source for _, v, _ in factor.inner for source in self._sources_of(v.name))
+            sources = self.sources_of(factor)
             if not sources:
                 plain.append(factor)
                 continue
@@ -222,34 +262,41 @@ class Paths:
         drawn = [group for _, group in groups if any(self._carried(factor) for factor in group)]
         return [*plain, *(f for _, group in groups if group not in drawn for f in group)], drawn
 
-    def _sources_of(self, name: str) -> frozenset[str]:
-        return self._sources[name] if name in self._sources else frozenset((self._source(name),))
+    def sources_of(self, factor: Part) -> frozenset[str]:
+        """The sources that a factor depends on."""
+        names = {variable.name for _, variable, _ in factor.inner}
+        own = {self._source(name) for name in names if name not in self._sources}
+        return frozenset(own).union(*(self._sources[name] for name in names if name in self._sources))
 
     def _carried(self, factor: Part) -> bool:
         return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
 
     def average(self, first: Sequence[Part], second: Sequence[Part], ranges: Mapping[str, Range]) -> Value:
         """E of a product, for every replicate; the factors of each side read indices of their own."""
+        if all(len(side) == 1 and plain(side[0], self.parts.carried) for side in (first, second)):
+            exact = self.weights.average(*(side[0].inner[0][1] for side in (first, second)), ranges)
+            if exact is not None:
+                return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
         sides = [
-            reduce(multiply, (self._evaluate(_written(factor), ranges) for factor in side))
+            reduce(multiply, (self.evaluate(self.written(factor), ranges) for factor in side))
             for side in (first, second) if side
         ]  # fmt: skip
         total = contract(sides[0], sides[1] if len(sides) > 1 else Open((), np.ones(())), [COORDINATE])
         if not np.isfinite(total.data).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
-        value = total.data / self.points
-        return Value(total.axes, Estimate(value, self.relative * np.abs(value)))
+        total = Open(total.axes, total.data / self.points)
+        return Value(total.axes, Estimate(total.data, self.relative * np.abs(total.data)))
 
-
-def _written(factor: Part) -> Expr:
-    """A factor as an expression in its variables."""
-    assert factor.function is not None
-    if factor.joint:
-        return factor.function
-    form: Expr = factor.offset
-    for weight, variable, bound in factor.inner:
-        term: Expr = variable if weight == ONE else Call("multiply", (weight, variable))
-        term = Reduction("sum", bound, term) if bound else term
-        form = term if form == ZERO else Call("add", (form, term))
-    return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
+    @staticmethod
+    def written(factor: Part) -> Expr:
+        """A factor as an expression in its variables."""
+        assert factor.function is not None
+        if factor.joint:
+            return factor.function
+        form: Expr = factor.offset
+        for weight, variable, bound in factor.inner:
+            term: Expr = variable if weight == ONE else Call("multiply", (weight, variable))
+            term = Reduction("sum", bound, term) if bound else term
+            form = term if form == ZERO else Call("add", (form, term))
+        return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 

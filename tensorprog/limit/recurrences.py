@@ -22,7 +22,7 @@ from tensorprog.order import Loop, Step, schedule, steps
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
 
-__all__ = ["Recurrences", "box_ranges"]
+__all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
 Box = tuple[Range, ...]
 
@@ -94,7 +94,7 @@ class Recurrences:
     # -- rows ---------------------------------------------------------------------------------------------------
 
     def _fill_rows(self, name: str, statement: MatMul, box: Box, number: int) -> None:
-        self._filled[name] = _merged([*self._filled.get(name, ()), box])
+        self._filled[name] = merged([*self._filled.get(name, ()), box])
         for position, other in enumerate(self.netsor.body):
             if isinstance(other, MatMul) and other.weight.name == statement.weight.name:
                 for known in self._known(other, position, number):
@@ -169,7 +169,7 @@ def _members(entry: int | Loop) -> list[int]:
     return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _members(inner)]
 
 
-def _merged(boxes: Sequence[Box]) -> list[Box]:
+def merged(boxes: Sequence[Box]) -> list[Box]:
     """The boxes with the last one joined to others where their union is a box."""
     *others, last = boxes
     for other in others:
@@ -177,7 +177,7 @@ def _merged(boxes: Sequence[Box]) -> list[Box]:
         if len(apart) == 1 and other[apart[0]][1] == last[apart[0]][0]:
             k = apart[0]
             joined = (*other[:k], (other[k][0], last[k][1]), *other[k + 1 :])
-            return _merged([*(box for box in others if box != other), joined])
+            return merged([*(box for box in others if box != other), joined])
     return [*others, last]
 
 
