@@ -62,7 +62,7 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
-NUMBERS, PILOT = 1 << 26, 1 << 20  # numbers held by all draws together, for what is carried along recurrences
+NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
 class Compiler:

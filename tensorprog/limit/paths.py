@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, align, contract, gather, multiply
+from tensorprog.arrays import COORDINATE, Open, align, gather, multiply
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Call, Expr, Reduction, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -60,9 +60,9 @@ def settled(found: Settled) -> Settled:
 class _Joint:
     """Gaussian families of one source, drawn member after member: a factor of their covariance in each replicate."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicates: int) -> None:
         self.segments: list[tuple[str, list[Array]]] = []  # family and positions of the members in the order drawn
-        self.cov = np.zeros((REPLICATES, 0, 0))
+        self.cov = np.zeros((replicates, 0, 0))
         self.factor = self.cov
         self.columns = np.zeros(0, dtype=np.int64)  # which normals are theirs
 
@@ -76,7 +76,8 @@ class Paths:
 
     def __init__(self, compiler: Compiler, numbers: int, pilot: Callable[[], Paths] | None = None) -> None:
         self.compiler, self.netsor, self.parts = compiler, compiler.netsor, compiler.parts
-        self.range: Range = (0, REPLICATES)
+        self.replicates = 1 if pilot is None else REPLICATES
+        self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
         self.families = families = sorted(self.parts.carried - compiler.random)
         self._sources = self._closure(families)
@@ -86,8 +87,8 @@ class Paths:
         drawn = {name for name in drawn if self._source(name) in needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
-        members = self.dim + carried * (1 + self.weights.count)
-        log2 = int(math.log2(max(1, numbers // (REPLICATES * max(1, members)))))
+        members = (self.dim + 1) // 2 + carried * (1 + self.weights.count)
+        log2 = int(math.log2(max(1, numbers // (self.replicates * max(1, members)))))
         self._log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         self.points = 1 << self._log2
         self._joints: dict[str, _Joint] = {}
@@ -129,7 +130,7 @@ class Paths:
         axes = tuple(str(k) for k in range(len(box)))
         value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
         if name not in self._values:
-            self._values[name] = np.zeros((REPLICATES, *family.shape, self.points))
+            self._values[name] = np.zeros((self.replicates, *family.shape, self.points))
         place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
         self._values[name][(slice(None), *place)] = align(value, (REPLICATE, *axes, COORDINATE))
         self.weights.step(position, box)
@@ -139,14 +140,14 @@ class Paths:
         source, family = self._source(name), self.netsor.families[name]
         if not any(source in sources for sources in self._sources.values()):
             return
-        joint = self._joints.setdefault(source, _Joint())
+        joint = self._joints.setdefault(source, _Joint(self.replicates))
         grid = [g.reshape(-1) for g in np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")]
         count, old = math.prod(b - a for a, b in box), joint.cov.shape[-1]
         rows = self._rows.setdefault(name, np.full(family.shape, -1))
         place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
         rows[place] = np.arange(old, old + count).reshape(rows[place].shape)
         joint.segments.append((name, grid))
-        cov = np.zeros((REPLICATES, old + count, old + count))
+        cov = np.zeros((self.replicates, old + count, old + count))
         cov[:, :old, :old] = joint.cov
         stop = 0
         for other, places in joint.segments:
@@ -161,9 +162,9 @@ class Paths:
         at = {str(k): p[None, :, None] for k, p in enumerate(first)}
         at |= {f"{k}_": p[None, None, :] for k, p in enumerate(second)}
         moment = self.compiler.base(f, g)
-        found = moment.at({**at, REPLICATE: np.arange(REPLICATES)[:, None, None]})
+        found = moment.at({**at, REPLICATE: np.arange(self.replicates)[:, None, None]})
         self.relative = max(self.relative, float(found.error.max() / max(np.abs(found.value).max(), 1e-300)))
-        return np.broadcast_to(found.value, (REPLICATES, *(len(p[0]) if p else 1 for p in (first, second))))
+        return np.broadcast_to(found.value, (self.replicates, *(len(p[0]) if p else 1 for p in (first, second))))
 
     @property
     def normals(self) -> Array:
@@ -173,8 +174,8 @@ class Paths:
         """
         if self._normals is None:
             turn = np.eye(max(self.dim, 1)) if self._pilot is None or not self.dim else self._pilot().directions()
-            self._normals = np.empty((REPLICATES, len(turn), self.points), dtype=np.float32)
-            for number, points in enumerate(point_sets(len(turn), self._log2, 0)):
+            self._normals = np.empty((self.replicates, len(turn), self.points), dtype=np.float32)
+            for number, points in zip(range(self.replicates), point_sets(len(turn), self._log2, 0), strict=False):
                 self._normals[number] = turn @ points.T
         return self._normals
 
@@ -187,7 +188,7 @@ class Paths:
         Shapes    (dim, dim), orthogonal
         """
         self.compiler.recurrences.ensure(*self.families)
-        self._normals = np.tile(np.eye(self.dim, self.dim + 1), (REPLICATES, 1, 1))
+        self._normals = np.tile(np.eye(self.dim, self.dim + 1), (self.replicates, 1, 1))
         effects = []
         for position in (p for name in self.families for p in self.netsor.families[name].statements):
             box = target_box(self.netsor.body[position], self.netsor.ranges)
@@ -222,7 +223,7 @@ class Paths:
                           for factor, normals in
                           zip(joint.factor, self.normals, strict=True)])  # fmt: skip
         mean = self.compiler.base_mean(reference, ranges)
-        value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(REPLICATES, *rows.data.shape, -1))
+        value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(self.replicates, *rows.data.shape, -1))
         if mean.zero():
             return value
         axes = (REPLICATE, *dict.fromkeys((*rows.axes, *mean.axes)), COORDINATE)
@@ -279,13 +280,17 @@ class Paths:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
         sides = [
             reduce(multiply, (self.evaluate(self.written(factor), ranges) for factor in side))
-            for side in (first, second) if side
+            if side else Open((REPLICATE, COORDINATE), np.ones((self.replicates, self.points)))
+            for side in (first, second)
         ]  # fmt: skip
-        total = contract(sides[0], sides[1] if len(sides) > 1 else Open((), np.ones(())), [COORDINATE])
-        if not np.isfinite(total.data).all():
+        own = [tuple(name for name in side.axes if name not in (REPLICATE, COORDINATE)) for side in sides]
+        arrays = [align(side, (REPLICATE, *axes, COORDINATE)) for side, axes in zip(sides, own, strict=True)]
+        one, two = (np.ascontiguousarray(a.reshape(self.replicates, -1, self.points)) for a in arrays)
+        total = np.matmul(one, two.swapaxes(1, 2)) / self.points
+        if not np.isfinite(total).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
-        total = Open(total.axes, total.data / self.points)
-        return Value(total.axes, Estimate(total.data, self.relative * np.abs(total.data)))
+        value = total.reshape(self.replicates, *(n for a in arrays for n in a.shape[1:-1]))
+        return Value((REPLICATE, *own[0], *own[1]), Estimate(value, self.relative * np.abs(value)))
 
     @staticmethod
     def written(factor: Part) -> Expr:
