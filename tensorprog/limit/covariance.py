@@ -11,7 +11,7 @@ over draws (`paths`), in replicates that stay apart, as an axis of all values, u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
 from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
-from tensorprog.evaluate import Scope, evaluate, index_array
+from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
-from tensorprog.limit.definitions import Reading, indicator, readings, single
-from tensorprog.limit.moments import Moment, Term, Value, difference, solve
-from tensorprog.limit.parts import ONE, Part, Parts, indices_of, position_names
+from tensorprog.limit.definitions import indicator, readings, single
+from tensorprog.limit.gaussians import Gaussians
+from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.parts import ONE, Part, Parts, position_names
 from tensorprog.limit.paths import REPLICATE, Paths, settled
 from tensorprog.limit.patterns import Patterns
 from tensorprog.limit.recurrences import Recurrences
@@ -92,7 +93,7 @@ class Compiler:
             if isinstance(s, Dot) and s.scale != "1/n"
             if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
-        self.patterns = Patterns(self)
+        self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = Recurrences(self)
         self.paths: Paths | None = None
         if self.parts.carried - self.random:
@@ -215,7 +216,7 @@ class Compiler:
         if (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances[f, g]
         if (f, g) not in self._base:
-            found = self.base_covariance(f, g, self.pair_ranges(f, g))
+            found = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
             if self.recurrences.active & {f, g} and found.terms:  # not all members are known
                 return found
             self._base[f, g] = found
@@ -230,49 +231,7 @@ class Compiler:
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
         return self._centred(u.name, v.name).rename(names, dict(ranges)).simplified()
 
-    def base_covariance(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
-        """Covariance of two Gaussian families over members in some ranges."""
-        first, second = (self.netsor.families[name].statements for name in (f, g))
-        if not first or not second:
-            return self._initial(f, dict(ranges)) if f == g else Moment((), ranges)
-        a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
-        assert isinstance(a, MatMul) and isinstance(b, MatMul)
-        total = Moment((), ranges)
-        if a.weight.name != b.weight.name:
-            return total
-        for one, weight, held in self._products(a, "", ranges):
-            for two, other, also in self._products(b, "_", ranges):
-                forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
-                equations = frozenset(form for form in forms if form is not None)
-                solution = solve(equations, ())
-                names = {str(k): compose(slot, solution) for k, slot in enumerate(one)}
-                names |= {f"{k}_": compose(slot, solution) for k, slot in enumerate(two)}
-                declared = self.netsor.weight[a.weight.name]
-                factor = Value.of(*self._at_slots(declared.variance, declared.indices, weight, ranges))
-                for condition in (held, also):
-                    factor = factor * self.number(condition, ranges)
-                moment = self._between(a.vector.name, b.vector.name, names, ranges)
-                total = total + moment.rename(names, ranges).times(factor, equations).simplified()
-        return total.merged()
-
-    def _products(
-        self, statement: MatMul, copy: str, ranges: Mapping[str, Range]
-    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], Expr]]:
-        """Slots of the vector and of the weight in every case of a MatMul, and 1 where it holds, over positions."""
-        slots = statement.target.slots
-        names = {slot.bare: Affine(((f"{k}{copy}", 1),)) for k, slot in enumerate(slots) if slot.bare}
-        cases = [self._cases(reference, names, ranges) for reference in (statement.vector, statement.weight)]
-        for vector in cases[0]:
-            for weight in cases[1]:
-                yield vector.slots, weight.slots, indicator((*vector.inside, *weight.inside))
-
-    def _cases(
-        self, reference: Variable, names: Mapping[str, Affine], ranges: Mapping[str, Range]
-    ) -> list[Reading]:
-        moved = Variable(reference.name, tuple(compose(slot, names) for slot in reference.slots))
-        return readings(moved, self.netsor.families[reference.name], ranges)
-
-    def _between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
         if not self.recurrences.active & {f, g}:
             return self.replicated(f, g)
@@ -284,53 +243,9 @@ class Compiler:
             return Moment((), self.over(held))
         return self._compute(f, g, self.over(held))
 
-    def _at_slots(
-        self, expr: Expr, indices: Sequence[str], slots: Sequence[Affine], ranges: Mapping[str, Range]
-    ) -> tuple[Array, tuple[str, ...]]:
-        """An expression in declared indices, read at affine forms of other indices."""
-        used = [name for name in indices if any(name == n for n in indices_of(expr, self.netsor.ranges))]
-        data = index_array(self.netsor, expr, used)
-        value = Value.of(data, used)
-        where = dict(zip(indices, slots, strict=True))
-        starts = {name: self.netsor.ranges[name][0] for name in used}
-        placed = value.gather({name: where[name] for name in used}, dict(ranges), starts)
-        return placed.estimate.value, placed.axes
-
-    def _initial(self, name: str, ranges: Mapping[str, Range]) -> Moment:
-        law = self.initials[name]
-        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
-        position = {index: str(k) for k, index in enumerate(indices)}
-        shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
-        data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
-        axes = (
-            *(position[i] for i in law.independent),
-            *(position[i] for i in law.joint),
-            *(f"{position[i]}_" for i in law.joint),
-        )
-        equations = frozenset(
-            form
-            for form in (
-                difference(Affine(((position[i], 1),)), Affine(((f"{position[i]}_", 1),))) for i in law.independent
-            )
-            if form is not None
-        )
-        if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
-            data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        # only laws without independent members have errors
-        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
-        return Moment((Term(equations, Value.of(data, axes, error)),), dict(ranges)).merged()
-
     def base_mean(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
-        """Mean of a Gaussian variable: zero for MatMul outputs."""
-        family = self.netsor.families[reference.name]
-        if family.statements:
-            return Value.of(0.0)
-        mean_array = self.initials[reference.name].mean
-        names = [str(k) for k in range(len(family.ranges))]
-        starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        if np.all(mean_array == 0):
-            return Value.of(0.0)
-        return Value.of(mean_array, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        """Mean of a Gaussian variable."""
+        return self.gaussians.mean(reference, ranges)
 
     def average(self, name: str) -> Value:
         """Limit of a scalar that no score reaches: an average n**-1 u.v, or a function of averages."""
@@ -360,11 +275,11 @@ class Compiler:
             return self.number(self.parts.fresh(statement.expr, names), ranges)
         left, right = statement.left, statement.right
         total = Moment((), ranges)
-        for one in self._cases(left, names, ranges):
-            for two in self._cases(right, names, ranges):
+        for one in self.gaussians.cases(left, names, ranges):
+            for two in self.gaussians.cases(right, names, ranges):
                 read = {str(k): slot for k, slot in enumerate(one.slots)}
                 read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
-                moment = self._between(left.name, right.name, read, ranges).rename(read, ranges)
+                moment = self.between(left.name, right.name, read, ranges).rename(read, ranges)
                 total = total + moment.times(self.number(indicator((*one.inside, *two.inside)), ranges)).simplified()
         axes = tuple(
             dict.fromkeys(a for t in total.terms for a in (*t.value.axes, *(n for e in t.equations for n in e.indices)))

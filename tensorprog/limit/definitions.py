@@ -1,8 +1,8 @@
-"""Families with several definitions, and what a reference reads: elsewhere where an index wraps, nothing beyond zero."""
+"""Families with several definitions, and what a reference reads: elsewhere if an index wraps, nothing beyond zero."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
@@ -147,14 +147,18 @@ def single(netsor: Netsor) -> Netsor:
                 raise NotCompiledError(
                     f"{statement.target.name} is a score with several definitions: not compiled by this version"
                 )
-            made = {side: _read_there(netsor, getattr(statement, side), fresh) for side in ("left", "right")}
-            body += [made_one for made_one in made.values() if made_one is not None]
-            statement = replace(statement, **{side: s.target for side, s in made.items() if s is not None})
+            left, right = (_read_there(netsor, operand, fresh) for operand in (statement.left, statement.right))
+            body += [matmul for matmul in (left, right) if matmul is not None]
+            statement = replace(
+                statement,
+                left=statement.left if left is None else left.target,
+                right=statement.right if right is None else right.target,
+            )
         body.append(statement)
     return netsor if len(body) == len(netsor.body) else replace(netsor, body=tuple(body))
 
 
-def _read_there(netsor: Netsor, operand: Variable, fresh: object) -> MatMul | None:
+def _read_there(netsor: Netsor, operand: Variable, fresh: Callable[[str], str]) -> MatMul | None:
     """The MatMul whose output is what an operand reads beyond a boundary; None for any other operand."""
     family = netsor.families[operand.name]
     positions = family.statements
@@ -166,5 +170,4 @@ def _read_there(netsor: Netsor, operand: Variable, fresh: object) -> MatMul | No
     weight, vector = (
         Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.weight, statement.vector)
     )
-    assert callable(fresh)
     return replace(statement, target=Variable(fresh(operand.name), slots_of(tuple(used))), weight=weight, vector=vector)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from tensorprog.limit.definitions import target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import FORMAL, ONE, ZERO, Part
-from tensorprog.limit.weights import Weights, plain
-from tensorprog.rename import replace_variables
+from tensorprog.limit.weights import Source, Weights, meet, plain
+from tensorprog.rename import compose, replace_variables
 
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
@@ -52,7 +52,7 @@ def settled(found: Settled) -> Settled:
         return Moment(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})
     if REPLICATE not in found.axes:
         return found
-    axes = tuple(name for name in found.axes if name != REPLICATE)
+    axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)
     each = found.aligned((REPLICATE, *axes))
     return Value(axes, Estimate(each.value.mean(axis=0), standard_errors(each.value) + each.error.mean(axis=0)))
 
@@ -83,8 +83,8 @@ class Paths:
         self._sources = self._closure(families)
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
-        needed = {source for name in families for source in self._sources[name]}
-        drawn = {name for name in drawn if self._source(name) in needed}
+        self._needed = {source for name in families for source, _ in self._sources[name]}
+        drawn = {name for name in drawn if self._source(name) in self._needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
         members = (self.dim + 1) // 2 + carried * (1 + self.weights.count)
@@ -107,18 +107,29 @@ class Paths:
         assert isinstance(statement, MatMul)
         return statement.weight.name
 
-    def _closure(self, families: Sequence[str]) -> dict[str, frozenset[str]]:
+    def _members(self, reference: Variable) -> Source:
+        """The source of a Gaussian variable, with the slots of the weight that are numbers; None stands for any."""
+        positions = self.netsor.families[reference.name].statements
+        if not positions:
+            return reference.name, ()
+        statement = self.netsor.body[positions[0]]
+        assert isinstance(statement, MatMul)
+        names = {own.bare: s for own, s in zip(statement.target.slots, reference.slots, strict=True) if own.bare}
+        slots = [compose(slot, names) for slot in statement.weight.slots]
+        return statement.weight.name, tuple(None if slot.terms else slot.offset for slot in slots)
+
+    def _closure(self, families: Sequence[str]) -> dict[str, frozenset[Source]]:
         """The sources that each carried family depends on."""
         read = {
-            name: {v.name for position in self.netsor.families[name].statements
+            name: {v for position in self.netsor.families[name].statements
                    for v in variables(self.parts.statement(position)) if self.netsor.families[v.name].kind == "vector"}
             for name in families
         }  # fmt: skip
-        found: dict[str, frozenset[str]] = {name: frozenset() for name in families}
+        found: dict[str, frozenset[Source]] = {name: frozenset() for name in families}
         for _ in families:
             for name in families:
-                own = {self._source(v) for v in read[name] if v not in found}
-                found[name] = found[name].union(own, *(found[v] for v in read[name] if v in found))
+                own = {self._members(v) for v in read[name] if v.name not in found}
+                found[name] = found[name].union(own, *(found[v.name] for v in read[name] if v.name in found))
         return found
 
     # -- draws --------------------------------------------------------------------------------------------------
@@ -138,7 +149,7 @@ class Paths:
     def draw(self, name: str, box: Box) -> None:
         """Draw members of a Gaussian family, given all that was drawn before."""
         source, family = self._source(name), self.netsor.families[name]
-        if not any(source in sources for sources in self._sources.values()):
+        if source not in self._needed:
             return
         joint = self._joints.setdefault(source, _Joint(self.replicates))
         grid = [g.reshape(-1) for g in np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")]
@@ -212,6 +223,7 @@ class Paths:
     def _gaussian(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         """Draws of a Gaussian variable."""
         name, family = reference.name, self.netsor.families[reference.name]
+        self.compiler.recurrences.ensure(name)
         if name not in self._rows:
             self.draw(name, family.ranges)
         joint = self._joints[self._source(name)]
@@ -232,7 +244,7 @@ class Paths:
     def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            return cast(Open, self.compiler.scope(ranges).variable(reference, ranges))
+            return self.compiler.scope(ranges).variable(reference, ranges)
         if reference.name not in self.parts.carried:
             return self._gaussian(reference, ranges)
         self.compiler.recurrences.ensure(reference.name)
@@ -250,24 +262,24 @@ class Paths:
 
     def split(self, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
         """Factors that no carried family takes part in, and groups of others that are independent of each other."""
-        groups: list[tuple[frozenset[str], list[Part]]] = []
+        groups: list[tuple[frozenset[Source], list[Part]]] = []
         plain = []
         for factor in factors:
             sources = self.sources_of(factor)
             if not sources:
                 plain.append(factor)
                 continue
-            joined = [group for group in groups if group[0] & sources]
-            groups = [group for group in groups if not group[0] & sources]
+            joined = [group for group in groups if meet(group[0], sources)]
+            groups = [group for group in groups if not meet(group[0], sources)]
             groups.append((sources.union(*(s for s, _ in joined)), [*(f for _, g in joined for f in g), factor]))
         drawn = [group for _, group in groups if any(self._carried(factor) for factor in group)]
         return [*plain, *(f for _, group in groups if group not in drawn for f in group)], drawn
 
-    def sources_of(self, factor: Part) -> frozenset[str]:
+    def sources_of(self, factor: Part) -> frozenset[Source]:
         """The sources that a factor depends on."""
-        names = {variable.name for _, variable, _ in factor.inner}
-        own = {self._source(name) for name in names if name not in self._sources}
-        return frozenset(own).union(*(self._sources[name] for name in names if name in self._sources))
+        read = {variable for _, variable, _ in factor.inner}
+        own = {self._members(variable) for variable in read if variable.name not in self._sources}
+        return frozenset(own).union(*(self._sources[v.name] for v in read if v.name in self._sources))
 
     def _carried(self, factor: Part) -> bool:
         return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
@@ -275,7 +287,7 @@ class Paths:
     def average(self, first: Sequence[Part], second: Sequence[Part], ranges: Mapping[str, Range]) -> Value:
         """E of a product, for every replicate; the factors of each side read indices of their own."""
         if all(len(side) == 1 and plain(side[0], self.parts.carried) for side in (first, second)):
-            exact = self.weights.average(*(side[0].inner[0][1] for side in (first, second)), ranges)
+            exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
         sides = [

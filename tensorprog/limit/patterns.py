@@ -77,8 +77,8 @@ class Patterns:
         if self.compiler.paths is not None:
             pieces, groups = self.compiler.paths.split(pieces)
             for group in groups:
-                sides = [[f for f in side if any(f is g for g in group)] for side in (first, second)]
-                drawn = drawn * self.compiler.paths.average(*sides, ranges)
+                one, two = ([f for f in side if any(f is g for g in group)] for side in (first, second))
+                drawn = drawn * self.compiler.paths.average(one, two, ranges)
         self._refuse_reductions(*pieces)
         product = Product(self, pieces, ranges)
         lattice: set[Equations] = {frozenset()}

@@ -7,9 +7,10 @@ mirror image goes into C(g', g).  Averages grow in the same way.  Programs witho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast, union
 from tensorprog.expr import Affine
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
+Array = NDArray[Any]
 Box = tuple[Range, ...]
 
 
@@ -112,7 +114,7 @@ class Recurrences:
         return [self.netsor.families[name].ranges] if self._group[position] < number else ()
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
-        row = self.compiler.base_covariance(f, g, self.compiler.over(box_ranges(box, known))).merged()
+        row = self.compiler.gaussians.covariance(f, g, self.compiler.over(box_ranges(box, known))).merged()
         self._enter((f, g), row)
         if (f, box) != (g, known):
             names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
@@ -148,7 +150,7 @@ def entered(old: Value | None, value: Value, ranges: Mapping[str, Range], whole:
     sizes = {name: whole[name][1] - whole[name][0] for name in axes}
     shape = tuple(sizes.values())
     if old is None:
-        arrays = [np.zeros(shape), np.zeros(shape)]
+        arrays: list[Array] = [np.zeros(shape), np.zeros(shape)]
     elif old.axes == axes:
         arrays = [old.estimate.value, old.estimate.error]
     else:

@@ -115,7 +115,9 @@ class Sampler:
         for position in family.statements:
             statement = self.netsor.body[position]
             ranges = self._held(statement, new)
-            for reference in statement.inputs if ranges is not None else ():
+            if ranges is None:
+                continue
+            for reference in statement.inputs:
                 kind = self.netsor.families[reference.name].kind
                 unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
                 if unread and reference.name not in self.compiler.random:

@@ -11,7 +11,7 @@ with E[b_k b_l] by closed form or quadrature.  So only the weights w are average
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,10 @@ from tensorprog.limit.recurrences import Box, box_ranges, merged
 if TYPE_CHECKING:
     from tensorprog.limit.paths import Paths
 
-__all__ = ["Weights", "plain"]
+__all__ = ["Source", "Weights", "meet", "plain"]
 
 Array = NDArray[Any]
+Source = tuple[str, tuple[int | None, ...]]  # a weight with the slots that are numbers, or initial vectors
 SUMMAND, OTHER = "k", "k_"  # axes of the b_k
 REPLICATE = "&"
 
@@ -89,7 +90,8 @@ class Weights:
         fixed = {s for _, _, v, factors in split if v is not None for f in factors for s in self.paths.sources_of(f)}
         result: dict[int, list[_Summand]] = {}
         for position, part, variable, factors in split:
-            free = [] if variable is not None else [f for f in factors if not fixed & self.paths.sources_of(f)]
+            apart = [f for f in factors if not meet(fixed, self.paths.sources_of(f))]
+            free = [] if variable is not None else apart
             held = [f for f in factors if not any(f is g for g in free)]
             coefficient = _product([part.coefficient, *(self.paths.written(f) for f in held)])
             whole = _product([self.paths.written(f) for f in free])
@@ -192,6 +194,15 @@ class Weights:
         renamed = Open(tuple(OTHER if axis == SUMMAND else axis for axis in two.axes), two.data)
         total = contract(middle, renamed, [OTHER, COORDINATE])
         return Open(total.axes, total.data / self.paths.points)
+
+
+def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:
+    """Whether two sets of sources have a weight matrix or initial vectors in common."""
+    return any(
+        a == b and all(None in pair or pair[0] == pair[1] for pair in zip(slots, others, strict=True))
+        for a, slots in first
+        for b, others in second
+    )
 
 
 def plain(factor: Part, carried: frozenset[str]) -> bool:
