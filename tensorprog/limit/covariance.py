@@ -12,7 +12,6 @@ over draws (`paths`), in replicates that stay apart, as an axis of all values, u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from tensorprog.arrays import Open, align
 from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
+from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
@@ -96,7 +95,7 @@ class Compiler:
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = Recurrences(self)
         self.paths: Paths | None = None
-        if self.parts.carried - self.random:
+        if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
             self.paths = Paths(self, numbers, pilot)
 
@@ -174,15 +173,10 @@ class Compiler:
 
     def raw_moment(self, name: str, order: int) -> Value | None:
         """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
-        family = self.netsor.families[name]
-        if name in self.random or family.kind == "scalar" or self.parts.is_base(name) or len(family.statements) > 1:
+        if name in self.random or self.netsor.families[name].kind == "scalar":
             return None
-        if name in self.parts.carried:
-            return None
-        part = self.parts.function_part(self.parts.inlined(name))
-        if part.joint or part.function is None:
-            return None
-        return settled(self._mean_of(name, [replace(part, function=Call("power", (part.function, Number(order))))]))
+        parts = self.parts.powers(name, order)
+        return None if parts is None else settled(self._mean_of(name, parts))
 
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         ranges = self.over(position_names(self.netsor, name))

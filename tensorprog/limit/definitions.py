@@ -14,7 +14,9 @@ from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.order import Loop, schedule
 from tensorprog.rename import affine_expr, compose
 
-__all__ = ["Reading", "carried", "indicator", "leaves", "readings", "refuse_steps", "single", "target_box"]
+__all__ = [
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "readings", "refuse_steps", "single", "target_box",
+]  # fmt: skip
 
 Condition = tuple[Affine, Range]  # the form lies in the range
 ONE, ZERO = Number(1), Number(0)
@@ -73,6 +75,21 @@ def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range
     """The members that a statement binds."""
     bounds = [slot.bounds(dict(ranges)) for slot in statement.target.slots]
     return tuple((low, high + 1) for low, high in bounds)
+
+
+def held_ranges(
+    statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]
+) -> dict[str, Range] | None:
+    """The ranges with the left side of a statement held to a box; None where they do not meet."""
+    held = dict(ranges)
+    for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
+        low, high = slot.bounds(held)
+        low, high = max(low, start), min(high + 1, stop)
+        if low >= high:
+            return None
+        if slot.bare:
+            held[slot.bare] = low, high
+    return held
 
 
 def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:

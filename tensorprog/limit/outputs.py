@@ -143,6 +143,7 @@ class Outputs:
         members = tuple(b - a for a, b in box)
         width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
         zero = np.zeros(members)
+        relative = max((rows.error for rows in sampler.rows.values()), default=0.0)
 
         def replicate(points: Array) -> Array:
             drawn = [plain(sampler.wanted_value(name, sampler.draw(p)), len(p)) for p in _chunks(points, width)]
@@ -150,7 +151,7 @@ class Outputs:
 
         def build(results: Sequence[Array], weights: Array, rule: Rule) -> Mixture:
             values = np.stack(results)[:, :, None]
-            return Mixture((Summand(values, np.zeros_like(values), weights),), zero, zero, 0.0, True, rule)
+            return Mixture((Summand(values, np.zeros_like(values), weights),), zero, zero, relative, True, rule)
 
         most = self.max_memory // (32 * REPLICATES * max(1, math.prod(members)))
         return self._converged(sampler.dim, replicate, build, name, width, None, most)

@@ -212,7 +212,8 @@ class Parts:
             elif len(family.statements) == 1:
                 parts = self.split(self.statement(family.statements[0]))
             else:
-                parts = [part for position in family.statements for part in self._boxed(position)]
+                split = {position: self.split(self.statement(position)) for position in family.statements}
+                parts = [part for position, own in split.items() for part in self._boxed(position, own)]
             if len(parts) > MAX_PARTS:
                 raise NotCompiledError(
                     f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version expands"
@@ -220,12 +221,27 @@ class Parts:
             self._cache[name] = tuple(parts)
         return self._cache[name]
 
-    def _boxed(self, position: int) -> list[Part]:
+    def powers(self, name: str, order: int) -> list[Part] | None:
+        """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
+        family, found = self.netsor.families[name], []
+        if self.is_base(name) or name in self.carried:
+            return None
+        for position in family.statements:
+            expr = self.statement(position)
+            part = self.function_part(expr) if self.is_vector(expr) else Part(ONE, (), expr)
+            if part.joint or part.function is None:
+                return None
+            power = Call("power", (part.function, Number(order)))
+            raised = replace(part, function=power) if self.is_vector(expr) else Part(power)
+            found += self._boxed(position, [raised]) if len(family.statements) > 1 else [raised]
+        return found
+
+    def _boxed(self, position: int, parts: Sequence[Part]) -> list[Part]:
         """Parts of one of several definitions, zero where it does not hold."""
         spans = target_box(self.netsor.body[position], self.netsor.ranges)
         box = tuple((str(k), span) for k, span in enumerate(spans))
         held = indicator([(Affine(((name, 1),)), span) for name, span in box])
-        return [replace(self.scale(part, held), box=box) for part in self.split(self.statement(position))]
+        return [replace(self.scale(part, held), box=box) for part in parts]
 
     def split(self, expr: Expr) -> list[Part]:
         """Write an expression as a sum of parts."""

@@ -79,7 +79,8 @@ class Paths:
         self.replicates = 1 if pilot is None else REPLICATES
         self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
-        self.families = families = sorted(self.parts.carried - compiler.random)
+        vectors = [name for name in self.parts.carried if self.netsor.families[name].kind == "vector"]
+        self.families = families = sorted(set(vectors) - compiler.random)
         self._sources = self._closure(families)
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}

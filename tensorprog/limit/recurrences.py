@@ -52,8 +52,9 @@ class Recurrences:
         order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in _members(entry)}
         self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
+        self.steps = steps(self.netsor)
         self._steps: dict[int, list[Step]] = {}
-        for step in steps(self.netsor) if self.loops else ():
+        for step in self.steps if self.loops else ():
             self._steps.setdefault(self._group[step.position], []).append(step)
 
     def ensure(self, *names: str) -> None:

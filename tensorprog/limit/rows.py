@@ -37,6 +37,7 @@ class Rows:
     place: Affine | None
     group: Grouping
     members: NDArray[np.int64]  # all members of the weight that have a block of normals
+    error: float = 0.0  # of the second moments of the vectors multiplied, relative to the largest
 
     def apply(self, normals: Open, rank: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Open:
         """Contract normals over the axis `rank` with the rows read at affine forms of other indices."""
@@ -101,7 +102,9 @@ def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray
         column: Affine | None = None
         if orthogonal:
             values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(start))
-        result[g.statement.target.name] = Rows(values, column, g, members)
+        moment = compiler.second(g.statement.vector.name, g.statement.vector.name)
+        error = moment.error / max(moment.size, 1e-300)
+        result[g.statement.target.name] = Rows(values, column, g, members, error)
     return members, int(offsets[-1]), result
 
 

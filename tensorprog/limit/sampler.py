@@ -34,11 +34,11 @@ from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import leaves
+from tensorprog.limit.definitions import held_ranges, leaves, target_box
 from tensorprog.limit.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.parts import indices_of
 from tensorprog.limit.rows import RANK, Rows, factor_rows
-from tensorprog.order import Step, steps
+from tensorprog.order import Step
 from tensorprog.rename import compose
 
 __all__ = ["Box", "Sampler"]
@@ -46,7 +46,6 @@ __all__ = ["Box", "Sampler"]
 Array = NDArray[Any]
 Box = tuple[Range, ...]  # the members of a family that are asked for, as a range for each slot
 RANK2 = "r2"
-NO_RANGES: Mapping[str, Range] = {}
 
 
 class Sampler:
@@ -62,10 +61,9 @@ class Sampler:
         self.scores: dict[str, Dot] = {}
         self.averages: dict[str, ConditionalAverage] = {}
         self.sources: list[Source] = []
-        self._rows: dict[str, Rows] = {}
+        self.rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
         self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
-        self._steps = steps(self.netsor)
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
         for name, box in wanted.items():
             self._ask(name, box, vectors)
@@ -114,7 +112,7 @@ class Sampler:
             return
         for position in family.statements:
             statement = self.netsor.body[position]
-            ranges = self._held(statement, new)
+            ranges = held_ranges(statement, new, self.netsor.ranges)
             if ranges is None:
                 continue
             for reference in statement.inputs:
@@ -123,18 +121,6 @@ class Sampler:
                 if unread and reference.name not in self.compiler.random:
                     continue  # no score is reached through it
                 self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
-
-    def _held(self, statement: Statement, box: Box, fixed: Mapping[str, Range] = NO_RANGES) -> dict[str, Range] | None:
-        """Index ranges, some fixed, with the left side of a statement held to a box; None where they do not meet."""
-        ranges = dict(self.netsor.ranges) | dict(fixed)
-        for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
-            low, high = slot.bounds(ranges)
-            low, high = max(low, start), min(high + 1, stop)
-            if low >= high:
-                return None
-            if slot.bare:
-                ranges[slot.bare] = low, high
-        return ranges
 
     def _whole(self, name: str, box: Box) -> Box:
         """The box, widened along indices over which the definition takes a softmax: that needs them all."""
@@ -190,16 +176,16 @@ class Sampler:
             ]
             members, rank, rows = factor_rows(self.compiler, groups)
             self._ranks[weight] = members, rank
-            self._rows |= rows
+            self.rows |= rows
 
     # -- scores -------------------------------------------------------------------------------------------------
 
     def _operand(self, name: str, side: str, ranges: Mapping[str, Range]) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
-        if reference.name not in self._rows:
+        if reference.name not in self.rows:
             raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
-        rows = self._rows[reference.name]
+        rows = self.rows[reference.name]
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
@@ -254,7 +240,7 @@ class Sampler:
         matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
         statement = self.scores[name]
         for reference, rank in ((statement.left, RANK), (statement.right, RANK2)):
-            rows = self._rows[reference.name]
+            rows = self.rows[reference.name]
             matrix = rows.apply(matrix, rank, self._given(rows, reference), ranges)
         return self.over_positions(statement, matrix, ranges)
 
@@ -280,7 +266,7 @@ class Sampler:
 
     def _vector_sources(self) -> None:
         """Normals for the weights and initial vectors whose Z is read."""
-        used = {rows.group.weight.name for name, rows in self._rows.items() if name in self._drawn}
+        used = {rows.group.weight.name for name, rows in self.rows.items() if name in self._drawn}
         for weight in sorted(used):
             members, rank = self._ranks[weight]
             self.sources.append((("weight", weight), (len(members), rank)))
@@ -334,18 +320,17 @@ class Sampler:
         read, as many at a time as a sum takes, and not kept."""
         values = {name: self.scores_of(name, normals) for name in self.scores if name not in later}
         if self.vectors:
-            drawn = {name: rows for name, rows in self._rows.items() if name in self._drawn}
+            drawn = {name: rows for name, rows in self.rows.items() if name in self._drawn}
             values |= {name: self._draw_gaussian(name, rows, normals) for name, rows in drawn.items()}
             initials = [initial for initial in self.netsor.initial if initial.name in self._drawn]
             values |= {initial.name: self._draw_initial(initial, normals) for initial in initials}
         reader, pieces = self.reader(values, normals), self._pieces(normals.draws)
-        for step in self._steps:
+        for step in self.compiler.recurrences.steps:
             name, statement = step.statement.target.name, step.statement
             if name in self.averages:
                 values[name] = self.averages[name].draw(values, self.reader)
             elif isinstance(statement, Nonlin) and name in self.demand:
-                fixed = {index: (value, value + 1) for index, value in step.fixed}
-                ranges = self._held(statement, self.demand[name], fixed)
+                ranges = held_ranges(statement, self.demand[name], step.ranges(self.netsor.ranges))
                 if ranges is not None and all(r.name in later or self._known(r, values) for r in statement.inputs):
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values, normals.draws)
@@ -365,9 +350,8 @@ class Sampler:
             shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
             axes = (BATCH, *(str(k) for k in range(len(slots))), *((COORDINATE,) if trail else ()))
             values[name] = Open(axes, np.zeros(shape))
-        bounds = [slot.bounds(dict(ranges)) for slot in slots]
-        starts = [start for start, _ in self.demand[name]]
-        place = tuple(slice(a - s, b + 1 - s) for (a, b), s in zip(bounds, starts, strict=True))
+        spans = zip(target_box(step.statement, ranges), self.demand[name], strict=True)
+        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in spans)
         values[name].data[(slice(None), *place)] = align(value, values[name].axes)
 
     @staticmethod
