@@ -207,13 +207,10 @@ class Compiler:
     def base(self, f: str, g: str) -> Moment:
         """Covariance of two Gaussian families over positions '0', ... and '0_', ...: clauses (i) and (ii)."""
         self.recurrences.ensure(f, g)
-        if (f, g) in self.recurrences.covariances:
-            return self.recurrences.covariances[f, g]
+        if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:  # as far as it is known
+            return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
-            found = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
-            if self.recurrences.active & {f, g} and found.terms:  # not all members are known
-                return found
-            self._base[f, g] = found
+            self._base[f, g] = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:

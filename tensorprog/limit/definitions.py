@@ -15,6 +15,7 @@ from tensorprog.order import Loop, schedule
 from tensorprog.rename import affine_expr, compose
 
 __all__ = [
+    "ONE", "ZERO",
     "Reading", "carried", "held_ranges", "indicator", "leaves", "readings", "refuse_steps", "single", "target_box",
 ]  # fmt: skip
 

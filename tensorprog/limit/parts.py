@@ -15,6 +15,7 @@ from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import Netsor, Nonlin, Range
 from tensorprog.limit.definitions import Reading, carried, indicator, readings, target_box
+from tensorprog.limit.streams import running_sum
 from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
 __all__ = ["FORMAL", "ONE", "Part", "Parts", "indices_of", "position_names"]
@@ -106,6 +107,9 @@ class Parts:
         self._inlined: dict[int, Expr] = {}
         self._fresh = 0
         self.carried = carried(netsor)
+        sums = {name: running_sum(self, name) for name in sorted(self.carried)}
+        self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
+        self.carried -= {name for name, found in sums.items() if found is not None}
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
@@ -128,7 +132,7 @@ class Parts:
         """The definition of a Nonlin family over its position names, with other Nonlins written in."""
         box = self.netsor.families[name].ranges
         whole = Variable(name, tuple(Affine(((str(k), 1),)) for k in range(len(box))))
-        written = self._read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
+        written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
         assert written is not None
         return written
 
@@ -154,9 +158,9 @@ class Parts:
         """What a reference stands for while its indices run over the ranges; None for itself."""
         body, family = self.netsor.body, self.netsor.families[reference.name]
         known = reference.name not in self.carried and all(isinstance(body[k], Nonlin) for k in family.statements)
-        return self._read(reference, ranges, family.statements if known else ())
+        return self.read(reference, ranges, family.statements if known else ())
 
-    def _read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
+    def read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
         """The sum over all cases of a reference of what it reads: one of the statements, or the variable itself."""
         total: Expr | None = None
         for case in readings(reference, self.netsor.families[reference.name], ranges):
@@ -194,12 +198,15 @@ class Parts:
         """Substitute, giving every reduction index a name of its own."""
 
         def renamed(name: str) -> str:
-            self._fresh += 1
-            new = f"{name.split('~')[0]}~{self._fresh}"
-            self.bound_ranges[new] = self.bound_ranges.get(name) or self.netsor.ranges[name]
-            return new
+            return self.bound(name.split("~")[0], self.bound_ranges.get(name) or self.netsor.ranges[name])
 
         return fresh_substitute(expr, names, renamed)
+
+    def bound(self, name: str, span: Range) -> str:
+        """A new name of an index that a reduction removes, with its range."""
+        self._fresh += 1
+        self.bound_ranges[f"{name}~{self._fresh}"] = span
+        return f"{name}~{self._fresh}"
 
     def of(self, name: str) -> tuple[Part, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""

@@ -340,6 +340,34 @@ outputs: [h]
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-12)
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_residual_streams_are_exact(factor: float) -> None:
+    """h[l] = a h[l-1] + W[l] relu(h[l-1]) is Gaussian: covariances between all layers by arc-cosine kernels."""
+    text = """
+program: stream
+constants: {a: FACTOR}
+indices: {l: "1..5", i: 3}
+initial: {"x[i]": {mean: 0, cov: "0.5**abs(i - i_)"}}
+weights: {"W[l]": 1.2}
+body:
+  - h[0,i] = Nonlin(x[i])
+  - r[l,i] = Nonlin(relu(h[l-1,i]))
+  - u[l,i] = MatMul(W[l], r[l,i])
+  - h[l,i] = Nonlin(a * h[l-1,i] + u[l,i])
+outputs: [h]
+""".replace("FACTOR", str(factor))
+    law = Law(loads(text))
+    k = 0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    layers = [k]
+    for _ in range(5):
+        layers.append(factor**2 * layers[-1] + 1.2 * oracles.arccos_kernel(layers[-1]))
+    found = law.second_moment("h")
+    expected = np.array([[factor ** abs(m - n) * layers[min(m, n)] for n in range(6)] for m in range(6)])
+    assert found.error < 1e-10
+    np.testing.assert_allclose(np.asarray(found), expected.transpose(0, 2, 1, 3), rtol=0, atol=1e-11)
+    assert law.kurtosis("h[4,1]") == pytest.approx(3, abs=1e-9)
+
+
 def test_formulas_refuse_recurrences() -> None:
     netsor = loads(RNN.replace("PHI", "erf"))
     from tensorprog.limit.symbolic import SymbolicLaw
