@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, align, gather, multiply
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Call, Expr, Reduction, Variable, variables
+from tensorprog.expr import Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul, Range
@@ -29,7 +29,8 @@ from tensorprog.limit.averaging import REPLICATES, point_sets
 from tensorprog.limit.definitions import target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
-from tensorprog.limit.parts import FORMAL, ONE, ZERO, Part
+from tensorprog.limit.parts import FORMAL, Part
+from tensorprog.limit.streams import combination
 from tensorprog.limit.weights import Source, Weights, meet, plain
 from tensorprog.rename import compose, replace_variables
 
@@ -311,10 +312,6 @@ class Paths:
         assert factor.function is not None
         if factor.joint:
             return factor.function
-        form: Expr = factor.offset
-        for weight, variable, bound in factor.inner:
-            term: Expr = variable if weight == ONE else Call("multiply", (weight, variable))
-            term = Reduction("sum", bound, term) if bound else term
-            form = term if form == ZERO else Call("add", (form, term))
+        form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
         return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 

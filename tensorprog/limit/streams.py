@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tensorprog.expr import Affine, Call, Expr, IndexValue, Reduction, Variable, variables
 from tensorprog.limit.definitions import ONE, ZERO, target_box
-from tensorprog.rename import affine_expr, free_indices, replace_variables, substitute
+from tensorprog.rename import affine_expr, free_indices, substitute
 
 if TYPE_CHECKING:
     from tensorprog.limit.parts import Parts
 
-__all__ = ["running_sum"]
+__all__ = ["combination", "running_sum"]
 
 
 def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
@@ -38,13 +39,24 @@ def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
         return ONE if factor == ONE else Call("power", (factor, lag))
 
     step = Affine(((name_k, 1),))
-    added = replace_variables(parts.statement(own[0]), lambda v: ZERO if v == reference else None)
+    assert form is not None
+    added = combination({key: weight for key, weight in form[0].items() if key[0] != reference}, form[1])
     known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
     summed = Reduction("sum", (name_k,), times(known, substitute(added, {here: step})))
     first = tuple(Affine((), start - 1) if str(k) == here else s for k, s in enumerate(reference.slots))
     ranges = {str(k): span for k, span in enumerate(box)}
     base = parts.read(Variable(name, first), ranges, [p for p in family.statements if p not in own])
     return own[0], summed if base is None else Call("add", (times(decay(first[moved[0]]), base), summed))
+
+
+def combination(weights: Mapping[tuple[Variable, tuple[str, ...]], Expr], offset: Expr = ZERO) -> Expr:
+    """An affine form as an expression: variables by weights, summed over indices, and what is added."""
+    total = offset
+    for (variable, bound), weight in weights.items():
+        term = times(weight, variable)
+        term = Reduction("sum", bound, term) if bound else term
+        total = term if total == ZERO else Call("add", (total, term))
+    return total
 
 
 def times(factor: Expr, other: Expr) -> Expr:
