@@ -368,6 +368,25 @@ outputs: [h]
     assert law.kurtosis("h[4,1]") == pytest.approx(3, abs=1e-9)
 
 
+def test_a_stream_with_a_drift() -> None:
+    """What a residual stream adds may have a mean: E erf(h) of h ~ N(m, v) is erf(m / sqrt(1 + 2 v))."""
+    law = Law(loads("""
+program: drift
+indices: {l: "1..3"}
+initial: {h0: {mean: 0.2, cov: 0.5}, "b[l]": {mean: 0.1, cov: 0.25}}
+body:
+  - h[0] = Nonlin(h0)
+  - h[l] = Nonlin(0.5*h[l-1] + b[l] + 0.3)
+  - y[l] = Nonlin(erf(h[l]))
+outputs: [y]
+"""))
+    mean, var, expected = 0.2, 0.5, []
+    for _ in range(3):
+        mean, var = 0.5 * mean + 0.4, 0.25 * var + 0.25
+        expected.append(float(mpmath.erf(mean / np.sqrt(1 + 2 * var))))
+    np.testing.assert_allclose(law.mean("y"), expected, atol=1e-12)
+
+
 def test_formulas_refuse_recurrences() -> None:
     netsor = loads(RNN.replace("PHI", "erf"))
     from tensorprog.limit.symbolic import SymbolicLaw
