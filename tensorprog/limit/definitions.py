@@ -78,9 +78,7 @@ def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range
     return tuple((low, high + 1) for low, high in bounds)
 
 
-def held_ranges(
-    statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]
-) -> dict[str, Range] | None:
+def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]) -> dict[str, Range] | None:
     """The ranges with the left side of a statement held to a box; None where they do not meet."""
     held = dict(ranges)
     for slot, (start, stop) in zip(statement.target.slots, box, strict=True):

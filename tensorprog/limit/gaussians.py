@@ -66,9 +66,7 @@ class Gaussians:
             for weight in cases[1]:
                 yield vector.slots, weight.slots, indicator((*vector.inside, *weight.inside))
 
-    def cases(
-        self, reference: Variable, names: Mapping[str, Affine], ranges: Mapping[str, Range]
-    ) -> list[Reading]:
+    def cases(self, reference: Variable, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> list[Reading]:
         """The cases of a reference whose indices are replaced by positions."""
         moved = Variable(reference.name, tuple(compose(slot, names) for slot in reference.slots))
         return readings(moved, self.netsor.families[reference.name], ranges)

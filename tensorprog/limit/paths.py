@@ -314,4 +314,3 @@ class Paths:
             return factor.function
         form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
         return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
-

@@ -182,5 +182,3 @@ def merged(boxes: Sequence[Box]) -> list[Box]:
             joined = (*other[:k], (other[k][0], last[k][1]), *other[k + 1 :])
             return merged([*(box for box in others if box != other), joined])
     return [*others, last]
-
-

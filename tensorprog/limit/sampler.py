@@ -336,9 +336,7 @@ class Sampler:
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values, normals.draws)
         return values
 
-    def _enter(
-        self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open], draws: int
-    ) -> None:
+    def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open], draws: int) -> None:
         """Write what a step gives among the values: all members of its family, or some of them."""
         name, slots = step.statement.target.name, step.statement.target.slots
         family = self.netsor.families[name]

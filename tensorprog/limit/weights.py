@@ -216,4 +216,3 @@ def plain(factor: Part, carried: frozenset[str]) -> bool:
 def _product(factors: Sequence[Expr]) -> Expr:
     others = [factor for factor in factors if factor != ONE]
     return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else ONE
-
