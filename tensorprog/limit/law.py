@@ -64,7 +64,7 @@ class Law:
         expanded: bool = True,
     ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
-        self.compiler = Compiler(netsor, expanded, max_memory // 16)
+        self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
         self._max_memory, self._seed = max_memory, seed
         self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
