@@ -72,6 +72,11 @@ class ConditionalAverage:
 
     def _refuse(self) -> None:
         for reference in variables(self.expr):
+            if reference.name in self.compiler.parts.carried:
+                raise NotCompiledError(
+                    f"{self.name} reads {reference}, which a recurrence carries along without a MatMul: not compiled "
+                    "by this version beside scores"
+                )
             for position in self.netsor.families[reference.name].statements:
                 statement = self.netsor.body[position]
                 if isinstance(statement, MatMul) and statement.vector.name in self.compiler.random:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensorprog.errors import AccuracyError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
 
-__all__ = ["ORDERS", "REPLICATES", "Rule", "converge"]
+__all__ = ["ORDERS", "REPLICATES", "Rule", "converge", "point_sets"]
 
 Array = NDArray[Any]
 REPLICATES = 16
@@ -74,7 +74,7 @@ def converge(
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2 = min(MIN_LOG2, last)
     while True:
-        value, error = finish([replicate(points) for points in _points(dim, log2, seed)])
+        value, error = finish([replicate(points) for points in point_sets(dim, log2, seed)])
         known = np.isfinite(value)  # a constant has no kurtosis
         size = float(np.max(np.abs(value), initial=0.0, where=known))
         worst = float(np.max(error, initial=0.0, where=known)) / max(1.0, size)
@@ -90,7 +90,7 @@ def converge(
         log2 = min(last, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
 
 
-def _points(dim: int, log2: int, seed: int) -> Iterator[Array]:
+def point_sets(dim: int, log2: int, seed: int) -> Iterator[Array]:
     """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""
     if dim <= SOBOL_DIMENSIONS:
         for r in range(REPLICATES):

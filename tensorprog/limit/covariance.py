@@ -4,12 +4,14 @@ MatMul    E[g g'] = sigma**2 1[same weight] E[x x']                  clause (ii)
 Nonlin    E[phi(Z) phi'(Z')] under the covariance of the arguments   clause (iii)
 Dot       Cov(p, p') = C(q, q') C(k, k') + C(q, k') C(k, q')         clause (iv), Isserlis
 average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Netsor+
+
+Recurrences are filled in step by step (`recurrences`); what is carried along them without a MatMul between is averaged
+over draws (`paths`), in replicates that stay apart, as an axis of all values, until a number leaves the compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +19,19 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
 from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
-from tensorprog.evaluate import Scope, evaluate, index_array
-from tensorprog.expr import Affine, Call, Expr, Number, Variable, variables
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
-from tensorprog.ir import Dot, MatMul, Netsor, Range
-from tensorprog.limit.moments import Moment, Term, Value, difference
-from tensorprog.limit.parts import Part, Parts, indices_of, position_names
+from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
+from tensorprog.limit.definitions import indicator, readings, single
+from tensorprog.limit.gaussians import Gaussians
+from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.parts import ONE, Part, Parts, position_names
+from tensorprog.limit.paths import REPLICATE, Paths, settled
 from tensorprog.limit.patterns import Patterns
+from tensorprog.limit.recurrences import Recurrences
 from tensorprog.normalize import normalize
-from tensorprog.order import Loop, schedule
 from tensorprog.rename import compose
 
 __all__ = ["Compiler", "random_families"]
@@ -57,6 +62,9 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
+NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
+
+
 class Compiler:
     """Moments of one program, computed when asked for and remembered.
 
@@ -67,12 +75,14 @@ class Compiler:
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
-    def __init__(self, program: Netsor, expanded: bool = True) -> None:
+    def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
         self.expanded = expanded
-        self.netsor = netsor = normalize(program, expanded).netsor
+        self.netsor = netsor = single(normalize(program, expanded).netsor)
+        self._refuse()
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
         self._second: dict[tuple[str, str], Moment] = {}
+        self._settled: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
         self.random = random_families(netsor)
@@ -82,63 +92,76 @@ class Compiler:
             if isinstance(s, Dot) and s.scale != "1/n"
             if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
-        self.patterns = Patterns(self)
-        self._refuse()
+        self.patterns, self.gaussians = Patterns(self), Gaussians(self)
+        self.recurrences = Recurrences(self)
+        self.paths: Paths | None = None
+        if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
+            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
+            self.paths = Paths(self, numbers, pilot)
 
     def _refuse(self) -> None:
-        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
-        order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
-        if any(isinstance(entry, Loop) for entry in order):
-            raise NotCompiledError("the limit of recurrences is not compiled by this version; finite widths run")
         for statement in self.netsor.body:
-            family = self.netsor.families[statement.target.name]
-            if len(family.statements) > 1:
-                raise NotCompiledError(
-                    f"{family.name} has several definitions: their limit is not compiled by this version"
-                )
             if isinstance(statement, MatMul) and statement.transposed:
                 raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
-            weights = (statement.weight,) if isinstance(statement, MatMul) else ()
-            for reference in (*statement.inputs, *weights):
-                target = self.netsor.families[reference.name]
-                for slot, (start, stop) in zip(reference.slots, target.ranges, strict=True):
-                    low, high = slot.bounds(self.netsor.ranges)
-                    if low < start or high >= stop:
-                        raise NotCompiledError(f"{reference} reads beyond its boundary: not compiled by this version")
         if self.netsor.fixed_widths:
             raise NotCompiledError("widths that stay finite are not compiled by this version")
 
+    @property
+    def drawn(self) -> Paths:
+        """The draws of what is carried along recurrences."""
+        assert self.paths is not None
+        return self.paths
+
+    def over(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
+        """The ranges, with that of the replicates of draws, if there are any."""
+        return dict(ranges) | ({} if self.paths is None else {REPLICATE: self.paths.range})
+
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
-        return position_names(self.netsor, f) | position_names(self.netsor, g, "_")
+        return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
 
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
+        if (f, g) not in self._settled:
+            self._settled[f, g] = settled(self.replicated(f, g))
+        return self._settled[f, g]
+
+    def replicated(self, f: str, g: str) -> Moment:
+        """E[Z^f Z^g] for every replicate."""
         if (f, g) not in self._second:
             if (g, f) in self._second:
                 self._second[f, g] = self._swapped(self._second[g, f], f, g)
             else:
-                self._second[f, g] = self._compute(f, g)
+                self._second[f, g] = self._compute(f, g, self.pair_ranges(f, g))
         return self._second[f, g]
 
     def _swapped(self, moment: Moment, f: str, g: str) -> Moment:
         names = {}
-        for name in moment.ranges:
+        for name in moment.ranges.keys() - {REPLICATE}:
             names[name] = Affine(((name[:-1] if name.endswith("_") else f"{name}_", 1),))
         return moment.rename(names, self.pair_ranges(f, g))
 
-    def _compute(self, f: str, g: str) -> Moment:
+    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
+        """E[Z^f Z^g] over members in some ranges."""
         for name in (f, g):
             if name in self.random:
                 raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
-        ranges = self.pair_ranges(f, g)
         total = Moment((), ranges)
         for p in self.parts.of(f):
             for q in self.parts.of(g):
-                p2, q2, local = self.patterns.paired(p, q, ranges)
-                for equations, value in self.patterns.differences(p2, q2, local):
-                    total = total + self.patterns.summed_term(p2, q2, equations, value, local, ranges)
+                held = p.within(ranges)
+                held = None if held is None else q.within(held, "_")
+                if held is not None:
+                    total = total + self.expectation(p, q, held).widened(ranges)
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
+
+    def expectation(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
+        """E[part part'] over the positions in the ranges, the second part in second copies."""
+        p2, q2, local = self.patterns.paired(p, q, ranges)
+        total = Moment((), ranges)
+        for equations, value in self.patterns.differences(p2, q2, local):
+            total = total + self.patterns.summed_term(p2, q2, equations, value, local, ranges)
+        return total
 
     def mean(self, name: str) -> Value:
         """E[Z^f] of a vector that no score reaches, over positions '0', '1', ..."""
@@ -146,33 +169,34 @@ class Compiler:
             raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
         if self.netsor.families[name].kind == "scalar":
             return self.average(name)
-        return self._mean_of(name, self.parts.of(name))
+        return settled(self._mean_of(name, self.parts.of(name)))
 
     def raw_moment(self, name: str, order: int) -> Value | None:
         """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
-        if name in self.random or self.netsor.families[name].kind == "scalar" or self.parts.is_base(name):
+        if name in self.random or self.netsor.families[name].kind == "scalar":
             return None
-        part = self.parts.function_part(self.parts.inlined(name))
-        if part.joint or part.function is None:
-            return None
-        return self._mean_of(name, [replace(part, function=Call("power", (part.function, Number(order))))])
+        parts = self.parts.powers(name, order)
+        return None if parts is None else settled(self._mean_of(name, parts))
 
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
-        ranges = position_names(self.netsor, name)
+        ranges = self.over(position_names(self.netsor, name))
         total = Moment((), ranges)
         for part in parts:
-            p, one, local = self.patterns.paired(part, Part(Number(1)), ranges)
-            for equations, value in self.patterns.differences(p, one, local):
-                total = total + self.patterns.summed_term(p, one, equations, value, local, ranges)
+            held = part.within(ranges)
+            if held is not None:
+                total = total + self.expectation(part, Part(ONE), held).widened(ranges)
         axes = tuple(ranges)
         return Value(axes, _finite(total, f"E of a function of {name}").dense(axes))
 
     def centred(self, f: str, g: str) -> Moment:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""
+        return settled(self._centred(f, g))
+
+    def _centred(self, f: str, g: str) -> Moment:
         if self.parts.is_base(f) and self.parts.is_base(g):
             return self.base(f, g)
-        second, ranges = self.second(f, g), self.pair_ranges(f, g)
-        means = self.mean(f), self.mean(g)
+        second, ranges = self.replicated(f, g), self.pair_ranges(f, g)
+        means = [self._mean_of(name, self.parts.of(name)) for name in (f, g)]
         if any(mean.zero() for mean in means):
             return second
         names = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
@@ -182,126 +206,97 @@ class Compiler:
 
     def base(self, f: str, g: str) -> Moment:
         """Covariance of two Gaussian families over positions '0', ... and '0_', ...: clauses (i) and (ii)."""
+        self.recurrences.ensure(f, g)
+        if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:  # as far as it is known
+            return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
-            self._base[f, g] = self._base_covariance(f, g)
+            self._base[f, g] = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
         """Covariance of two references to vectors, over the indices in their slots."""
+        return settled(self.replicated_covariance(u, v, ranges))
+
+    def replicated_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
+        """The same for every replicate."""
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
-        return self.centred(u.name, v.name).rename(names, dict(ranges)).simplified()
+        return self._centred(u.name, v.name).rename(names, dict(ranges)).simplified()
 
-    def _base_covariance(self, f: str, g: str) -> Moment:
-        ranges = self.pair_ranges(f, g)
-        first, second = (self.netsor.families[name].statements for name in (f, g))
-        if not first or not second:
-            return self._initial(f, ranges) if f == g else Moment((), ranges)
-        a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
-        assert isinstance(a, MatMul) and isinstance(b, MatMul)
-        if a.weight.name != b.weight.name:
-            return Moment((), ranges)
-        left = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(a.target.slots) if slot.bare}
-        right = {slot.bare: Affine(((f"{k}_", 1),)) for k, slot in enumerate(b.target.slots) if slot.bare}
-        names = {str(k): compose(slot, left) for k, slot in enumerate(a.vector.slots)}
-        names |= {f"{k}_": compose(slot, right) for k, slot in enumerate(b.vector.slots)}
-        moment = self.second(a.vector.name, b.vector.name).rename(names, ranges)
-        equations: set[Affine] = set()
-        for s, t in zip(a.weight.slots, b.weight.slots, strict=True):
-            form = difference(compose(s, left), compose(t, right))
-            if form is not None:
-                equations.add(form)
-        weight = self.netsor.weight[a.weight.name]
-        variance = Value.of(
-            *self._at_slots(weight.variance, weight.indices, [compose(s, left) for s in a.weight.slots], ranges)
-        )
-        return moment.times(variance, frozenset(equations)).simplified().merged()
-
-    def _at_slots(
-        self, expr: Expr, indices: Sequence[str], slots: Sequence[Affine], ranges: Mapping[str, Range]
-    ) -> tuple[Array, tuple[str, ...]]:
-        """An expression in declared indices, read at affine forms of other indices."""
-        used = [name for name in indices if any(name == n for n in indices_of(expr, self.netsor.ranges))]
-        data = index_array(self.netsor, expr, used)
-        value = Value.of(data, used)
-        where = dict(zip(indices, slots, strict=True))
-        starts = {name: self.netsor.ranges[name][0] for name in used}
-        placed = value.gather({name: where[name] for name in used}, dict(ranges), starts)
-        return placed.estimate.value, placed.axes
-
-    def _initial(self, name: str, ranges: Mapping[str, Range]) -> Moment:
-        law = self.initials[name]
-        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
-        position = {index: str(k) for k, index in enumerate(indices)}
-        shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
-        data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
-        axes = (
-            *(position[i] for i in law.independent),
-            *(position[i] for i in law.joint),
-            *(f"{position[i]}_" for i in law.joint),
-        )
-        equations = frozenset(
-            form
-            for form in (
-                difference(Affine(((position[i], 1),)), Affine(((f"{position[i]}_", 1),))) for i in law.independent
-            )
-            if form is not None
-        )
-        if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
-            data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
-        # only laws without independent members have errors
-        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
-        return Moment((Term(equations, Value.of(data, axes, error)),), dict(ranges)).merged()
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
+        """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
+        if not self.recurrences.active & {f, g}:
+            return self.replicated(f, g)
+        held = {}
+        for name, (start, stop) in position_names(self.netsor, f).items() | position_names(self.netsor, g, "_").items():
+            low, high = names[name].bounds(dict(ranges))
+            held[name] = max(low, start), min(high + 1, stop)
+        if any(start >= stop for start, stop in held.values()):
+            return Moment((), self.over(held))
+        return self._compute(f, g, self.over(held))
 
     def base_mean(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
-        """Mean of a Gaussian variable: zero for MatMul outputs."""
-        family = self.netsor.families[reference.name]
-        if family.statements:
-            return Value.of(0.0)
-        mean_array = self.initials[reference.name].mean
-        names = [str(k) for k in range(len(family.ranges))]
-        starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
-        if np.all(mean_array == 0):
-            return Value.of(0.0)
-        return Value.of(mean_array, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+        """Mean of a Gaussian variable."""
+        return self.gaussians.mean(reference, ranges)
 
     def average(self, name: str) -> Value:
         """Limit of a scalar that no score reaches: an average n**-1 u.v, or a function of averages."""
-        if name in self._averages:
-            return self._averages[name]
+        return settled(self._average(name))
+
+    def _average(self, name: str) -> Value:
         if name in self.random:
             raise ProgramError(f"{name} is random in the limit")
+        self.recurrences.ensure(name)
         family = self.netsor.families[name]
-        statement = self.netsor.body[family.statements[0]]
-        ranges = position_names(self.netsor, name)
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-        if isinstance(statement, Dot):
-            slots = {str(k): compose(slot, names) for k, slot in enumerate(statement.left.slots)}
-            slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(statement.right.slots)}
-            moment = self.second(statement.left.name, statement.right.name).rename(slots, ranges).simplified()
-            axes = tuple(
-                dict.fromkeys(
-                    a for t in moment.terms for a in (*t.value.axes, *(n for e in t.equations for n in e.indices))
-                )
-            )
-            value = Value(axes, moment.dense(axes))
-        else:
+        if name not in self._averages and name not in self.recurrences.active:
+            if len(family.statements) == 1 and name not in self.recurrences.averages:
+                ranges = self.over(position_names(self.netsor, name))
+                self._averages[name] = self.average_of(family.statements[0], ranges)
+            else:
+                self.recurrences.rest_of(name)
+                self._averages[name] = self.recurrences.averages[name]
+        return self._averages[name] if name in self._averages else self.recurrences.averages.get(name, Value.of(0.0))
+
+    def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
+        """What one statement gives, over positions in some ranges."""
+        statement: Statement = self.netsor.body[position]
+        slots = statement.target.slots
+        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
+        if not isinstance(statement, Dot):
             assert not isinstance(statement, MatMul)
-            value = self.number(self.parts.fresh(statement.expr, names), ranges)
-        self._averages[name] = value
-        return value
+            return self.number(self.parts.fresh(statement.expr, names), ranges)
+        left, right = statement.left, statement.right
+        total = Moment((), ranges)
+        for one in self.gaussians.cases(left, names, ranges):
+            for two in self.gaussians.cases(right, names, ranges):
+                read = {str(k): slot for k, slot in enumerate(one.slots)}
+                read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
+                moment = self.between(left.name, right.name, read, ranges).rename(read, ranges)
+                total = total + moment.times(self.number(indicator((*one.inside, *two.inside)), ranges)).simplified()
+        axes = tuple(
+            dict.fromkeys(a for t in total.terms for a in (*t.value.axes, *(n for e in t.equations for n in e.indices)))
+        )
+        return Value(axes, total.dense(axes))
 
     def _average_at(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
-        value = self.average(reference.name)
-        names = {str(k): slot for k, slot in enumerate(reference.slots)}
         starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[reference.name].ranges)}
-        return value.gather({k: v for k, v in names.items() if k in value.axes}, ranges, starts)
+        total = Value.of(0.0)
+        for case in readings(reference, self.netsor.families[reference.name], ranges):
+            value = self._average(reference.name)
+            names = {str(k): slot for k, slot in enumerate(case.slots) if str(k) in value.axes}
+            value = value.gather(names, ranges, starts)
+            total = total + (value * self.number(indicator(case.inside), ranges) if case.inside else value)
+        return total
 
-    def scope(self, ranges: Mapping[str, Range], moved: Variable | None = None) -> Scope:
-        """Numbers: constants, indices, averages (`moved` with its error added); a score would be a mistake of ours."""
+    def scope(self, ranges: Mapping[str, Range], moved: Variable | None = None, apart: bool = True) -> Scope:
+        """Numbers: constants, indices, averages (`moved` with its error added); a score would be a mistake of ours.
+
+        Averages have a value for each replicate, or not `apart`, one.
+        """
         full = dict(self.netsor.ranges) | dict(self.parts.bound_ranges) | dict(ranges)
 
         def read(reference: Variable, box: Mapping[str, Range]) -> Open:
             value = self._average_at(reference, box)
+            value = value if apart else settled(value)
             if reference == moved:
                 return Open(value.axes, value.estimate.value + value.estimate.error)
             return value.value

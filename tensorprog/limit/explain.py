@@ -24,9 +24,11 @@ def explain(law: Law, text: str) -> str:
     else:
         as_written = law.netsor.families.get(name)
         source = law.compiled if as_written is None else law.netsor
-        statement = source.body[source.families[name].statements[0]]
-        place = f"   [{statement.span}]" if str(statement.span) else ""
-        lines.append(f"{statement}{place}")
+        statements = [source.body[position] for position in source.families[name].statements]
+        for statement in statements:
+            place = f"   [{statement.span}]" if str(statement.span) else ""
+            lines.append(f"{statement}{place}")
+        statement = statements[-1]  # bases first
         if isinstance(statement, MatMul):
             clause = (
                 "(ii): Gaussian with mean 0; Cov = variance of the weight times E[Z Z'] of the vectors where it "

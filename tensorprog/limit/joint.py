@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.qmc import standard_errors
 
-__all__ = ["Joint"]
+__all__ = ["Joint", "triangular"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 19  # numbers held at once over a grid
@@ -95,7 +95,7 @@ class Joint:
         d = self.size
         lead = self.normals.shape[:2]
         wide = replace(self, mean=np.broadcast_to(self.mean, (*lead, d)), cov=np.broadcast_to(self.cov, (*lead, d, d)))
-        factor = _triangular(wide.cov.reshape(-1, d, d))
+        factor = triangular(wide.cov.reshape(-1, d, d))
         uniform = ndtr(self.normals.reshape(-1, d - 1))
 
         def below(offset: Array, number: Array) -> Array:
@@ -138,7 +138,7 @@ class Joint:
         return value, float(standard_errors(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
 
 
-def _triangular(cov: Array) -> Array:
+def triangular(cov: Array) -> Array:
     """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
 
     Shapes    (..., d, d) -> (..., d, d)

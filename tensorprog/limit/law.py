@@ -64,7 +64,7 @@ class Law:
         expanded: bool = True,
     ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
-        self.compiler = Compiler(netsor, expanded)
+        self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
         self._max_memory, self._seed = max_memory, seed
         self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
@@ -527,7 +527,7 @@ class Law:
             raise NotCompiledError(f"{statement} is not compiled by this version")
         average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
         scope = self.compiler.scope
-        value = average.draw({}, lambda _: lambda reference, ranges: scope(ranges).variable(reference, ranges))
+        value = average.draw({}, lambda _: lambda ref, ranges: scope(ranges, apart=False).variable(ref, ranges))
         return Value.of(value.data[0], self._positions(name), average.error)
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:

@@ -83,6 +83,16 @@ class Value:
         value = gather(self.value, slots, ranges, starts)
         return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
 
+    def widened(self, name: str, span: Range, whole: Range) -> Value:
+        """The value over a larger range of one index, zero outside its own."""
+        axes = self.axes if name in self.axes else (name, *self.axes)
+        place = axes.index(name)
+        sizes = dict(zip(self.axes, self.estimate.value.shape, strict=True)) | {name: span[1] - span[0]}
+        edges = [(0, 0)] * len(axes)
+        edges[place] = span[0] - whole[0], whole[1] - span[1]
+        value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
+        return Value(axes, Estimate(value, error))
+
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
         # the first few numbers mostly decide
@@ -283,6 +293,14 @@ class Moment:
             groups[key] = groups[key] + term.value if key in groups else term.value
         kept = tuple(Term(equations, value) for (equations, _), value in groups.items() if not value.zero())
         return Moment(kept, self.ranges)
+
+    def widened(self, ranges: Mapping[str, Range]) -> Moment:
+        """The moment over larger ranges, zero outside its own."""
+        grown = [name for name, span in self.ranges.items() if tuple(ranges.get(name, span)) != tuple(span)]
+        terms = self.terms
+        for name in grown:
+            terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
+        return Moment(terms, ranges)
 
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""

@@ -55,7 +55,7 @@ class Outputs:
     def linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
         vector = self.netsor.families[name].kind == "vector"
-        return vector and all(part.linear for part in self.compiler.parts.of(name))
+        return vector and all(map(self.compiler.parts.gaussian, self.compiler.parts.of(name)))
 
     def converge(
         self, dim: int, replicate: Callable[[Array], Any], finish: Callable[[Sequence[Any]], tuple[Array, Array]],
@@ -143,6 +143,7 @@ class Outputs:
         members = tuple(b - a for a, b in box)
         width = sum(math.prod(b - a for a, b in other) for other in sampler.demand.values())
         zero = np.zeros(members)
+        relative = max((rows.error for rows in sampler.rows.values()), default=0.0)
 
         def replicate(points: Array) -> Array:
             drawn = [plain(sampler.wanted_value(name, sampler.draw(p)), len(p)) for p in _chunks(points, width)]
@@ -150,7 +151,7 @@ class Outputs:
 
         def build(results: Sequence[Array], weights: Array, rule: Rule) -> Mixture:
             values = np.stack(results)[:, :, None]
-            return Mixture((Summand(values, np.zeros_like(values), weights),), zero, zero, 0.0, True, rule)
+            return Mixture((Summand(values, np.zeros_like(values), weights),), zero, zero, relative, True, rule)
 
         most = self.max_memory // (32 * REPLICATES * max(1, math.prod(members)))
         return self._converged(sampler.dim, replicate, build, name, width, None, most)

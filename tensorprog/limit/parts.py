@@ -1,18 +1,21 @@
 """Vectors as sums of simple parts: coefficient * function(affine form of Gaussian variables), summed over indices.
 
 Gaussian variables are the outputs of MatMul and the initial vectors.  Scores and averages count as numbers here: a
-coefficient may contain them.  Definitions of other vectors are written in (inlined) first.
+coefficient may contain them.  Definitions of other vectors are written in (inlined) first, but for those carried along
+a recurrence without a MatMul between (see `definitions.carried`), which stay as variables that are not Gaussian.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
-from tensorprog.ir import MatMul, Netsor, Nonlin, Range
+from tensorprog.ir import Netsor, Nonlin, Range
+from tensorprog.limit.definitions import Reading, carried, indicator, readings, target_box
+from tensorprog.limit.streams import running_sum
 from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
 __all__ = ["FORMAL", "ONE", "Part", "Parts", "indices_of", "position_names"]
@@ -41,6 +44,7 @@ class Part:
     inner: tuple[tuple[Expr, Variable, tuple[str, ...]], ...] = ()
     offset: Expr = ZERO
     joint: bool = False
+    box: tuple[tuple[str, Range], ...] = ()  # of a family with several definitions: the positions where this one holds
 
     @property
     def linear(self) -> bool:
@@ -70,7 +74,18 @@ class Part:
             tuple((substitute(c, names), _moved(v, names), bare(bound)) for c, v, bound in self.inner),
             substitute(self.offset, names),
             self.joint,
+            self.box,
         )
+
+    def within(self, ranges: Mapping[str, Range], copy: str = "") -> dict[str, Range] | None:
+        """The ranges held to the positions where the part is defined, or their copies; None if there are none."""
+        held = dict(ranges)
+        for position, (start, stop) in self.box:
+            name = f"{position}{copy}"
+            held[name] = max(start, held[name][0]), min(stop, held[name][1])
+            if held[name][0] >= held[name][1]:
+                return None
+        return held
 
 
 def _moved(variable: Variable, names: Mapping[str, Affine]) -> Variable:
@@ -89,13 +104,22 @@ class Parts:
         self.netsor = netsor
         self.bound_ranges: dict[str, Range] = {}
         self._cache: dict[str, tuple[Part, ...]] = {}
-        self._inlined: dict[str, Expr] = {}
+        self._inlined: dict[int, Expr] = {}
         self._fresh = 0
+        self.carried = carried(netsor)
+        sums = {name: running_sum(self, name) for name in sorted(self.carried)}
+        self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
+        self.carried -= {name for name, found in sums.items() if found is not None}
 
     def is_base(self, name: str) -> bool:
         """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
-        positions = self.netsor.families[name].statements
-        return not positions or isinstance(self.netsor.body[positions[0]], MatMul)
+        family = self.netsor.families[name]
+        nonlin = any(isinstance(self.netsor.body[position], Nonlin) for position in family.statements)
+        return family.kind == "vector" and not nonlin
+
+    def gaussian(self, part: Part) -> bool:
+        """Whether a part is a multiple of a Gaussian variable, or a constant."""
+        return part.linear and not any(variable.name in self.carried for _, variable, _ in part.inner)
 
     def is_vector(self, expr: Expr) -> bool:
         """Whether vectors occur in an expression."""
@@ -104,60 +128,127 @@ class Parts:
             for node in walk(expr)
         )
 
-    def definition(self, name: str) -> Nonlin:
-        """The single Nonlin that defines a family.
-
-        Raises    NotCompiledError for families with several definitions
-        """
-        positions = self.netsor.families[name].statements
-        statement = self.netsor.body[positions[0]]
-        assert isinstance(statement, Nonlin)
-        return statement
-
     def inlined(self, name: str) -> Expr:
         """The definition of a Nonlin family over its position names, with other Nonlins written in."""
-        if name not in self._inlined:
-            statement = self.definition(name)
-            names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-            written = replace_variables(self.fresh(statement.expr, names), self._write_in)
-            if sum(1 for _ in walk(written)) > MAX_NODES:
-                raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
-            self._inlined[name] = written
-        return self._inlined[name]
+        box = self.netsor.families[name].ranges
+        whole = Variable(name, tuple(Affine(((str(k), 1),)) for k in range(len(box))))
+        written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
+        assert written is not None
+        return written
 
-    def _write_in(self, reference: Variable) -> Expr | None:
-        family = self.netsor.families[reference.name]
-        if not family.statements or not isinstance(self.netsor.body[family.statements[0]], Nonlin):
-            return None
+    def statement(self, position: int) -> Expr:
+        """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
+        if position not in self._inlined:
+            statement = self.netsor.body[position]
+            assert isinstance(statement, Nonlin)
+            slots = statement.target.slots
+            names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
+            ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
+            written = self.fresh(statement.expr, names)
+            declared = dict(self.netsor.ranges)  # a softmax that is read elsewhere runs over names with a star
+            ranges = declared | {f"{name}*": span for name, span in declared.items()} | self.bound_ranges | ranges
+            written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
+            if sum(1 for _ in walk(written)) > MAX_NODES:
+                name = statement.target.name
+                raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
+            self._inlined[position] = written
+        return self._inlined[position]
+
+    def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
+        """What a reference stands for while its indices run over the ranges; None for itself."""
+        body, family = self.netsor.body, self.netsor.families[reference.name]
+        known = reference.name not in self.carried and all(isinstance(body[k], Nonlin) for k in family.statements)
+        return self.read(reference, ranges, family.statements if known else ())
+
+    def read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
+        """The sum over all cases of a reference of what it reads: one of the statements, or the variable itself."""
+        total: Expr | None = None
+        for case in readings(reference, self.netsor.families[reference.name], ranges):
+            if not positions and case == Reading(reference.slots):
+                return None
+            for position in positions or (None,):
+                read = self._at(position, Variable(reference.name, case.slots), ranges)
+                if read is None:
+                    continue
+                expr, inside = read
+                held = indicator((*case.inside, *inside))
+                term = expr if held == ONE else Call("multiply", (held, expr))
+                total = term if total is None else Call("add", (total, term))
+        return ZERO if total is None else total
+
+    def _at(
+        self, position: int | None, reference: Variable, ranges: Mapping[str, Range]
+    ) -> tuple[Expr, tuple[tuple[Affine, Range], ...]] | None:
+        """What one statement gives at the slots, and what must hold so that it does; None if it never does."""
+        if position is None:
+            return reference, ()
+        inside = []
+        for slot, (start, stop) in zip(
+            reference.slots, target_box(self.netsor.body[position], self.netsor.ranges), strict=True
+        ):
+            low, high = slot.bounds(dict(ranges))
+            if high < start or low >= stop:
+                return None
+            if low < start or high >= stop:
+                inside.append((slot, (start, stop)))
         values = {str(k): slot for k, slot in enumerate(reference.slots)}
-        return self.fresh(self.inlined(reference.name), values)
+        return self.fresh(self.statement(position), values), tuple(inside)
 
     def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
         """Substitute, giving every reduction index a name of its own."""
 
         def renamed(name: str) -> str:
-            self._fresh += 1
-            new = f"{name.split('~')[0]}~{self._fresh}"
-            self.bound_ranges[new] = self.bound_ranges.get(name) or self.netsor.ranges[name]
-            return new
+            return self.bound(name.split("~")[0], self.bound_ranges.get(name) or self.netsor.ranges[name])
 
         return fresh_substitute(expr, names, renamed)
+
+    def bound(self, name: str, span: Range) -> str:
+        """A new name of an index that a reduction removes, with its range."""
+        self._fresh += 1
+        self.bound_ranges[f"{name}~{self._fresh}"] = span
+        return f"{name}~{self._fresh}"
 
     def of(self, name: str) -> tuple[Part, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
         if name not in self._cache:
             family = self.netsor.families[name]
-            if self.is_base(name):
+            parts: list[Part] = []
+            if self.is_base(name) or name in self.carried:
                 slots = tuple(Affine(((str(k), 1),)) for k in range(len(family.ranges)))
-                parts: list[Part] = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
+                parts = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
+            elif len(family.statements) == 1:
+                parts = self.split(self.statement(family.statements[0]))
             else:
-                parts = self.split(self.inlined(name))
+                split = {position: self.split(self.statement(position)) for position in family.statements}
+                parts = [part for position, own in split.items() for part in self._boxed(position, own)]
             if len(parts) > MAX_PARTS:
                 raise NotCompiledError(
                     f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version expands"
                 )
             self._cache[name] = tuple(parts)
         return self._cache[name]
+
+    def powers(self, name: str, order: int) -> list[Part] | None:
+        """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
+        family, found = self.netsor.families[name], []
+        if self.is_base(name) or name in self.carried:
+            return None
+        for position in family.statements:
+            expr = self.statement(position)
+            part = self.function_part(expr) if self.is_vector(expr) else Part(ONE, (), expr)
+            if part.joint or part.function is None:
+                return None
+            power = Call("power", (part.function, Number(order)))
+            raised = replace(part, function=power) if self.is_vector(expr) else Part(power)
+            found += self._boxed(position, [raised]) if len(family.statements) > 1 else [raised]
+        return found
+
+    def _boxed(self, position: int, parts: Sequence[Part]) -> list[Part]:
+        """Parts of one of several definitions, zero where it does not hold."""
+        spans = target_box(self.netsor.body[position], self.netsor.ranges)
+        box = tuple((str(k), span) for k, span in enumerate(spans))
+        held = indicator([(Affine(((name, 1),)), span) for name, span in box])
+        return [replace(self.scale(part, held), box=box) for part in parts]
 
     def split(self, expr: Expr) -> list[Part]:
         """Write an expression as a sum of parts."""

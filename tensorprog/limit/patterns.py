@@ -72,7 +72,13 @@ class Patterns:
         return self._known[key]
 
     def _differences(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> list[Difference]:
-        pieces = [factor for part in (p, q) for factor in factors_of(self.compiler.parts, part)]
+        first, second = (factors_of(self.compiler.parts, part) for part in (p, q))
+        pieces, drawn = [*first, *second], Value.of(1.0)
+        if self.compiler.paths is not None:
+            pieces, groups = self.compiler.paths.split(pieces)
+            for group in groups:
+                one, two = ([f for f in side if any(f is g for g in group)] for side in (first, second))
+                drawn = drawn * self.compiler.paths.average(one, two, ranges)
         self._refuse_reductions(*pieces)
         product = Product(self, pieces, ranges)
         lattice: set[Equations] = {frozenset()}
@@ -80,7 +86,6 @@ class Patterns:
             for term in moment.terms:
                 lattice |= {known | term.equations for known in lattice}
         result: list[Difference] = []
-        starts = {name: span[0] for name, span in ranges.items()}
         for equations in sorted(lattice, key=lambda e: (len(e), sorted(map(str, e)))):
             solution = solve(equations, (*q.bound, *p.bound))
             if self._contradicts(equations, solution, ranges):
@@ -89,12 +94,17 @@ class Patterns:
             found = value
             for smaller, part in result:
                 if smaller < equations:
-                    value = value + part.gather(
-                        {k: v for k, v in solution.items() if k in part.axes}, ranges, starts
-                    ).scaled(-1.0)
+                    value = value + self._placed(part, solution, ranges).scaled(-1.0)
             if not (equations and self._vanishes(value, found)) and not value.zero():
                 result.append((equations, value))
-        return result
+        return [(equations, value * self._placed(drawn, solve(equations, (*q.bound, *p.bound)), ranges))
+                for equations, value in result]  # fmt: skip
+
+    @staticmethod
+    def _placed(value: Value, solution: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Value:
+        """The value where the equations put its indices."""
+        starts = {name: span[0] for name, span in ranges.items()}
+        return value.gather({k: v for k, v in solution.items() if k in value.axes}, ranges, starts)
 
     @staticmethod
     def _vanishes(difference: Value, found: Value) -> bool:
@@ -142,7 +152,7 @@ class Patterns:
         """Covariance of the affine forms inside two parts."""
         total = Moment((), dict(ranges))
         for first, second, local in variable_pairs(p, q, ranges):
-            moment = self.compiler.reference_covariance(first.inner[0][1], second.inner[0][1], local)
+            moment = self.compiler.replicated_covariance(first.inner[0][1], second.inner[0][1], local)
             for term in moment.terms:
                 total = total + self.summed_term(first, second, term.equations, term.value, local, ranges)
         return total.simplified().merged()

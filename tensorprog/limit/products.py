@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, align, broadcast, union
 from tensorprog.evaluate import Scope, evaluate, factors
-from tensorprog.expr import Affine, Call, Expr, Variable, variables
+from tensorprog.expr import Affine, Call, Expr, Reduction, Variable, variables, walk
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.ir import Range
@@ -166,7 +166,10 @@ class _Law:
         return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
-        return union(*(moment.axes for moment in moments), *(indices_of(body, self.ranges) for body in bodies))
+        removed = {name for body in bodies for node in walk(body) if isinstance(node, Reduction) and node.removes
+                   for name in node.indices}  # fmt: skip
+        read = (name for body in bodies for name in indices_of(body, self.ranges) if name not in removed)
+        return union(*(moment.axes for moment in moments), tuple(read))
 
     def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
         """Of functions that read more than two variables together, or of one that cannot be taken apart."""

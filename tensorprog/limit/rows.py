@@ -13,8 +13,9 @@ from tensorprog.arrays import COORDINATE, Open, affine_values, contract, gather,
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Affine
 from tensorprog.grouping import Grouping
-from tensorprog.ir import Range
+from tensorprog.ir import Family, Range
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import leaves
 from tensorprog.linalg import psd_cholesky
 from tensorprog.rename import compose
 
@@ -36,6 +37,7 @@ class Rows:
     place: Affine | None
     group: Grouping
     members: NDArray[np.int64]  # all members of the weight that have a block of normals
+    error: float = 0.0  # of the second moments of the vectors multiplied, relative to the largest
 
     def apply(self, normals: Open, rank: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Open:
         """Contract normals over the axis `rank` with the rows read at affine forms of other indices."""
@@ -100,13 +102,17 @@ def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray
         column: Affine | None = None
         if orthogonal:
             values, column = Open(values.axes[:-1], values.data[..., 0]), place_of(g, int(start))
-        result[g.statement.target.name] = Rows(values, column, g, members)
+        moment = compiler.second(g.statement.vector.name, g.statement.vector.name)
+        error = moment.error / max(moment.size, 1e-300)
+        result[g.statement.target.name] = Rows(values, column, g, members, error)
     return members, int(offsets[-1]), result
 
 
 def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
     """Whether the moments of the vectors of two families may differ from one member of their weight to another."""
     if not (first.separable and second.separable):
+        return True
+    if any(leaves(compiler.netsor, group.statement.vector, group.ranges) for group in (first, second)):
         return True
     if not (first.reads_members or second.reads_members):
         return False
@@ -132,7 +138,8 @@ def _gram(
 
     Shapes    (members, columns, columns)
     """
-    positions = [_positions(g) for g in groups]
+    found = [_positions(g, compiler.netsor.families[g.statement.vector.name]) for g in groups]
+    positions = [places for places, _ in found]
     gram = np.zeros((len(members), offsets[-1], offsets[-1]))
     for a, g in enumerate(groups):
         for b, other in enumerate(groups):
@@ -148,25 +155,31 @@ def _gram(
                 np.arange(offsets[a], offsets[a + 1])[:, None],
                 np.arange(offsets[b], offsets[b + 1]),
             ] = moment.at(at).value
-    for g, start, stop in zip(groups, offsets, offsets[1:], strict=False):
-        if not g.separable:
-            place = np.searchsorted(members, g.members)
-            gram[place, start:stop] *= g.exists[..., None]
-            gram[place, :, start:stop] *= g.exists[:, None, :]
+    for g, (_, exists), start, stop in zip(groups, found, offsets, offsets[1:], strict=False):
+        if not exists.all():
+            place = np.flatnonzero(np.isin(members, g.members))
+            chosen = exists[np.searchsorted(g.members, members[place])] if len(exists) > 1 else exists
+            gram[place, start:stop] *= chosen[..., None]
+            gram[place, :, start:stop] *= chosen[:, None, :]
     return gram
 
 
-def _positions(group: Grouping) -> list[NDArray[np.int64]]:
-    """Index values of the vectors that are multiplied, one array for each slot.
+def _positions(group: Grouping, family: Family) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Index values of the vectors that are multiplied, one array for each slot, and which there are.
 
     Shapes    each (members or 1, columns)
     """
     arrays = []
-    for slot in group.statement.vector.slots:
+    exists = np.ones((1, 1), dtype=bool) if group.separable else group.exists
+    rules = family.boundaries or ("",) * len(family.ranges)
+    for slot, (start, stop), rule in zip(group.statement.vector.slots, family.ranges, rules, strict=True):
         values = affine_values(slot, group.ranges)
         packed = group.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0]
         if not group.separable:  # padded columns read some member that exists; their products are dropped
             packed = np.where(group.exists, packed, slot.bounds(dict(group.ranges))[0])
-        arrays.append(packed)
-    shape = np.broadcast_shapes((1, group.columns), *(a.shape for a in arrays))
-    return [np.broadcast_to(a, shape) for a in arrays]
+        if rule == "wrap":
+            packed = start + (packed - start) % (stop - start)
+        exists = exists & (packed >= start) & (packed < stop)
+        arrays.append(np.clip(packed, start, stop - 1))
+    shape = np.broadcast_shapes((1, group.columns), exists.shape, *(a.shape for a in arrays))
+    return [np.broadcast_to(a, shape) for a in arrays], np.broadcast_to(exists, shape)

@@ -24,18 +24,21 @@ from tensorprog.arrays import (
     align,
     broadcast,
     gather,
+    take,
     union,
 )
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
-from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range
+from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import held_ranges, leaves, target_box
 from tensorprog.limit.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.parts import indices_of
 from tensorprog.limit.rows import RANK, Rows, factor_rows
+from tensorprog.order import Step
 from tensorprog.rename import compose
 
 __all__ = ["Box", "Sampler"]
@@ -58,7 +61,7 @@ class Sampler:
         self.scores: dict[str, Dot] = {}
         self.averages: dict[str, ConditionalAverage] = {}
         self.sources: list[Source] = []
-        self._rows: dict[str, Rows] = {}
+        self.rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
         self._pairs: dict[tuple[str, str], NDArray[np.int64]] = {}
         self._drawn: set[str] = set()  # Gaussian families whose Z is read, not only their inner products
@@ -107,25 +110,30 @@ class Sampler:
             return
         if isinstance(statement, Dot) and name not in self.compiler.random:
             return
-        ranges = self.local_ranges(name)
-        for reference in statement.inputs:
-            kind = self.netsor.families[reference.name].kind
-            unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
-            if unread and reference.name not in self.compiler.random:
-                continue  # no score is reached through it
-            self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
+        for position in family.statements:
+            statement = self.netsor.body[position]
+            ranges = held_ranges(statement, new, self.netsor.ranges)
+            if ranges is None:
+                continue
+            for reference in statement.inputs:
+                kind = self.netsor.families[reference.name].kind
+                unread = isinstance(statement, Nonlin) and kind == "vector" and not vectors
+                if unread and reference.name not in self.compiler.random:
+                    continue  # no score is reached through it
+                self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
 
     def _whole(self, name: str, box: Box) -> Box:
         """The box, widened along indices over which the definition takes a softmax: that needs them all."""
         family = self.netsor.families[name]
-        statement = self.netsor.body[family.statements[0]] if family.statements else None
-        if not isinstance(statement, Nonlin):
-            return box
-        kept = {i for n in walk(statement.expr) if isinstance(n, Reduction) and not n.removes for i in n.indices}
-        slots = statement.target.slots
-        return tuple(
-            full if slot.bare in kept else span for slot, span, full in zip(slots, box, family.ranges, strict=True)
-        )
+        for statement in (self.netsor.body[position] for position in family.statements):
+            if isinstance(statement, Nonlin):
+                over = [n for n in walk(statement.expr) if isinstance(n, Reduction) and not n.removes]
+                kept = {index for node in over for index in node.indices}
+                box = tuple(
+                    full if slot.bare in kept else span
+                    for slot, span, full in zip(statement.target.slots, box, family.ranges, strict=True)
+                )
+        return box
 
     def wanted_value(self, name: str, values: Mapping[str, Open]) -> Open:
         """The members asked for of a variable; more of them may have been computed."""
@@ -136,8 +144,16 @@ class Sampler:
         return Open(value.axes, value.data[(slice(None), *key)])
 
     def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
-        bounds = [slot.bounds(dict(ranges)) for slot in reference.slots]
-        return tuple((low, high + 1) for low, high in bounds)
+        family = self.netsor.families[reference.name]
+        box = []
+        for slot, (start, stop), rule in zip(
+            reference.slots, family.ranges, family.boundaries or [""] * len(reference.slots), strict=True
+        ):
+            low, high = slot.bounds(dict(ranges))
+            if low < start or high >= stop:  # beyond a boundary
+                low, high = (start, stop - 1) if rule == "wrap" else (min(max(x, start), stop - 1) for x in (low, high))
+            box.append((low, high + 1))
+        return tuple(box)
 
     def local_ranges(self, name: str, box: Box | None = None) -> dict[str, Range]:
         """Index ranges with the left side of a family's definition held to a box, or to the members asked for."""
@@ -160,16 +176,16 @@ class Sampler:
             ]
             members, rank, rows = factor_rows(self.compiler, groups)
             self._ranks[weight] = members, rank
-            self._rows |= rows
+            self.rows |= rows
 
     # -- scores -------------------------------------------------------------------------------------------------
 
     def _operand(self, name: str, side: str, ranges: Mapping[str, Range]) -> tuple[Variable, Rows, Open]:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
-        if reference.name not in self._rows:
+        if reference.name not in self.rows:
             raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
-        rows = self._rows[reference.name]
+        rows = self.rows[reference.name]
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
@@ -224,9 +240,9 @@ class Sampler:
         matrix = Open((BATCH, *codes.axes, RANK, RANK2), picked)
         statement = self.scores[name]
         for reference, rank in ((statement.left, RANK), (statement.right, RANK2)):
-            rows = self._rows[reference.name]
+            rows = self.rows[reference.name]
             matrix = rows.apply(matrix, rank, self._given(rows, reference), ranges)
-        return self.over_positions(name, matrix, ranges)
+        return self.over_positions(statement, matrix, ranges)
 
     @staticmethod
     def _given(rows: Rows, reference: Variable) -> dict[str, Affine]:
@@ -234,9 +250,9 @@ class Sampler:
         target = rows.group.statement.target
         return {slot.bare: given for slot, given in zip(target.slots, reference.slots, strict=True) if slot.bare}
 
-    def over_positions(self, name: str, value: Open, ranges: Mapping[str, Range]) -> Open:
+    @staticmethod
+    def over_positions(statement: Statement, value: Open, ranges: Mapping[str, Range]) -> Open:
         """From the indices of a definition's left side to full position axes '0', '1', ... behind the batch."""
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
         axes = (BATCH, *(slot.bare or f"={k}" for k, slot in enumerate(statement.target.slots)))
         vector = COORDINATE in value.axes
         sizes = {axis: ranges[axis][1] - ranges[axis][0] if axis in ranges else 1 for axis in axes[1:]}
@@ -250,7 +266,7 @@ class Sampler:
 
     def _vector_sources(self) -> None:
         """Normals for the weights and initial vectors whose Z is read."""
-        used = {rows.group.weight.name for name, rows in self._rows.items() if name in self._drawn}
+        used = {rows.group.weight.name for name, rows in self.rows.items() if name in self._drawn}
         for weight in sorted(used):
             members, rank = self._ranks[weight]
             self.sources.append((("weight", weight), (len(members), rank)))
@@ -270,7 +286,8 @@ class Sampler:
             value = group.unpack(spread)
             xi = Open((*value.axes[:-1], RANK), value.data)
         z = rows.apply(xi, RANK, {}, group.ranges)
-        return self.over_positions(name, Open((*z.axes, COORDINATE), z.data[..., None]), self.local_ranges(name))
+        value = Open((*z.axes, COORDINATE), z.data[..., None])
+        return self.over_positions(group.statement, value, self.local_ranges(name))
 
     def _draw_initial(self, initial: Initial, normals: Normals) -> Open:
         """Z of initial vectors."""
@@ -303,25 +320,37 @@ class Sampler:
         read, as many at a time as a sum takes, and not kept."""
         values = {name: self.scores_of(name, normals) for name in self.scores if name not in later}
         if self.vectors:
-            drawn = {name: rows for name, rows in self._rows.items() if name in self._drawn}
+            drawn = {name: rows for name, rows in self.rows.items() if name in self._drawn}
             values |= {name: self._draw_gaussian(name, rows, normals) for name, rows in drawn.items()}
             initials = [initial for initial in self.netsor.initial if initial.name in self._drawn]
             values |= {initial.name: self._draw_initial(initial, normals) for initial in initials}
         reader, pieces = self.reader(values, normals), self._pieces(normals.draws)
-        for position, statement in enumerate(self.netsor.body):
-            name = statement.target.name
+        for step in self.compiler.recurrences.steps:
+            name, statement = step.statement.target.name, step.statement
             if name in self.averages:
                 values[name] = self.averages[name].draw(values, self.reader)
-            elif (
-                isinstance(statement, Nonlin)
-                and name in self.demand
-                and position in self.netsor.families[name].statements
-            ):
-                ranges = self.local_ranges(name)
-                if all(r.name in later or self._known(r, values) for r in statement.inputs):
+            elif isinstance(statement, Nonlin) and name in self.demand:
+                ranges = held_ranges(statement, self.demand[name], step.ranges(self.netsor.ranges))
+                if ranges is not None and all(r.name in later or self._known(r, values) for r in statement.inputs):
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
-                    values[name] = self.over_positions(name, result, ranges)
+                    self._enter(step, self.over_positions(statement, result, ranges), ranges, values, normals.draws)
         return values
+
+    def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open], draws: int) -> None:
+        """Write what a step gives among the values: all members of its family, or some of them."""
+        name, slots = step.statement.target.name, step.statement.target.slots
+        family = self.netsor.families[name]
+        if len(family.statements) == 1 and not step.fixed:
+            values[name] = value
+            return
+        if name not in values:
+            trail = (1,) if family.kind == "vector" else ()
+            shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
+            axes = (BATCH, *(str(k) for k in range(len(slots))), *((COORDINATE,) if trail else ()))
+            values[name] = Open(axes, np.zeros(shape))
+        spans = zip(target_box(step.statement, ranges), self.demand[name], strict=True)
+        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in spans)
+        values[name].data[(slice(None), *place)] = align(value, values[name].axes)
 
     @staticmethod
     def _pieces(draws: int) -> Any:
@@ -344,18 +373,25 @@ class Sampler:
         family = self.netsor.families[reference.name]
         return reference.name in values or (family.kind == "scalar" and reference.name not in self.compiler.random)
 
+    def _read(self, value: Open, reference: Variable, box: Box, ranges: Mapping[str, Range]) -> Open:
+        """The members of a box that a reference reads."""
+        starts = [start for start, _ in box]
+        if leaves(self.netsor, reference, ranges):
+            trail = (COORDINATE,) if COORDINATE in value.axes else ()
+            rules = self.netsor.families[reference.name].boundaries
+            return take(value.data, (BATCH,), starts, reference.slots, trail, ranges, rules)
+        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+        return gather(value, slots, ranges, {str(k): start for k, start in enumerate(starts)})
+
     def reader(self, values: Mapping[str, Open], normals: Normals | None = None) -> Any:
         """How expressions read the values drawn (and averages, which are numbers); other scores are drawn now."""
 
         def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
-            slots = {str(k): slot for k, slot in enumerate(reference.slots)}
             if reference.name in values:
-                starts = {str(k): span[0] for k, span in enumerate(self.demand[reference.name])}
-                return gather(values[reference.name], slots, ranges, starts)
+                return self._read(values[reference.name], reference, self.demand[reference.name], ranges)
             if normals is not None and reference.name in self.scores:
                 box = self._box(reference, ranges)
-                starts = {str(k): span[0] for k, span in enumerate(box)}
-                return gather(self._draw_score(reference.name, box, normals), slots, ranges, starts)
-            return self.compiler.scope(ranges).variable(reference, ranges)
+                return self._read(self._draw_score(reference.name, box, normals), reference, box, ranges)
+            return self.compiler.scope(ranges, apart=False).variable(reference, ranges)
 
         return read

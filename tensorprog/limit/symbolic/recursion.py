@@ -16,6 +16,7 @@ from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.expr import Affine, Expr, Number, Variable
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Table
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import refuse_steps
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.patterns import variable_pairs
@@ -40,6 +41,7 @@ class Formulas:
     """
 
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
+        refuse_steps(netsor)
         self.numeric = Compiler(netsor)  # refuses; knows parts, patterns and operands
         self.netsor = self.numeric.netsor
         self.parts, self.random = self.numeric.parts, self.numeric.random

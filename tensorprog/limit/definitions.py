@@ -1,0 +1,189 @@
+"""Families with several definitions, and what a reference reads: elsewhere if an index wraps, nothing beyond zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+
+from tensorprog.errors import NotCompiledError
+from tensorprog.evaluate import slots_of
+from tensorprog.expr import Affine, Call, Expr, Number, Variable
+from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.order import Loop, schedule
+from tensorprog.rename import affine_expr, compose
+
+__all__ = [
+    "ONE", "ZERO",
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "readings", "refuse_steps", "single", "target_box",
+]  # fmt: skip
+
+Condition = tuple[Affine, Range]  # the form lies in the range
+ONE, ZERO = Number(1), Number(0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One case of a reference: where all conditions hold, it reads the member at the slots."""
+
+    slots: tuple[Affine, ...]
+    inside: tuple[Condition, ...] = ()
+
+
+def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -> list[Reading]:
+    """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
+
+    Beyond its boundary an index wraps, by multiples of its size, or reads zero.
+    """
+    rules = family.boundaries or ("",) * len(reference.slots)
+    options = [
+        list(_places(slot, span, rule, ranges))
+        for slot, span, rule in zip(reference.slots, family.ranges, rules, strict=True)
+    ]
+    return [
+        Reading(tuple(slot for slot, _ in chosen), tuple(c for _, held in chosen for c in held))
+        for chosen in product(*options)
+    ]
+
+
+def _places(
+    slot: Affine, span: Range, rule: str, ranges: Mapping[str, Range]
+) -> Iterator[tuple[Affine, tuple[Condition, ...]]]:
+    """Slots that lie in the span, each with the condition under which it is read."""
+    (start, stop), (low, high) = span, slot.bounds(dict(ranges))
+    if not rule or (low >= start and high < stop):
+        yield slot, ()
+        return
+    size = stop - start
+    turns = range((low - start) // size, (high - start) // size + 1) if rule == "wrap" else range(1)
+    for turn in turns:
+        moved = Affine(slot.terms, slot.offset - turn * size)
+        yield moved, () if len(turns) == 1 and rule == "wrap" else ((moved, span),)
+
+
+def indicator(inside: Sequence[Condition]) -> Expr:
+    """1 where all conditions hold, else 0."""
+    tests = [
+        Call("less_equal", pair)
+        for form, (start, stop) in dict.fromkeys(inside)
+        for pair in ((Number(start), affine_expr(form)), (affine_expr(form), Number(stop - 1)))
+    ]
+    return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), tests), ONE, ZERO)) if tests else ONE
+
+
+def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:
+    """The members that a statement binds."""
+    bounds = [slot.bounds(dict(ranges)) for slot in statement.target.slots]
+    return tuple((low, high + 1) for low, high in bounds)
+
+
+def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]) -> dict[str, Range] | None:
+    """The ranges with the left side of a statement held to a box; None where they do not meet."""
+    held = dict(ranges)
+    for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
+        low, high = slot.bounds(held)
+        low, high = max(low, start), min(high + 1, stop)
+        if low >= high:
+            return None
+        if slot.bare:
+            held[slot.bare] = low, high
+    return held
+
+
+def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
+    """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
+    spans = netsor.ranges if ranges is None else ranges
+    return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
+
+
+def carried(netsor: Netsor) -> frozenset[str]:
+    """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps."""
+    nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
+    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+    order, _ = schedule(nonlins, netsor.ranges, boundaries)
+
+    def names(entry: int | Loop, inside: bool) -> Iterator[str]:
+        if isinstance(entry, Loop):
+            for inner in entry.body:
+                yield from names(inner, True)
+        elif inside:
+            yield nonlins[entry].target.name
+
+    return frozenset(name for entry in order for name in names(entry, False))
+
+
+def refuse_steps(netsor: Netsor) -> None:
+    """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
+    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+    order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+    if any(isinstance(entry, Loop) for entry in order):
+        raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
+    for statement in netsor.body:
+        name = statement.target.name
+        if len(netsor.families[name].statements) > 1:
+            raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
+        for reference in _references(statement):
+            if leaves(netsor, reference):
+                raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
+
+
+def _references(statement: Statement) -> tuple[Variable, ...]:
+    return (*statement.inputs, statement.weight) if isinstance(statement, MatMul) else statement.inputs
+
+
+def single(netsor: Netsor) -> Netsor:
+    """The program with one statement behind every MatMul family, and scores that read within their ranges.
+
+    A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
+    operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
+
+    Raises    NotCompiledError for scores with several definitions
+    """
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
+    taken |= set(dict(netsor.fixed_widths))
+
+    def fresh(name: str) -> str:
+        number = 1
+        while f"{name}_{number}" in taken:
+            number += 1
+        taken.add(f"{name}_{number}")
+        return f"{name}_{number}"
+
+    body: list[Statement] = []
+    for statement in netsor.body:
+        several = len(netsor.families[statement.target.name].statements) > 1
+        if isinstance(statement, MatMul) and several:
+            slots = tuple(slot for slot in statement.target.slots if slot.bare)
+            own = Variable(fresh(statement.target.name), slots)
+            body += [replace(statement, target=own), Nonlin(statement.target, own, "", statement.span)]
+            continue
+        if isinstance(statement, Dot) and statement.scale != "1/n":
+            if several:
+                raise NotCompiledError(
+                    f"{statement.target.name} is a score with several definitions: not compiled by this version"
+                )
+            left, right = (_read_there(netsor, operand, fresh) for operand in (statement.left, statement.right))
+            body += [matmul for matmul in (left, right) if matmul is not None]
+            statement = replace(
+                statement,
+                left=statement.left if left is None else left.target,
+                right=statement.right if right is None else right.target,
+            )
+        body.append(statement)
+    return netsor if len(body) == len(netsor.body) else replace(netsor, body=tuple(body))
+
+
+def _read_there(netsor: Netsor, operand: Variable, fresh: Callable[[str], str]) -> MatMul | None:
+    """The MatMul whose output is what an operand reads beyond a boundary; None for any other operand."""
+    family = netsor.families[operand.name]
+    positions = family.statements
+    statement = netsor.body[positions[0]] if len(positions) == 1 else None
+    if not leaves(netsor, operand) or not isinstance(statement, MatMul):
+        return None
+    names = {own.bare: slot for own, slot in zip(statement.target.slots, operand.slots, strict=True) if own.bare}
+    used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
+    weight, vector = (
+        Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.weight, statement.vector)
+    )
+    return replace(statement, target=Variable(fresh(operand.name), slots_of(tuple(used))), weight=weight, vector=vector)

@@ -1,0 +1,131 @@
+"""Convolutions: reads beyond a zero or circular boundary, families read at several offsets, pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+from . import oracles
+
+P = 7
+CNN = """
+program: cnn
+constants: {P: 7}
+indices: {c: {size: P, boundary: BOUNDARY}, d: "-1..1", b: 2}
+initial:
+  "x[b,c]": {mean: 0, cov: "0.6**abs(c - c_) * 0.5**abs(b - b_)"}
+weights: {"W1[d]": 1.5, "W2[d]": 0.7, V: 1.3}
+body:
+  - f[b,c,d] = MatMul(W1[d], x[b,c+d])
+  - u[b,c] = Nonlin(relu(sum[d](f[b,c,d]) / sqrt(3)))
+  - g[b,c,d] = MatMul(W2[d], u[b,c+d])
+  - v[b,c] = Nonlin(erf(sum[d](g[b,c,d])))
+  - p[b] = Nonlin(mean[c](v[b,c]))
+  - y[b] = MatMul(V, p[b])
+outputs: [y]
+"""
+
+
+def _shifted(k: NDArray[np.float64], boundary: str) -> NDArray[np.float64]:
+    """sum over d of k(c + d, c' + d), k over (b, c, b', c')."""
+    total = np.zeros_like(k)
+    for d in (-1, 0, 1):
+        for c in range(P):
+            for e in range(P):
+                i, j = c + d, e + d
+                if boundary == "wrap":
+                    i, j = i % P, j % P
+                if 0 <= i < P and 0 <= j < P:
+                    total[:, c, :, e] += k[:, i, :, j]
+    return total
+
+
+def _kernel(function, k: NDArray[np.float64]) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
+    return function(k.reshape(2 * P, 2 * P)).reshape(k.shape)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("boundary", ["zero", "wrap"])
+def test_a_network_of_two_layers_with_pooling(boundary: str) -> None:
+    law = Law(loads(CNN.replace("BOUNDARY", boundary)))
+    c, b = np.arange(P), np.arange(2)
+    k = 0.6 ** abs(c[:, None, None] - c) * 0.5 ** abs(b[:, None, None, None] - b[:, None])
+    one = _kernel(oracles.arccos_kernel, 1.5 * _shifted(k, boundary) / 3)
+    two = _kernel(oracles.arcsine_kernel, 0.7 * _shifted(one, boundary))
+    np.testing.assert_allclose(np.asarray(law.second_moment("u")), one, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(law.second_moment("v")), two, atol=1e-12)
+    expected = 1.3 * two.mean(axis=(1, 3))
+    found = law.cov("y")
+    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+    assert found.error < 1e-10
+    # second moments do not depend on which output of which offset is asked for
+    outer = np.asarray(law.cov("g"))
+    assert np.all(outer[:, :, 0, :, :, 1] == 0)
+
+
+@pytest.mark.parametrize("boundary", ["zero", "wrap"])
+def test_draws_have_the_covariances(boundary: str) -> None:
+    law = Law(loads(CNN.replace("BOUNDARY", boundary)))
+    draws = law.sample(40_000, seed=3, keep=("u", "f", "v"))
+    for name in ("u", "v"):
+        drawn = draws[name].reshape(len(draws[name]), -1)
+        expected = np.asarray(law.second_moment(name)).reshape(drawn.shape[1], -1)
+        products = np.einsum("ni,nj->nij", drawn, drawn)
+        z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(len(drawn)) + 1e-300)
+        assert np.abs(z).max() < 5
+    f = draws["f"]
+    np.testing.assert_allclose(draws["u"], np.maximum(f.sum(axis=-1) / np.sqrt(3), 0), atol=1e-12)
+
+
+def test_reads_beyond_a_boundary_in_one_function() -> None:
+    """tanh of three neighbours is a function of one Gaussian variable, with what lies outside left out or wrapped."""
+    text = """
+program: neighbours
+indices: {c: {size: 4, boundary: BOUNDARY}}
+initial: {"x[c]": {mean: 0.5, cov: 1}}
+body:
+  - u[c] = Nonlin(erf(x[c-1] + x[c] + x[c+1]))
+  - w[c] = Nonlin(u[c+1] + 2)
+outputs: [w]
+"""
+    for boundary in ("zero", "wrap"):
+        law = Law(loads(text.replace("BOUNDARY", boundary)))
+        inside = np.array([[abs(i - j) <= 1 or (boundary == "wrap" and abs(i - j) == 3) for j in range(4)]
+                           for i in range(4)], dtype=float)
+        cov, mean = inside @ inside.T, 0.5 * inside.sum(axis=1)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+        from scipy.special import erf
+
+        expected = np.array([(weights * erf(m + np.sqrt(v) * nodes)).sum() / weights.sum()
+                             for m, v in zip(mean, np.diag(cov), strict=True)])
+        np.testing.assert_allclose(law.mean("u"), expected, atol=1e-10)
+        moved = np.roll(expected, -1) if boundary == "wrap" else np.append(expected[1:], 0)
+        np.testing.assert_allclose(law.mean("w"), moved + 2, atol=1e-10)
+
+
+def test_scores_of_neighbours() -> None:
+    """Attention to the two neighbours on a circle: scores are those of a program that writes the neighbours out."""
+    text = """
+program: local
+indices: {c: {size: 4, boundary: wrap}, d: "-1..1"}
+initial: {"x[c]": {mean: 0, cov: "0.5**abs(c - c_)"}}
+weights: {Q: 1, K: 1, V: 1}
+body:
+  - q[c] = MatMul(Q, x[c])
+  - k[c] = MatMul(K, x[c])
+  - p[c,d] = Dot(q[c], k[c+d])
+  - o[c] = MatMul(V, x[c])
+  - y[c] = Nonlin(sum[d](softmax[d](p[c,d]) * o[c+d]))
+outputs: [y]
+"""
+    law = Law(loads(text))
+    k = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    at = (np.arange(4)[:, None] + np.array([-1, 0, 1])) % 4
+    expected = np.einsum("ac,aibj->aicj" if False else "ac,aicj->aicj", k, k[at][:, :, at])
+    np.testing.assert_allclose(np.asarray(law.cov("p")), expected, atol=1e-12)
+    draws = law.sample(100_000, seed=0)["y"]
+    value, error = law.cov("y", with_error=True)
+    assert np.abs(draws.T @ draws / len(draws) - value).max() < 5 * 1.5 / np.sqrt(len(draws)) + error.max()

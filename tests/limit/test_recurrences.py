@@ -1,0 +1,395 @@
+"""Recurrences: covariances over all pairs of steps, against recursions by hand, quadrature and finite networks."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tensorprog as tp
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+from . import oracles
+
+Array = NDArray[np.float64]
+
+RNN = """
+program: rnn
+constants: {T: 6, B: 2}
+indices: {t: "1..T", b: B}
+initial:
+  "x[b,t]": {mean: 0, cov: "0.7**abs(t - t_) * 0.6**abs(b - b_)"}
+weights: {W: 1.5, U: 0.8, V: 1.2}
+body:
+  - e[b,t] = MatMul(U, x[b,t])
+  - s[b,0] = Nonlin(0)
+  - u[b,t] = MatMul(W, s[b,t-1])
+  - s[b,t] = Nonlin(PHI(u[b,t] + e[b,t]))
+  - y[b,t] = MatMul(V, s[b,t])
+outputs: [y]
+"""
+
+
+def _inputs(steps: int, batch: int) -> Array:
+    t, b = np.arange(steps), np.arange(batch)
+    return np.asarray(0.7 ** abs(t[:, None, None] - t) * 0.6 ** abs(b[:, None, None, None] - b[:, None]))
+
+
+def _erf_states(inputs: Array) -> Array:
+    """E[s s'] over (b, 0..T, b', 0..T): the arcsine kernel step by step, all pairs of steps at once."""
+    batch, steps = inputs.shape[:2]
+    s = np.zeros((batch, steps + 1, batch, steps + 1))
+    for known in range(1, steps + 1):
+        c = 1.5 * s[:, :known, :, :known] + 0.8 * inputs[:, :known, :, :known]
+        flat = oracles.arcsine_kernel(c.reshape(batch * known, -1))
+        s[:, 1 : known + 1, :, 1 : known + 1] = flat.reshape(c.shape)
+    return s
+
+
+def _z(draws: Array, expected: Array) -> float:
+    """The largest deviation of second moments of draws, in standard errors."""
+    flat = draws.reshape(len(draws), -1)
+    products = np.einsum("ni,nj->nij", flat, flat)
+    error = products.std(axis=0) / np.sqrt(len(flat))
+    known = error > 0
+    return float(np.abs((products.mean(axis=0) - expected.reshape(products.shape[1:]))[known] / error[known]).max())
+
+
+def test_two_sequences_that_share_their_weights() -> None:
+    law = Law(loads(RNN.replace("PHI", "erf")))
+    expected = _erf_states(_inputs(6, 2))
+    found = law.cov("y")
+    assert found.error < 1e-10
+    np.testing.assert_allclose(np.asarray(found), 1.2 * expected[:, 1:, :, 1:], rtol=0, atol=found.error)
+    np.testing.assert_allclose(np.asarray(law.second_moment("s")), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(law.cov("y", "u")), 0)
+    assert law.kurtosis("y[1,4]") == pytest.approx(3, abs=1e-12)
+
+
+def test_draws_and_laws_of_steps() -> None:
+    law = Law(loads(RNN.replace("PHI", "erf")))
+    draws = law.sample(40_000, seed=1, keep=("s",))
+    assert draws["s"].shape == (40_000, 2, 7)
+    assert _z(draws["y"], np.asarray(law.cov("y"))) < 5
+    assert _z(draws["s"], np.asarray(law.second_moment("s"))) < 5
+    value, error = law.var("s[0,3]", with_error=True)
+    assert value == pytest.approx(_erf_states(_inputs(6, 2))[0, 3, 0, 3], abs=error + 1e-12)
+    assert law.var("s[0,0]") == 0
+    assert law.density("y[0,2]", 0.0) == pytest.approx(1 / np.sqrt(2 * np.pi * law.var("y[0,2]")), rel=1e-9)
+
+
+def test_a_law_on_disk_and_in_words(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    law = Law(loads(RNN.replace("PHI", "erf"), {"T": 3}))
+    law.save(tmp_path / "law.npz")
+    again = tp.Law.load(tmp_path / "law.npz")
+    np.testing.assert_array_equal(np.asarray(again.cov("y")), np.asarray(law.cov("y")))
+    from tensorprog.limit.explain import explain
+
+    assert "MatMul(W, s[b,t - 1])" in explain(law, "u[0,1]").replace("b, t", "b,t")
+    assert "mean" in explain(law, "s[0,2]")
+
+
+def test_long_recurrences_cost_steps_not_pairs() -> None:
+    """Objects grow with the number of steps, not with pairs of them, nor with other sizes."""
+    counts = []
+    for steps, batch in ((5, 1), (10, 1), (10, 4)):
+        law = Law(loads(RNN.replace("PHI", "erf"), {"T": steps, "B": batch}))
+        law.cov("y")
+        counts.append(len(law.compiler.patterns._known))
+    assert counts[2] == counts[1] and counts[1] < 2.5 * counts[0], counts
+
+
+@pytest.mark.parametrize("weight", ["W", "W[t]"])
+def test_finite_networks_approach_the_limit(weight: str) -> None:
+    """tanh, a bias that differs from step to step, lag two, weights shared over time or fresh at every step."""
+    text = f"""
+program: lagged
+indices: {{t: "2..4"}}
+initial:
+  "e[t]": {{mean: 0, cov: "0.4 + 0.3*where(t <= t_, where(t_ <= t, 1, 0), 0)"}}
+  h: {{mean: 0.3, cov: 1}}
+weights: {{"{weight}": 1.4, V: 1}}
+body:
+  - s[0] = Nonlin(tanh(h))
+  - s[1] = Nonlin(0.5)
+  - u[t] = MatMul({weight}, s[t-2])
+  - s[t] = Nonlin(tanh(u[t] + e[t]) + 0.2*u[t])
+  - y[t] = MatMul(V, s[t])
+outputs: [y, s]
+"""
+    netsor = loads(text)
+    law = Law(netsor)
+    from tensorprog.finite.run import run
+
+    seconds = []
+    for width in (64, 256):
+        s = run(netsor, width, 20_000, seed=width, method="lazy")["s"]
+        seconds.append(np.einsum("ni,nj->nij", s, s))
+    estimate = (4 * seconds[1].mean(axis=0) - seconds[0].mean(axis=0)) / 3
+    error = np.sqrt(16 * seconds[1].var(axis=0) + seconds[0].var(axis=0)) / 3 / np.sqrt(20_000)
+    difference = np.abs(estimate - np.asarray(law.second_moment("s")))
+    assert np.all(difference <= 5 * error + 1e-10)
+    if weight == "W[t]":
+        cov = np.asarray(law.cov("u"))
+        assert np.all(cov[~np.eye(3, dtype=bool)] == 0)
+
+
+def test_two_recurrences_nested_recurrences_and_both_directions() -> None:
+    """Layers l above each other, each a recurrence in t, and one that runs backwards over the same inputs."""
+    text = """
+program: stacked
+constants: {T: 3, L: 2}
+indices: {t: "1..T", l: "1..L"}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
+weights: {"W[l]": 1.2, "U[l]": 0.9, R: 1.1, S: 0.8}
+body:
+  - h[0,t] = Nonlin(x[t])
+  - s[l,0] = Nonlin(0)
+  - u[l,t] = MatMul(W[l], s[l,t-1])
+  - e[l,t] = MatMul(U[l], h[l-1,t])
+  - s[l,t] = Nonlin(erf(u[l,t] + e[l,t]))
+  - h[l,t] = Nonlin(s[l,t])
+  - b[0] = Nonlin(0)
+  - a[t] = MatMul(R, b[t-1])
+  - z[t] = MatMul(S, x[T+1-t])
+  - b[t] = Nonlin(erf(a[t] + z[t]))
+  - y[t] = Nonlin(h[L,t] + b[T+1-t])
+outputs: [y]
+"""
+    law = Law(loads(text))
+    x = 0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+
+    def layer(inputs: Array, w: float) -> Array:
+        s = np.zeros((4, 4))
+        for known in range(1, 4):
+            s[1 : known + 1, 1 : known + 1] = oracles.arcsine_kernel(w * s[:known, :known] + inputs[:known, :known])
+        return s[1:, 1:]
+
+    top = layer(0.9 * layer(0.9 * x, 1.2), 1.2)
+    back = layer(0.8 * x[::-1, ::-1], 1.1)[::-1, ::-1]
+    np.testing.assert_allclose(np.asarray(law.second_moment("y")), top + back, atol=1e-10)
+
+
+def test_layer_norm_in_a_recurrence() -> None:
+    """Averages along the way: the state is divided by its length at every step."""
+    text = """
+program: normed
+indices: {t: "1..4"}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
+weights: {W: 2, U: 1}
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(W, s[t-1])
+  - e[t] = MatMul(U, x[t])
+  - r[t] = Nonlin(relu(u[t] + e[t]))
+  - m[t] = Dot(r[t], r[t], scale=1/n)
+  - s[t] = Nonlin(r[t] / sqrt(m[t] + 0.1))
+outputs: [s]
+"""
+    law = Law(loads(text))
+    x = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
+    s = np.zeros((5, 5))
+    for known in range(1, 5):
+        r = oracles.arccos_kernel(2 * s[:known, :known] + x[:known, :known])
+        scale = np.sqrt(np.diag(r) + 0.1)
+        s[1 : known + 1, 1 : known + 1] = r / np.outer(scale, scale)
+    np.testing.assert_allclose(np.asarray(law.second_moment("s")), s, atol=1e-10)
+    np.testing.assert_allclose(law.mean("m"), np.diag(r), atol=1e-10)
+
+
+LSTM = """
+program: lstm
+constants: {T: 2}
+indices: {t: "1..T", k: 4}
+initial:
+  "x[t]": {mean: 0, cov: "0.6**abs(t - t_)"}
+  bf: {mean: 0.5, cov: 0.1}
+weights: {"W[k]": 1.3, "U[k]": 0.3, V: 1}
+body:
+  - e[k,t] = MatMul(U[k], x[t])
+  - h[0] = Nonlin(0)
+  - c[0] = Nonlin(0)
+  - u[k,t] = MatMul(W[k], h[t-1])
+  - c[t] = Nonlin(sigmoid(u[0,t] + e[0,t] + bf) * c[t-1] + sigmoid(u[1,t] + e[1,t]) * tanh(u[2,t] + e[2,t]))
+  - h[t] = Nonlin(sigmoid(u[3,t] + e[3,t]) * tanh(c[t]))
+  - y[t] = MatMul(V, h[t])
+outputs: [y]
+"""
+
+GRU = """
+program: gru
+constants: {T: 2}
+indices: {t: "1..T", k: 3}
+initial: {"x[t]": {mean: 0, cov: "0.6**abs(t - t_)"}}
+weights: {"W[k]": 1.3, "U[k]": 0.7, V: 1}
+body:
+  - e[k,t] = MatMul(U[k], x[t])
+  - h[0] = Nonlin(0)
+  - u[k,t] = MatMul(W[k], h[t-1])
+  - r[t] = Nonlin(sigmoid(u[1,t] + e[1,t]) * h[t-1])
+  - f[t] = MatMul(N, r[t])
+  - z[t] = Nonlin(sigmoid(u[0,t] + e[0,t]))
+  - h[t] = Nonlin((1 - z[t]) * h[t-1] + z[t] * tanh(f[t] + e[2,t]))
+  - y[t] = MatMul(V, h[t])
+outputs: [y]
+""".replace("V: 1}", "V: 1, N: 1.1}")
+
+
+def _nodes(order: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    return nodes, weights / weights.sum()
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
+    """A product rule for a pair of variables: values of both, weights."""
+    nodes, weights = _nodes(order)
+    root = np.linalg.cholesky(cov)
+    one, two = np.meshgrid(nodes, nodes, indexing="ij")
+    return root[0, 0] * one, root[1, 0] * one + root[1, 1] * two, np.outer(weights, weights)
+
+
+def test_lstm_of_two_steps_against_quadrature() -> None:
+    law = Law(loads(LSTM))
+    with mpmath.workdps(20):
+        def second(f, var: float) -> float:  # type: ignore[no-untyped-def]
+            return float(mpmath.quad(lambda x: f(x) ** 2 * mpmath.npdf(x, 0, mpmath.sqrt(var)), [-12, 0, 12]))
+
+        gate = second(lambda x: 1 / (1 + mpmath.exp(-x)), 0.3)
+    nodes, weights = _nodes(60)
+    i, g = _sigmoid(np.sqrt(0.3) * nodes)[:, None], np.tanh(np.sqrt(0.3) * nodes)
+    first = gate * float(weights @ np.tanh(i * g) ** 2 @ weights)
+    # the second step: pairs of inputs to the input gate and to the candidate over both steps, one forget gate
+    pair = np.array([[0.3, 0.18], [0.18, 0.3 + 1.3 * first]])
+    a, b, w = _pair(pair)
+    forget = _sigmoid(0.5 + np.sqrt(0.1 + 0.3 + 1.3 * first) * _nodes(16)[0])
+    value = np.zeros((2, 2))
+    f = forget.reshape(-1, 1, 1, 1, 1)
+    c1 = (_sigmoid(a)[:, :, None, None] * np.tanh(a))[None]
+    c2 = f * c1 + (_sigmoid(b)[:, :, None, None] * np.tanh(b))[None]
+    full = _nodes(16)[1].reshape(-1, 1, 1, 1, 1) * w[:, :, None, None] * w
+    value[0, 1] = value[1, 0] = (full * np.tanh(c1) * np.tanh(c2)).sum()
+    value[0, 0], value[1, 1] = (full * np.tanh(c1) ** 2).sum(), (full * np.tanh(c2) ** 2).sum()
+    expected = value * np.array([[(w * _sigmoid(x) * _sigmoid(y)).sum() for y in (a, b)] for x in (a, b)])
+    found = law.cov("y")
+    assert found.error < 1e-5
+    assert expected[0, 0] == pytest.approx(first, abs=1e-7)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-7)
+
+
+def test_gru_of_two_steps_against_quadrature() -> None:
+    law = Law(loads(GRU))
+    nodes, weights = _nodes(60)
+    z2, n2 = weights @ _sigmoid(np.sqrt(0.7) * nodes) ** 2, weights @ np.tanh(np.sqrt(0.7) * nodes) ** 2
+    first = z2 * n2
+    one, two, w = _pair(np.array([[0.7, 0.42], [0.42, 0.7 + 1.3 * first]]), 40)
+    z, zz = _sigmoid(one), _sigmoid(two)
+    reset = (w * _sigmoid(two) ** 2).sum() * first
+    one, two, v = _pair(np.array([[0.7, 0.42], [0.42, 0.7 + 1.1 * reset]]), 40)
+    n11, n12, n22 = ((v * np.tanh(a) * np.tanh(b)).sum() for a, b in ((one, one), (one, two), (two, two)))
+    cross = (w * z * (1 - zz) * z).sum() * n11 + (w * z * zz).sum() * n12
+    last = ((w * ((1 - zz) * z) ** 2).sum() * n11 + 2 * (w * (1 - zz) * z * zz).sum() * n12 + (w * zz**2).sum() * n22)
+    found = law.cov("y")
+    assert found.error < 2e-6
+    np.testing.assert_allclose(np.asarray(found), [[first, cross], [cross, last]], rtol=0, atol=found.error + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [LSTM, GRU])
+def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> None:
+    netsor = loads(text, {"T": 5})
+    law = Law(netsor)
+    found = law.cov("y")
+    assert found.error < 1e-4
+    assert _z(law.sample(40_000, seed=2)["y"], np.asarray(found)) < 5
+    from tensorprog.finite.run import run
+
+    seconds = []
+    for width in (64, 256):
+        y = run(netsor, width, 20_000, seed=width, method="lazy")["y"]
+        seconds.append(np.einsum("ni,nj->nij", y, y))
+    estimate = (4 * seconds[1].mean(axis=0) - seconds[0].mean(axis=0)) / 3
+    error = np.sqrt(16 * seconds[1].var(axis=0) + seconds[0].var(axis=0)) / 3 / np.sqrt(20_000)
+    assert np.all(np.abs(estimate - np.asarray(found)) <= 5 * error + found.error)
+
+
+def test_what_is_carried_linearly() -> None:
+    """A leaky state and a residual stream along a recurrence index, against sums by hand."""
+    text = """
+program: leaky
+indices: {t: "1..4"}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
+weights: {U: 1}
+body:
+  - e[t] = MatMul(U, x[t])
+  - h[0] = Nonlin(0)
+  - h[t] = Nonlin(0.5*h[t-1] + erf(e[t]))
+outputs: [h]
+"""
+    law = Law(loads(text))
+    k = oracles.arcsine_kernel(0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4))))
+    w = np.array([[0.5 ** (t - s) if s <= t else 0.0 for s in range(4)] for t in range(4)])
+    expected = np.zeros((5, 5))
+    expected[1:, 1:] = w @ k @ w.T
+    found = law.second_moment("h")
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_residual_streams_are_exact(factor: float) -> None:
+    """h[l] = a h[l-1] + W[l] relu(h[l-1]) is Gaussian: covariances between all layers by arc-cosine kernels."""
+    text = """
+program: stream
+constants: {a: FACTOR}
+indices: {l: "1..5", i: 3}
+initial: {"x[i]": {mean: 0, cov: "0.5**abs(i - i_)"}}
+weights: {"W[l]": 1.2}
+body:
+  - h[0,i] = Nonlin(x[i])
+  - r[l,i] = Nonlin(relu(h[l-1,i]))
+  - u[l,i] = MatMul(W[l], r[l,i])
+  - h[l,i] = Nonlin(a * h[l-1,i] + u[l,i])
+outputs: [h]
+""".replace("FACTOR", str(factor))
+    law = Law(loads(text))
+    k = 0.5 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    layers = [k]
+    for _ in range(5):
+        layers.append(factor**2 * layers[-1] + 1.2 * oracles.arccos_kernel(layers[-1]))
+    found = law.second_moment("h")
+    expected = np.array([[factor ** abs(m - n) * layers[min(m, n)] for n in range(6)] for m in range(6)])
+    assert found.error < 1e-10
+    np.testing.assert_allclose(np.asarray(found), expected.transpose(0, 2, 1, 3), rtol=0, atol=1e-11)
+    assert law.kurtosis("h[4,1]") == pytest.approx(3, abs=1e-9)
+
+
+def test_a_stream_with_a_drift() -> None:
+    """What a residual stream adds may have a mean: E erf(h) of h ~ N(m, v) is erf(m / sqrt(1 + 2 v))."""
+    law = Law(loads("""
+program: drift
+indices: {l: "1..3"}
+initial: {h0: {mean: 0.2, cov: 0.5}, "b[l]": {mean: 0.1, cov: 0.25}}
+body:
+  - h[0] = Nonlin(h0)
+  - h[l] = Nonlin(0.5*h[l-1] + b[l] + 0.3)
+  - y[l] = Nonlin(erf(h[l]))
+outputs: [y]
+"""))
+    mean, var, expected = 0.2, 0.5, []
+    for _ in range(3):
+        mean, var = 0.5 * mean + 0.4, 0.25 * var + 0.25
+        expected.append(float(mpmath.erf(mean / np.sqrt(1 + 2 * var))))
+    np.testing.assert_allclose(law.mean("y"), expected, atol=1e-12)
+
+
+def test_formulas_refuse_recurrences() -> None:
+    netsor = loads(RNN.replace("PHI", "erf"))
+    from tensorprog.limit.symbolic import SymbolicLaw
+
+    with pytest.raises(tp.NotCompiledError, match="recurrences"):
+        SymbolicLaw(netsor)
