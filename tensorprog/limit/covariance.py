@@ -40,13 +40,15 @@ Array = NDArray[Any]
 
 
 def random_families(netsor: Netsor) -> frozenset[str]:
-    """Families that depend on scores: random in the limit."""
-    found: set[str] = set()
+    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
+    fixed = dict(netsor.fixed_widths)
+    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
     for _ in range(len(netsor.body) + 1):
         before = len(found)
         for statement in netsor.body:
             name = statement.target.name
-            if name in netsor.scores or any(reference.name in found for reference in statement.inputs):
+            finite = netsor.families[name].width in fixed
+            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
                 found.add(statement.target.name)
         if len(found) == before:
             break
@@ -77,14 +79,11 @@ class Compiler:
 
     def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
         self.expanded = expanded
+        self.replicates: Range | None = None
         self.netsor = netsor = single(normalize(program, expanded).netsor)
         self._refuse()
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
-        self._second: dict[tuple[str, str], Moment] = {}
-        self._settled: dict[tuple[str, str], Moment] = {}
-        self._base: dict[tuple[str, str], Moment] = {}
-        self._averages: dict[str, Value] = {}
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -92,19 +91,40 @@ class Compiler:
             if isinstance(s, Dot) and s.scale != "1/n"
             if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
-        self.patterns, self.gaussians = Patterns(self), Gaussians(self)
-        self.recurrences = Recurrences(self)
-        self.paths: Paths | None = None
+        self._start()
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
             self.paths = Paths(self, numbers, pilot)
+            self.replicates = self.paths.range
+
+    def _start(self) -> None:
+        """Nothing is computed yet."""
+        self._second: dict[tuple[str, str], Moment] = {}
+        self._settled: dict[tuple[str, str], Moment] = {}
+        self._base: dict[tuple[str, str], Moment] = {}
+        self._averages: dict[str, Value] = {}
+        self.patterns, self.gaussians = Patterns(self), Gaussians(self)
+        self.recurrences = Recurrences(self)
+        self.paths: Paths | None = None
 
     def _refuse(self) -> None:
         for statement in self.netsor.body:
             if isinstance(statement, MatMul) and statement.transposed:
                 raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
-        if self.netsor.fixed_widths:
-            raise NotCompiledError("widths that stay finite are not compiled by this version")
+
+    @property
+    def layered(self) -> bool:
+        """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
+        products = (s for s in self.netsor.body if isinstance(s, MatMul))
+        return bool(self.netsor.fixed_widths) or any(s.vector.name in self.random for s in products)
+
+    def is_finite(self, name: str) -> bool:
+        """Whether a vector has a width that stays finite."""
+        return self.netsor.families[name].width in dict(self.netsor.fixed_widths)
+
+    def width(self, name: str) -> int:
+        """Number of coordinates that one draw has: 1 where the width is infinite, as all follow one law."""
+        return dict(self.netsor.fixed_widths).get(self.netsor.families[name].width, 1)
 
     @property
     def drawn(self) -> Paths:
@@ -112,9 +132,14 @@ class Compiler:
         assert self.paths is not None
         return self.paths
 
+    def entered(self, name: str, box: Sequence[Range]) -> None:
+        """A recurrence has made members of a Gaussian family known."""
+        if self.paths is not None:
+            self.paths.draw(name, tuple(box))
+
     def over(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
-        """The ranges, with that of the replicates of draws, if there are any."""
-        return dict(ranges) | ({} if self.paths is None else {REPLICATE: self.paths.range})
+        """The ranges, with that of the replicates of draws, or of the draws, if there are any."""
+        return dict(ranges) | ({} if self.replicates is None else {REPLICATE: self.replicates})
 
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
+import networkx as nx
+
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Call, Expr, Number, Variable
@@ -98,7 +100,10 @@ def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | No
 
 
 def carried(netsor: Netsor) -> frozenset[str]:
-    """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps."""
+    """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps.
+
+    Of families that are carried along together, as few as every cycle passes through; the others are written into them.
+    """
     nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
     boundaries = {name: family.boundaries for name, family in netsor.families.items()}
     order, _ = schedule(nonlins, netsor.ranges, boundaries)
@@ -110,7 +115,14 @@ def carried(netsor: Netsor) -> frozenset[str]:
         elif inside:
             yield nonlins[entry].target.name
 
-    return frozenset(name for entry in order for name in names(entry, False))
+    found = {name for entry in order for name in names(entry, False)}
+    reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
+    written: set[str] = set()
+    for name in sorted(found):
+        graph = nx.DiGraph((f, g) for f in (*written, name) for g in reads[f] & {*written, name})
+        if len(netsor.families[name].statements) == 1 and nx.is_directed_acyclic_graph(graph):
+            written.add(name)
+    return frozenset(found - written)
 
 
 def refuse_steps(netsor: Netsor) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError
+from tensorprog.limit.layers import Layers
 from tensorprog.limit.normals import CHUNK, Streams
 from tensorprog.limit.outputs import plain
 from tensorprog.limit.sampler import Sampler
@@ -41,7 +42,11 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
         self._max_memory = max_memory
         self._check(held)
-        self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
+        self.sampler: Sampler | Layers
+        if law.compiler.layered:
+            self.sampler = Layers(law.compiler, names)
+        else:
+            self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
         self._arrays = self._draw(held)
 

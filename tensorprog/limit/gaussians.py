@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.arrays import BATCH, COORDINATE, Open, align
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Affine, Expr, Variable
-from tensorprog.ir import MatMul, Range
+from tensorprog.ir import Initial, MatMul, Range
 from tensorprog.limit.definitions import Reading, indicator, readings
 from tensorprog.limit.moments import Moment, Term, Value, difference, solve
 from tensorprog.limit.parts import indices_of
@@ -19,7 +20,7 @@ from tensorprog.rename import compose
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
 
-__all__ = ["Gaussians"]
+__all__ = ["Gaussians", "initial_draws"]
 
 Array = NDArray[Any]
 
@@ -118,3 +119,16 @@ class Gaussians:
         if np.all(mean_array == 0):
             return Value.of(0.0)
         return Value.of(mean_array, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+
+
+def initial_draws(compiler: Compiler, initial: Initial, block: Array) -> Array:
+    """Coordinates of initial vectors from standard normals.
+
+    Shapes    block (draws, independent members, joint members, coordinates) -> (draws, *members, coordinates)
+    """
+    law, family = compiler.initials[initial.name], compiler.netsor.families[initial.name]
+    drawn = np.einsum("...ij,b...jc->b...ic", law.factor, block)
+    names = (*law.independent, *law.joint)
+    sizes = [family.shape[initial.indices.index(name)] for name in names]
+    value = Open((BATCH, *names, COORDINATE), drawn.reshape(len(drawn), *sizes, block.shape[-1]))
+    return np.asarray(align(value, (BATCH, *initial.indices, COORDINATE)) + law.mean[..., None])

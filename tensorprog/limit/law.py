@@ -28,6 +28,7 @@ from tensorprog.limit.draws import Draws
 from tensorprog.limit.given import Conditional
 from tensorprog.limit.infinite import InfiniteHeads
 from tensorprog.limit.joint import Joint
+from tensorprog.limit.layered import LayeredOutputs
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment, Value
 from tensorprog.limit.outputs import Outputs
@@ -67,7 +68,8 @@ class Law:
         self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
         self._max_memory, self._seed = max_memory, seed
-        self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
+        outputs = LayeredOutputs if self.compiler.layered else Outputs
+        self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
@@ -212,9 +214,9 @@ class Law:
         random = {first, second} & self.compiler.random
         numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.compiler.random
         scores = {first, second} & set(self.compiler.scores)
-        if len(scores) == len({first, second}):
+        if len(scores) == len({first, second}) and not self.compiler.layered:
             moment = self.compiler.score(first, second)
-        elif numbers or (scores and len(random) == 1):
+        elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
             moment = Moment((), self.compiler.pair_ranges(first, second))
         elif random:

@@ -102,8 +102,7 @@ class Recurrences:
             if isinstance(other, MatMul) and other.weight.name == statement.weight.name:
                 for known in self._known(other, position, number):
                     self._fill_row(name, box, other.target.name, known)
-        if self.compiler.paths is not None:
-            self.compiler.paths.draw(name, box)
+        self.compiler.entered(name, box)
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
         """The members of a family that are known at this step, as boxes."""

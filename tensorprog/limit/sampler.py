@@ -35,6 +35,7 @@ from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import held_ranges, leaves, target_box
+from tensorprog.limit.gaussians import initial_draws
 from tensorprog.limit.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.parts import indices_of
 from tensorprog.limit.rows import RANK, Rows, factor_rows
@@ -291,15 +292,12 @@ class Sampler:
 
     def _draw_initial(self, initial: Initial, normals: Normals) -> Open:
         """Z of initial vectors."""
-        law, family = self.compiler.initials[initial.name], self.netsor.families[initial.name]
-        block = normals.of(("initial", initial.name), np.arange(law.blocks.shape[0]))
-        drawn = np.einsum("...ij,b...j->b...i", law.factor, block)
-        sizes = [family.shape[initial.indices.index(i)] for i in (*law.independent, *law.joint)]
-        value = Open((BATCH, *law.independent, *law.joint), drawn.reshape(drawn.shape[0], *sizes))
-        data = align(value, (BATCH, *initial.indices)) + law.mean
+        family = self.netsor.families[initial.name]
+        block = normals.of(("initial", initial.name), np.arange(self.compiler.initials[initial.name].blocks.shape[0]))
+        data = initial_draws(self.compiler, initial, block[..., None])
         spans = zip(self.demand[initial.name], family.ranges, strict=True)
         data = data[(slice(None), *(slice(a - s, b - s) for (a, b), (s, _) in spans))]
-        return Open((BATCH, *(str(k) for k in range(len(sizes))), COORDINATE), data[..., None])
+        return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,232 @@
+"""The compiler given draws of all that is random: scores, and vectors whose width stays finite.
+
+Layer after layer, scores are Gaussian given all that was drawn before, with covariances that differ from draw to draw:
+the moments that the next layer's scores need are those of a program without scores.  So the same recursion serves, with
+one axis more: the draws are an axis of all values, as replicates are elsewhere.
+
+    infinite width   g = W x      Cov(g, g') = sigma**2 E[x x' | draws]          moments, one set for each draw
+    score            q.k / sqrt   e_q^T G e_k, G i.i.d.                          a number for each draw
+    finite width d   g = W x      d coordinates e_g . xi, xi i.i.d.              d numbers for each draw
+
+Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later leaves them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import COORDINATE, Open, align, gather
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.expr import Affine, Expr, Variable
+from tensorprog.ir import Dot, Range
+from tensorprog.limit.columns import Columns
+from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.gaussians import initial_draws
+from tensorprog.limit.joint import triangular
+from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.normals import Normals
+from tensorprog.limit.parts import position_names
+from tensorprog.limit.paths import REPLICATE
+from tensorprog.limit.recurrences import Box
+
+__all__ = ["Conditioned"]
+
+Array = NDArray[Any]
+
+
+class Conditioned(Compiler):
+    """Moments of a program for each of some draws; `given` scores are not drawn.
+
+    Shapes    every value may have the axis REPLICATE, over the draws
+    Accuracy  `relative` is the largest relative error of the covariances drawn with
+    """
+
+    def __init__(
+        self, whole: Compiler, columns: Columns, normals: Normals, given: Mapping[str, Open] | None = None
+    ) -> None:
+        vars(self).update(vars(whole))
+        self.whole, self.columns, self.normals, self.given = whole, columns, normals, dict(given or {})
+        self.replicates = (0, normals.draws)
+        self.random = frozenset()
+        self.relative = 0.0
+        self._coordinates: dict[str, Array] = {}
+        self._start()
+
+    # -- moments: nothing is settled, and what is not random is known already -------------------------------------
+
+    def replicated(self, f: str, g: str) -> Moment:
+        """E[Z^f Z^g] for every draw."""
+        return super().replicated(f, g) if self.whole.random & {f, g} else self.whole.second(f, g)
+
+    def base(self, f: str, g: str) -> Moment:
+        """Covariance of two Gaussian families for every draw; of finite width, of each coordinate."""
+        return super().base(f, g) if self.whole.random & {f, g} else self.whole.centred(f, g)
+
+    def _average(self, name: str) -> Value:
+        if name not in self.whole.random:
+            return self.whole.average(name)
+        return super()._average(name)
+
+    def second(self, f: str, g: str) -> Moment:
+        """As `replicated`."""
+        return self.replicated(f, g)
+
+    def mean(self, name: str) -> Value:
+        """E[Z^f] for every draw."""
+        if self.netsor.families[name].kind == "scalar":
+            return self._average(name)
+        return self._mean_of(name, self.parts.of(name))
+
+    def average(self, name: str) -> Value:
+        """A scalar for every draw."""
+        return self._average(name)
+
+    def centred(self, f: str, g: str) -> Moment:
+        """Cov(Z^f, Z^g) for every draw."""
+        return self._centred(f, g)
+
+    def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
+        """Covariance of two references for every draw."""
+        return self.replicated_covariance(u, v, ranges)
+
+    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
+        return self._empirical(f, g, ranges) if self.is_finite(f) else super()._compute(f, g, ranges)
+
+    def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
+        """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
+        statement = self.netsor.body[position]
+        name = statement.target.name
+        if name in self.given:
+            known, starts = self.given[name], [start for start, _ in self.netsor.families[name].ranges]
+            box = [ranges[str(k)] for k in range(len(starts))]
+            place = tuple(slice(a - start, b - start) for (a, b), start in zip(box, starts, strict=True))
+            return Value.of(known.data[(slice(None), *place)], (REPLICATE, *map(str, range(len(starts)))))
+        if not isinstance(statement, Dot) or statement.scale == "1/n":
+            return super().average_of(position, ranges)
+        if self.is_finite(statement.left.name):  # an average times sqrt(d)
+            return super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
+        return self._score(statement, ranges)
+
+    # -- draws ----------------------------------------------------------------------------------------------------
+
+    def _factor(self, weight: str, members: Array, stop: int) -> Array:
+        """Triangular factors of the covariance of the first columns of some weight members.
+
+        Shapes    (draws, members, columns, columns)
+        """
+        owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
+        draws = np.arange(self.normals.draws)[:, None]
+        cov = np.zeros((len(draws), len(members), stop, stop))
+        families = self.columns.families[weight]
+        for a, f in enumerate(families):
+            for b, g in enumerate(families):
+                w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
+                if not w.size:
+                    continue
+                at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
+                found = self.base(f, g).at({**at, REPLICATE: draws})
+                cov[:, w, r, c] = found.value
+                largest = max(float(np.max(np.abs(found.value))), 1e-300)
+                self.relative = max(self.relative, float(np.max(found.error)) / largest)
+        return triangular(cov)
+
+    def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
+        family = self.netsor.families[name]
+        places = np.unravel_index(flat, family.shape) if family.shape else ()
+        return {f"{k}{suffix}": start + place[None]
+                for k, (place, (start, _)) in enumerate(zip(places, family.ranges, strict=True))}  # fmt: skip
+
+    def _score(self, statement: Dot, ranges: Mapping[str, Range]) -> Value:
+        meeting = self.columns.meeting(statement, ranges)
+        pairs, place = np.unique(meeting.pairs, return_inverse=True)
+        key = ("pair", *meeting.weights)
+        block = self.normals.of(key, np.searchsorted(self.columns.pairs[key], pairs))
+        stops = [int(column.max()) + 1 for column in meeting.columns]
+        block = block[:, :, : stops[0], : stops[1]]
+        for side, weight in enumerate(meeting.weights):
+            members, back = np.unique(pairs // self.columns.most if side == 0 else pairs % self.columns.most,
+                                      return_inverse=True)  # fmt: skip
+            factor = self._factor(weight, members, stops[side])[:, back]
+            block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
+        drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
+        return Value.of(drawn, (REPLICATE, *meeting.axes))
+
+    def entered(self, name: str, box: Box) -> None:
+        """Draw the coordinates of members that a recurrence has made known."""
+        if self.is_finite(name):
+            self._draw(name, box)
+
+    def _draw(self, name: str, box: Box) -> None:
+        """Coordinates of members of a Gaussian family: all of a finite width, or one."""
+        family, width = self.netsor.families[name], self.width(name)
+        values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
+        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
+        if not family.statements:
+            initial = next(entry for entry in self.netsor.initial if entry.name == name)
+            block = self.normals.of(("initial", name), np.arange(self.initials[name].blocks.shape[0]))
+            values[:] = initial_draws(self, initial, block)
+            return
+        flat = np.arange(values[0, ..., 0].size).reshape(family.shape)[place]
+        member, column = (table[name][flat] for table in (self.columns.member, self.columns.column))
+        weight = self.columns.weight[name]
+        members, back = np.unique(member, return_inverse=True)
+        stop = int(column.max(initial=-1)) + 1
+        normals = self.normals.of(("weight", weight), members)[:, :, :stop]
+        drawn = self._factor(weight, members, stop) @ normals
+        values[(slice(None), *place)] = drawn[:, back.reshape(flat.shape), column]
+
+    def coordinates(self, name: str) -> Array:
+        """Coordinates of a Gaussian family for every draw.
+
+        Shapes    (draws, *members, d), or 1 coordinate where the width is infinite
+        """
+        self.recurrences.ensure(name)
+        if name not in self._coordinates:
+            self._draw(name, self.netsor.families[name].ranges)
+        return self._coordinates[name]
+
+    def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+        family = self.netsor.families[reference.name]
+        if family.kind == "scalar":
+            found: Open = self.scope(ranges).variable(reference, ranges)
+            return found
+        active = reference.name in self.recurrences.active and reference.name in self._coordinates
+        values = self._coordinates[reference.name] if active else self.coordinates(reference.name)
+        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
+        return gather(Open((REPLICATE, *slots, COORDINATE), values), slots, ranges, starts)
+
+    def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
+        """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.
+
+        Shapes    over REPLICATE, indices in the ranges, COORDINATE; axes that do not matter may be missing
+        """
+        slots = [Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))]
+        if names is not None:
+            slots = [names[str(k)] for k in range(len(slots))]
+        expr: Expr = Variable(name, tuple(slots))
+        if not self.parts.is_base(name):
+            expr = self.parts.fresh(self.parts.inlined(name), {str(k): slot for k, slot in enumerate(slots)})
+        declared = dict(self.netsor.ranges)
+        full = declared | {f"{n}*": span for n, span in declared.items()} | self.parts.bound_ranges | dict(ranges)
+        return evaluate(expr, Scope(self.netsor, full, self._read))
+
+    def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
+        """The average over the coordinates of two vectors of finite width: a number for every draw."""
+        first = tuple(position_names(self.netsor, f))
+        second = tuple(position_names(self.netsor, g, "_"))
+        one = self.vector(f, {name: ranges[name] for name in first})
+        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine(((n, 1),)) for n in second})
+        arrays = []
+        for value, names in ((one, first), (two, second)):
+            data = align(value, (REPLICATE, *names, COORDINATE))
+            full = (self.normals.draws, *(ranges[n][1] - ranges[n][0] for n in names), self.width(f))
+            arrays.append(np.broadcast_to(data, full).reshape(len(data), -1, full[-1]))
+        found = np.matmul(arrays[0], np.swapaxes(arrays[1], 1, 2)) / self.width(f)
+        axes = (REPLICATE, *first, *second)
+        shape = [ranges[name][1] - ranges[name][0] for name in axes[1:]]
+        return Moment((Term(frozenset(), Value.of(found.reshape(-1, *shape), axes)),), dict(ranges))

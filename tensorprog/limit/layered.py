@@ -1,0 +1,250 @@
+"""Laws of variables behind several layers of scores, or finite widths: averages over draws, each with its own moments.
+
+Given the draws, vectors that are linear are Gaussian, with means and covariances of the compiler; those of other
+vectors are known as well.  A score is Gaussian given all that is upstream of its operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.errors import MemoryLimitError
+from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.limit.averaging import REPLICATES, Rule
+from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.joint import Joint
+from tensorprog.limit.layers import Layers
+from tensorprog.limit.mixture import Mixture, Summand
+from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.outputs import CHUNK_NUMBERS, Outputs, plain
+from tensorprog.limit.parts import position_names
+from tensorprog.limit.paths import REPLICATE
+from tensorprog.limit.sampler import Box
+
+__all__ = ["LayeredOutputs"]
+
+Array = NDArray[Any]
+Read = Callable[[Layers, Conditioned], tuple[Array, ...]]
+JOINT_DRAWS = 1 << 11  # per replicate
+
+
+class LayeredOutputs(Outputs):
+    """As `Outputs`; every average is over draws of all that is random.
+
+    Accuracy  three standard errors over replicates, and the error of the covariances drawn with
+    """
+
+    def linear(self, name: str) -> bool:
+        """Whether a vector is Gaussian given the draws."""
+        return super().linear(name) and not self.compiler.is_finite(name)
+
+    def _averaged(
+        self, names: Collection[str], read: Read, finish: Callable[[Sequence[tuple[Array, ...]], float], Any],
+        what: str, numbers: int = 1, vectors: bool = False, extra: int = 0, most: int | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Values read for all draws of each replicate, made a number with its error by `finish`.
+
+        `numbers` are those kept of a draw; `extra` normals are drawn besides and come last.
+        """
+        layers = Layers(self.compiler, names, vectors)
+        size = 1 << max(0, (CHUNK_NUMBERS // max(layers.width, numbers)).bit_length() - 1)  # equal parts
+        relative = 0.0
+
+        def replicate(points: Array) -> tuple[Array, ...]:
+            nonlocal relative
+            pieces = []
+            for start in range(0, len(points), size):
+                part = points[start : start + size]
+                found = layers.at(part[:, : layers.dim])
+                pieces.append((*read(layers, found), part[:, layers.dim :]))
+                relative = max(relative, found.relative)
+            return tuple(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+
+        if most is None:
+            most = self.max_memory // (64 * REPLICATES * max(1, numbers))
+        return self.converge(
+            layers.dim + extra, replicate, lambda results: finish(results, relative), what, layers.width, most=most
+        )
+
+    # -- one variable ---------------------------------------------------------------------------------------------
+
+    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+        """Conditional means and variances of members, or draws of what is not Gaussian given the draws."""
+        gaussian = self.linear(name)
+        return self._mixed(name, box, lambda layers, found: self._gaussian(found, name, box) if gaussian else
+                           self._drawn(layers, found, name, box), not gaussian)  # fmt: skip
+
+    def score_mixture(self, name: str, box: Box) -> Mixture:
+        """Scores are Gaussian given what their operands depend on; of finite width, draws."""
+        score = self.compiler.dot(name)
+        if self.compiler.is_finite(score.left.name):
+            return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), True)
+
+        def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
+            var = _diagonal(found.score(name, name), box, found.normals.draws)
+            return np.zeros_like(var), var
+
+        return self._mixed(name, box, read, False, {score.left.name, score.right.name})
+
+    def _gaussian(self, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
+        draws = found.normals.draws
+        return self._members(found, name, found.mean(name), box), _diagonal(found.centred(name, name), box, draws)
+
+    @staticmethod
+    def _members(found: Conditioned, name: str, value: Value, box: Box) -> Array:
+        """A value of each member in a box.
+
+        Shapes    (draws, *members)
+        """
+        moment = Moment((Term(frozenset(), value),), found.over(position_names(found.netsor, name)))
+        return _at(moment, _places(box, "", 0), found.normals.draws, tuple(b - a for a, b in box))
+
+    def _drawn(self, layers: Layers, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
+        family = self.netsor.families[name]
+        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
+        values = plain(layers.drawn(found, name), found.normals.draws)[(slice(None), *place)]
+        return values, np.zeros_like(values)
+
+    def _mixed(self, name: str, box: Box, read: Read, smoothed: bool, wanted: Collection[str] = ()) -> Mixture:
+        members = tuple(b - a for a, b in box)
+        kept: list[Mixture] = []
+
+        def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
+            mean, var = (np.stack([r[k] for r in results])[:, :, None] for k in (0, 1))
+            weights = np.full(mean.shape[:2], 1 / mean.shape[1])
+            zero = np.zeros(members)
+            kept[:] = [Mixture((Summand(mean, var, weights),), zero, zero, relative, smoothed, Rule())]
+            return kept[0].standardised(4)
+
+        self._averaged(wanted or {name}, read, finish, f"the law of {name}", math.prod(members), vectors=smoothed)
+        return kept[0]
+
+    # -- several --------------------------------------------------------------------------------------------------
+
+    def joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
+        """The joint law of single members, all linear vectors."""
+        d = len(members)
+        kept: list[Joint] = []
+
+        def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
+            draws = found.normals.draws
+            mean = [self._members(found, name, found.mean(name), box).reshape(draws) for name, box in members]
+            cov = [[_between(found.centred(f, g), a, b, draws).reshape(draws) for g, b in members] for f, a in members]
+            return np.stack(mean, axis=-1), np.moveaxis(np.array(cov), -1, 0)
+
+        def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
+            mean, cov, normals = (np.stack([r[k] for r in results]) for k in range(3))
+            kept[:] = [Joint(mean, cov, normals, relative)]
+            seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
+            return seconds.mean(axis=0), standard_errors(seconds)
+
+        names = ", ".join(dict.fromkeys(name for name, _ in members))
+        most = JOINT_DRAWS if self.accuracy is None else None
+        self._averaged(
+            {name for name, _ in members}, read, finish, f"the joint law of {names}", d * d, extra=d - 1, most=most
+        )
+        return kept[0]
+
+    def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
+        """Mean over all draws of a random average, and its error."""
+
+        def read(_: Layers, found: Conditioned) -> tuple[Array, ...]:
+            value = found.average(name)
+            error = Value.of(value.error.data, value.axes)
+            both = (self._members(found, name, v, box).mean(axis=0)[None] for v in (value, error))
+            return tuple(both)
+
+        def finish(results: Sequence[tuple[Array, ...]], _: float) -> tuple[Array, Array]:
+            each = [r[0].mean(axis=0) for r in results]
+            return np.mean(each, axis=0), standard_errors(each) + np.mean([r[1].mean(axis=0) for r in results], axis=0)
+
+        return self._averaged({name}, read, finish, "the expectation")
+
+    # -- covariances ----------------------------------------------------------------------------------------------
+
+    def cov(self, first: str, second: str) -> tuple[Array, Array]:
+        """E Cov(. | draws) + Cov of the means given the draws."""
+        shapes = [self.netsor.families[name].shape for name in (first, second)]
+        if 64 * math.prod((*shapes[0], *shapes[1])) > self.max_memory:
+            raise MemoryLimitError(
+                f"the covariance of {first} and {second} has shape {(*shapes[0], *shapes[1])}; it would not fit in "
+                "max_memory"
+            )
+        boxes = [self.netsor.families[name].ranges for name in (first, second)]
+        scores = all(self._score(name) for name in (first, second))
+        names: Collection[str] = {first, second}
+        if scores:
+            names = {r.name for name in names for r in (self.compiler.dot(name).left, self.compiler.dot(name).right)}
+
+        def read(layers: Layers, found: Conditioned) -> tuple[Array, ...]:
+            draws = found.normals.draws
+            if scores:
+                whole = _between(found.score(first, second), *boxes, draws)
+                zero = np.zeros((1, 1))
+                return whole.mean(axis=0)[None], zero, zero
+            means = [self._mean(layers, found, name, box) for name, box in zip((first, second), boxes, strict=True)]
+            one, two = (mean.reshape(draws, -1) for mean in means)
+            total = (one.T @ two).reshape(*shapes[0], *shapes[1]) / draws
+            if all(self._moments(name) for name in (first, second)):
+                total = total + _between(found.centred(first, second), *boxes, draws).mean(axis=0)
+            return total[None], one.mean(axis=0)[None], two.mean(axis=0)[None]
+
+        def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
+            each = [[r[k].mean(axis=0) for k in range(3)] for r in results]
+
+            def centred(total: Array, one: Array, two: Array) -> Array:
+                return total if scores else total - np.multiply.outer(one, two).reshape(total.shape)
+
+            value = centred(*(np.mean([e[k] for e in each], axis=0) for k in range(3)))
+            return value, standard_errors([centred(*e) for e in each]) + relative * np.abs(value)
+
+        drawn = any(self.netsor.families[n].kind == "vector" and not self._moments(n) for n in names)
+        numbers = math.prod((*shapes[0], *shapes[1]))
+        return self._averaged(names, read, finish, f"the covariance of {first} and {second}", numbers, vectors=drawn)
+
+    def _score(self, name: str) -> bool:
+        scores = self.compiler.scores
+        return name in scores and not self.compiler.is_finite(scores[name].left.name)
+
+    def _moments(self, name: str) -> bool:
+        """Whether moments given the draws are known: vectors of infinite width."""
+        return self.netsor.families[name].kind == "vector" and not self.compiler.is_finite(name)
+
+    def _mean(self, layers: Layers, found: Conditioned, name: str, box: Box) -> Array:
+        if self._moments(name):
+            return self._members(found, name, found.mean(name), box)
+        return self._drawn(layers, found, name, box)[0]
+
+
+def _diagonal(moment: Moment, box: Box, draws: int) -> Array:
+    """Variances of the members in a box.
+
+    Shapes    (draws, *members)
+    """
+    places = _places(box, "", 0) | _places(box, "_", 0)
+    return _at(moment, places, draws, tuple(b - a for a, b in box))
+
+
+def _between(moment: Moment, first: Box, second: Box, draws: int) -> Array:
+    """Covariances of the members in two boxes.
+
+    Shapes    (draws, *members of the first, *members of the second)
+    """
+    places = _places(first, "", len(second)) | _places(second, "_", 0)
+    return _at(moment, places, draws, tuple(b - a for a, b in (*first, *second)))
+
+
+def _places(box: Box, suffix: str, after: int) -> dict[str, Array]:
+    """Index values in a box, with axes of length 1 after them."""
+    grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
+    return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
+
+
+def _at(moment: Moment, places: Mapping[str, Array], draws: int, shape: tuple[int, ...]) -> Array:
+    batch = {REPLICATE: np.arange(draws).reshape([-1] + [1] * len(shape))}
+    return np.broadcast_to(moment.at({**places, **batch}).value, (draws, *shape))

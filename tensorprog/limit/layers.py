@@ -1,0 +1,133 @@
+"""Draws for programs with several layers of scores, or widths that stay finite: layer after layer, all draws at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
+from tensorprog.errors import NotCompiledError
+from tensorprog.ir import MatMul
+from tensorprog.limit.columns import Columns
+from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.normals import Normals, Points, Source
+from tensorprog.limit.parts import position_names
+from tensorprog.limit.paths import REPLICATE
+
+__all__ = ["Layers"]
+
+Array = NDArray[Any]
+
+
+class Layers:
+    """Draws all that is random and upstream of some variables; with `vectors`, these themselves too.
+
+    `dim` normals make one draw.
+
+    Raises    NotCompiledError for gated cells of a recurrence that depend on scores
+    """
+
+    def __init__(self, compiler: Compiler, wanted: Collection[str], vectors: bool = True) -> None:
+        self.compiler, self.netsor = compiler, compiler.netsor
+        self.wanted, self.vectors = tuple(wanted), vectors
+        self.averages: dict[str, Any] = {}
+        cells = [name for name in sorted(compiler.parts.carried & compiler.random) if self._is_vector(name)]
+        if cells:
+            raise NotCompiledError(
+                f"{cells[0]} depends on scores and is carried along a recurrence without a MatMul: not compiled by this "
+                "version"
+            )
+        self.columns = Columns(self.netsor, compiler.recurrences.steps)
+        self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
+        self.sources = self._sources()
+
+    def _is_vector(self, name: str) -> bool:
+        return self.netsor.families[name].kind == "vector"
+
+    @property
+    def dim(self) -> int:
+        """Standard normals per draw."""
+        return sum(math.prod(shape) for _, shape in self.sources)
+
+    @property
+    def width(self) -> int:
+        """Numbers that one draw takes, about."""
+        sizes = {name: math.prod(family.shape) for name, family in self.netsor.families.items()}
+        products = [s for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in self.compiler.random]
+        moments = sum(sizes[s.vector.name] ** 2 for s in products) + sum(sizes[name] ** 2 for name in self.netsor.outputs)
+        return max(1, self.dim, moments)
+
+    # -- what is needed -------------------------------------------------------------------------------------------
+
+    def _upstream(self) -> set[str]:
+        """Families that the variables wanted depend on, through vectors that are multiplied as well."""
+        found, open_names = set(self.wanted), list(self.wanted)
+        while open_names:
+            for position in self.netsor.families[open_names.pop()].statements:
+                for reference in self.netsor.body[position].inputs:
+                    if reference.name not in found:
+                        found.add(reference.name)
+                        open_names.append(reference.name)
+        return found
+
+    def _sources(self) -> list[Source]:
+        upstream, families = self._upstream(), self.netsor.families
+        drawn = {name for name in upstream if self._is_vector(name) and self.compiler.is_finite(name)}
+        if self.vectors:
+            for name in filter(self._is_vector, self.wanted):
+                drawn |= {variable.name for part in self.compiler.parts.of(name) for _, variable, _ in part.inner}
+        drawn = {name for name in drawn if self.compiler.parts.is_base(name)}
+        columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
+        found: list[Source] = []
+        for key in sorted({self.columns.source[name] for name in upstream & self.columns.source.keys()}):
+            found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
+        weights = {self.columns.weight[name]: self.compiler.width(name) for name in sorted(drawn) if families[name].statements}
+        for weight, width in sorted(weights.items()):
+            found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
+        for name in sorted(name for name in drawn if not families[name].statements):
+            found.append((("initial", name), (*self.compiler.initials[name].blocks.shape[:-1], self.compiler.width(name))))
+        return found
+
+    # -- draws ----------------------------------------------------------------------------------------------------
+
+    def conditioned(self, normals: Normals) -> Conditioned:
+        """The moments given draws."""
+        return Conditioned(self.compiler, self.columns, normals)
+
+    def at(self, points: Array) -> Conditioned:
+        """The moments given draws at points (draws, dim)."""
+        return self.conditioned(Points(self.sources, points))
+
+    def values(self, normals: Normals, later: Collection[str] = ()) -> dict[str, Open]:
+        """Draws of the variables wanted, vectors with one coordinate; nothing is left for `later`.
+
+        Shapes    over BATCH, the positions and, for vectors, COORDINATE
+        """
+        found = self.conditioned(normals)
+        random = self.compiler.random
+        return {name: self.drawn(found, name) for name in self.wanted if name in random or self._is_vector(name)}
+
+    def scores_of(self, name: str, normals: Normals) -> Open:
+        """All members of a score."""
+        return self.drawn(self.conditioned(normals), name)
+
+    def drawn(self, found: Conditioned, name: str) -> Open:
+        """A variable for every draw: a scalar, or the first coordinate of a vector.
+
+        Shapes    over BATCH, the positions and, for vectors, COORDINATE
+        """
+        ranges = position_names(self.netsor, name)
+        sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
+        if not self._is_vector(name):
+            axes = (REPLICATE, *ranges)
+            data = broadcast(found.average(name).value, axes, sizes | {REPLICATE: found.normals.draws})
+            return Open((BATCH, *ranges), data)
+        value = found.vector(name, ranges)
+        value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value
+        axes = (REPLICATE, *ranges, COORDINATE)
+        data = broadcast(value, axes, sizes | {REPLICATE: found.normals.draws, COORDINATE: 1})
+        return Open((BATCH, *ranges, COORDINATE), data)
