@@ -336,6 +336,8 @@ class Compiler:
         if not names:
             return result
         for reference in names:  # first-order: move each average by its error
+            if not self._average(reference.name).estimate.error.any():
+                continue
             changed = evaluate(expr, self.scope(ranges, reference))
             error = np.abs(align(changed, result.axes) - result.estimate.value) if changed.axes == result.axes else 0.0
             result = Value(result.axes, Estimate(result.estimate.value, result.estimate.error + error))

@@ -21,7 +21,7 @@ from tensorprog.limit.joint import Joint
 from tensorprog.limit.layers import Layers
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.moments import Moment, Term, Value
-from tensorprog.limit.outputs import CHUNK_NUMBERS, Outputs, plain
+from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.paths import REPLICATE
 from tensorprog.limit.sampler import Box
@@ -31,6 +31,7 @@ __all__ = ["LayeredOutputs"]
 Array = NDArray[Any]
 Read = Callable[[Layers, Conditioned], tuple[Array, ...]]
 JOINT_DRAWS = 1 << 11  # per replicate
+NUMBERS = 1 << 22  # held at once, about: more than elsewhere, since every part compiles again
 
 
 class LayeredOutputs(Outputs):
@@ -52,7 +53,7 @@ class LayeredOutputs(Outputs):
         `numbers` are those kept of a draw; `extra` normals are drawn besides and come last.
         """
         layers = Layers(self.compiler, names, vectors)
-        size = 1 << max(0, (CHUNK_NUMBERS // max(layers.width, numbers)).bit_length() - 1)  # equal parts
+        size = 1 << max(0, (NUMBERS // max(layers.width, numbers)).bit_length() - 1)  # equal parts
         relative = 0.0
 
         def replicate(points: Array) -> tuple[Array, ...]:

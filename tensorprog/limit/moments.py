@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import Open, affine_values, align, broadcast, gather, union
+from tensorprog.arrays import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.expr import Affine
-from tensorprog.gaussian.estimate import Estimate, compact
+from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.ir import Range
 from tensorprog.rename import compose
 
@@ -66,6 +66,18 @@ class Value:
     def __mul__(self, other: Value) -> Value:
         axes = union(self.axes, other.axes)
         return Value(axes, self.aligned(axes) * other.aligned(axes))
+
+    def contracted(self, other: Value, over: Sequence[str]) -> Value:
+        """The sum of products over some axes, never formed one by one."""
+        if not over:
+            return self * other
+        a, b = self.value, other.value
+        sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
+        data, error = contract(a, b, over), Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
+        bound = contract(error, Open(b.axes, sizes[1].data + other.estimate.error), over).data
+        if other.estimate.error.any():
+            bound = bound + contract(sizes[0], other.error, over).data
+        return Value(data.axes, Estimate(data.data, bound))
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""

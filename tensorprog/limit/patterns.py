@@ -170,12 +170,16 @@ class Patterns:
         remaining, bound_solution, solution, mask = self.eliminate(p, q, equations, local)
         starts = {name: span[0] for name, span in local.items()}
         value = value.gather({k: v for k, v in solution.items() if k in value.axes}, local, starts)
+        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
         for part in (p, q):
             if part.coefficient != ONE:
-                value = value * self.compiler.number(substitute(part.coefficient, dict(solution)), local)
-        if mask is not None:
-            value = value * Value.of(mask.data, mask.axes)
-        value = self._summed(value, [n for n in (*p.bound, *q.bound) if n not in bound_solution], local)
+                factors.append(self.compiler.number(substitute(part.coefficient, dict(solution)), local))
+        over = [name for name in (*p.bound, *q.bound) if name not in bound_solution]
+        for k, factor in enumerate(factors):
+            later = {name for other in factors[k + 1 :] for name in other.axes}
+            now = [n for n in over if n in (*value.axes, *factor.axes) and n not in later]
+            value, over = value.contracted(factor, now), [name for name in over if name not in now]
+        value = self._summed(value, over, local)
         return Moment((Term(remaining, value),), ranges).simplified()
 
     def eliminate(
