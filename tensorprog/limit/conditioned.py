@@ -13,7 +13,7 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Conditioned(Compiler):
         vars(self).update(vars(whole))
         self.whole, self.columns, self.normals, self.given = whole, columns, normals, dict(given or {})
         self.replicates = (0, normals.draws)
-        self.random = frozenset()
+        self.random, self.paths = frozenset(), None
         self.relative = 0.0
         self._coordinates: dict[str, Array] = {}
         self._start()
@@ -155,10 +155,10 @@ class Conditioned(Compiler):
         drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
         return Value.of(drawn, (REPLICATE, *meeting.axes))
 
-    def entered(self, name: str, box: Box) -> None:
+    def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known."""
         if self.is_finite(name):
-            self._draw(name, box)
+            self._draw(name, tuple(box))
 
     def _draw(self, name: str, box: Box) -> None:
         """Coordinates of members of a Gaussian family: all of a finite width, or one."""
@@ -230,3 +230,61 @@ class Conditioned(Compiler):
         axes = (REPLICATE, *first, *second)
         shape = [ranges[name][1] - ranges[name][0] for name in axes[1:]]
         return Moment((Term(frozenset(), Value.of(found.reshape(-1, *shape), axes)),), dict(ranges))
+
+    # -- numbers --------------------------------------------------------------------------------------------------
+
+    def means(self, name: str, box: Box | None = None) -> Array:
+        """Means of the members of a vector in a box, by default all; of a scalar, its values.
+
+        Shapes    (draws, *members)
+        """
+        whole = self.netsor.families[name].ranges
+        moment = Moment((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
+        return self._at(moment, _places(whole if box is None else box, ""))
+
+    def variances(self, name: str, box: Box) -> Array:
+        """Variances of the members in a box, of a vector or of a score given what its operands depend on.
+
+        Shapes    (draws, *members)
+        """
+        return self._at(self._moment(name, name), _places(box, "") | _places(box, "_"))
+
+    def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
+        """Covariances of the members in two boxes, by default all, of two vectors or two scores.
+
+        Shapes    (draws, *members of the first, *members of the second)
+        """
+        one, two = (
+            self.netsor.families[name].ranges if box is None else box for name, box in ((f, first), (g, second))
+        )
+        return self._at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
+
+    def _moment(self, f: str, g: str) -> Moment:
+        return self.score(f, g) if f in self.scores else self.centred(f, g)
+
+    def score_variances(self, name: str, box: Box) -> Array:
+        """Variances of scores of finite width given their right operands, which stand on other weights.
+
+        Shapes    (draws, *members)
+        """
+        left, right = self.operands(name)
+        ranges = self.over(position_names(self.netsor, name))
+
+        def squared(reference: Variable, moment: Moment) -> Moment:
+            slots = {f"{k}{copy}": slot for k, slot in enumerate(reference.slots) for copy in ("", "_")}
+            return moment.rename(slots, ranges)
+
+        product = squared(left, self.base(left.name, left.name))
+        product = product * squared(right, self.replicated(right.name, right.name))
+        return self._at(product, _places(box, ""))
+
+    def _at(self, moment: Moment, places: Mapping[str, Array]) -> Array:
+        shape = np.broadcast_shapes(*(place.shape for place in places.values()))
+        batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
+        return np.broadcast_to(moment.at({**places, REPLICATE: batch}).value, (len(batch), *shape))
+
+
+def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
+    """Index values in a box, with axes of length 1 after them."""
+    grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
+    return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}

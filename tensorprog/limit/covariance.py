@@ -80,6 +80,7 @@ class Compiler:
     def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
         self.expanded = expanded
         self.replicates: Range | None = None
+        self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded).netsor)
         self._refuse()
         self.parts = Parts(netsor)
@@ -105,7 +106,6 @@ class Compiler:
         self._averages: dict[str, Value] = {}
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = Recurrences(self)
-        self.paths: Paths | None = None
 
     def _refuse(self) -> None:
         for statement in self.netsor.body:

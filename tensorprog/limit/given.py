@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open
-from tensorprog.errors import ProgramError, did_you_mean
+from tensorprog.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
+from tensorprog.limit.columns import Columns
+from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
-from tensorprog.limit.summands import Block, Function
 from tensorprog.linalg import psd_cholesky
 
 if TYPE_CHECKING:
@@ -72,24 +74,29 @@ class Conditional:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _block(self, name: str) -> Block:
-        """The output as one Gaussian block that reads the scores given."""
+    def _at(self, law: Law) -> Conditioned:
+        """The moments of the vectors, for every draw."""
+        compiler = law.compiler
+        if law.compiled.fixed_widths:
+            raise NotCompiledError(
+                f"vectors of width {law.compiled.fixed_widths[0][0]}, which stays finite, are random given the scores: "
+                "laws given scores are not compiled for them"
+            )
+        nothing = Points([], np.zeros((math.prod(self._lead), 0)))
+        return Conditioned(compiler, Columns(law.compiled, compiler.recurrences.steps), nothing, self._values)
+
+    def _linear(self, name: str) -> Conditioned:
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        compiler = self._law.compiler
-        function = Function(compiler, name, self._law.compiled.families[name].ranges)
-        block = Block(compiler, [function], [function.parts], "", (0, 1), False)
-        for score in self._values:  # every member is given, whatever is asked for
-            block.sampler.demand[score] = self._law.compiled.families[score].ranges
-        return block
+        return self._at(self._law)
 
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
 
         Shapes    (*draws, *members)
         """
-        block = self._block(self._one(name))
-        value = block.mean(0, self._values, math.prod(self._lead))[:, 0]
+        name = self._one(name)
+        value = self._linear(name).means(name)
         return value.reshape((*self._lead, *value.shape[1:]))
 
     def cov(self, name: str | None = None) -> Array:
@@ -97,7 +104,8 @@ class Conditional:
 
         Shapes    (*draws, *members, *members)
         """
-        value = self._block(self._one(name)).cov(0, 0, self._values, math.prod(self._lead))
+        name = self._one(name)
+        value = self._linear(name).covariances(name, name)
         return value.reshape((*self._lead, *value.shape[1:]))
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
@@ -107,6 +115,18 @@ class Conditional:
         Source    Sakai et al. 2025, Theorem 1
         """
         added, law = self._law._extended({"expectation": psi})
+        name = added.families["expectation"]
+        data, error = self._in_layers(law, name) if law.compiler.layered else self._at_once(law, name)
+        data = data.reshape((*self._lead, *data.shape[1:]))
+        result = data if data.shape else float(data)
+        return (result, error) if with_error else result
+
+    def _in_layers(self, law: Law, name: str) -> tuple[Array, float]:
+        found = self._at(law)
+        return found.means(name), float(np.max(found.average(name).estimate.error, initial=0.0))
+
+    def _at_once(self, law: Law, name: str) -> tuple[Array, float]:
+        """One layer: over all Gaussian variables that a function reads, which takes functions over indices too."""
         sampler = Sampler(law.compiler, {}, vectors=False)
         values = dict(self._values)
         for score, value in values.items():
@@ -123,12 +143,9 @@ class Conditional:
             values[name] = average.draw(values, sampler.reader)
             return average
 
-        name = added.families["expectation"]
-        average = draw(name)
+        error = draw(name).error
         members = law.compiled.families[name].shape
-        data = np.broadcast_to(values[name].data, (math.prod(self._lead), *members)).reshape((*self._lead, *members))
-        result = data if data.shape else float(data)
-        return (result, average.error) if with_error else result
+        return np.broadcast_to(values[name].data, (math.prod(self._lead), *members)), error
 
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
         """Draws of an output given the scores.

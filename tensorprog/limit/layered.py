@@ -7,7 +7,7 @@ vectors are known as well.  A score is Gaussian given all that is upstream of it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError
 from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.layers import Layers
 from tensorprog.limit.mixture import Mixture, Summand
-from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.outputs import Outputs, plain
-from tensorprog.limit.parts import position_names
-from tensorprog.limit.paths import REPLICATE
 from tensorprog.limit.sampler import Box
 
 __all__ = ["LayeredOutputs"]
@@ -81,29 +79,20 @@ class LayeredOutputs(Outputs):
                            self._drawn(layers, found, name, box), not gaussian)  # fmt: skip
 
     def score_mixture(self, name: str, box: Box) -> Mixture:
-        """Scores are Gaussian given what their operands depend on; of finite width, draws."""
+        """Scores are Gaussian given what their operands depend on; of finite width, given one of the operands."""
         score = self.compiler.dot(name)
-        if self.compiler.is_finite(score.left.name):
+        finite = self.compiler.is_finite(score.left.name)
+        if not self._score(name):
             return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), True)
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
-            var = _diagonal(found.score(name, name), box, found.normals.draws)
+            var = found.score_variances(name, box) if finite else found.variances(name, box)
             return np.zeros_like(var), var
 
         return self._mixed(name, box, read, False, {score.left.name, score.right.name})
 
     def _gaussian(self, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
-        draws = found.normals.draws
-        return self._members(found, name, found.mean(name), box), _diagonal(found.centred(name, name), box, draws)
-
-    @staticmethod
-    def _members(found: Conditioned, name: str, value: Value, box: Box) -> Array:
-        """A value of each member in a box.
-
-        Shapes    (draws, *members)
-        """
-        moment = Moment((Term(frozenset(), value),), found.over(position_names(found.netsor, name)))
-        return _at(moment, _places(box, "", 0), found.normals.draws, tuple(b - a for a, b in box))
+        return found.means(name, box), found.variances(name, box)
 
     def _drawn(self, layers: Layers, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
         family = self.netsor.families[name]
@@ -134,8 +123,8 @@ class LayeredOutputs(Outputs):
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
             draws = found.normals.draws
-            mean = [self._members(found, name, found.mean(name), box).reshape(draws) for name, box in members]
-            cov = [[_between(found.centred(f, g), a, b, draws).reshape(draws) for g, b in members] for f, a in members]
+            mean = [found.means(name, box).reshape(draws) for name, box in members]
+            cov = [[found.covariances(f, g, a, b).reshape(draws) for g, b in members] for f, a in members]
             return np.stack(mean, axis=-1), np.moveaxis(np.array(cov), -1, 0)
 
         def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
@@ -155,14 +144,12 @@ class LayeredOutputs(Outputs):
         """Mean over all draws of a random average, and its error."""
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, ...]:
-            value = found.average(name)
-            error = Value.of(value.error.data, value.axes)
-            both = (self._members(found, name, v, box).mean(axis=0)[None] for v in (value, error))
-            return tuple(both)
+            error = float(np.max(found.average(name).estimate.error, initial=0.0))
+            return found.means(name, box).mean(axis=0)[None], np.full((1,), error)
 
         def finish(results: Sequence[tuple[Array, ...]], _: float) -> tuple[Array, Array]:
             each = [r[0].mean(axis=0) for r in results]
-            return np.mean(each, axis=0), standard_errors(each) + np.mean([r[1].mean(axis=0) for r in results], axis=0)
+            return np.mean(each, axis=0), standard_errors(each) + np.max([r[1].max() for r in results])
 
         return self._averaged({name}, read, finish, "the expectation")
 
@@ -185,14 +172,13 @@ class LayeredOutputs(Outputs):
         def read(layers: Layers, found: Conditioned) -> tuple[Array, ...]:
             draws = found.normals.draws
             if scores:
-                whole = _between(found.score(first, second), *boxes, draws)
                 zero = np.zeros((1, 1))
-                return whole.mean(axis=0)[None], zero, zero
+                return found.covariances(first, second).mean(axis=0)[None], zero, zero
             means = [self._mean(layers, found, name, box) for name, box in zip((first, second), boxes, strict=True)]
             one, two = (mean.reshape(draws, -1) for mean in means)
             total = (one.T @ two).reshape(*shapes[0], *shapes[1]) / draws
             if all(self._moments(name) for name in (first, second)):
-                total = total + _between(found.centred(first, second), *boxes, draws).mean(axis=0)
+                total = total + found.covariances(first, second).mean(axis=0)
             return total[None], one.mean(axis=0)[None], two.mean(axis=0)[None]
 
         def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
@@ -209,8 +195,13 @@ class LayeredOutputs(Outputs):
         return self._averaged(names, read, finish, f"the covariance of {first} and {second}", numbers, vectors=drawn)
 
     def _score(self, name: str) -> bool:
-        scores = self.compiler.scores
-        return name in scores and not self.compiler.is_finite(scores[name].left.name)
+        """Whether this is a score of two products with different weights: its covariances are known from theirs."""
+        score = self.compiler.scores.get(name)
+        if score is None or not self.compiler.is_finite(score.left.name):
+            return score is not None
+        makers = [self.netsor.families[reference.name].statements for reference in (score.left, score.right)]
+        products = [s for own in makers for s in (self.netsor.body[k] for k in own) if isinstance(s, MatMul)]
+        return len({product.weight.name for product in products}) == 2
 
     def _moments(self, name: str) -> bool:
         """Whether moments given the draws are known: vectors of infinite width."""
@@ -218,34 +209,5 @@ class LayeredOutputs(Outputs):
 
     def _mean(self, layers: Layers, found: Conditioned, name: str, box: Box) -> Array:
         if self._moments(name):
-            return self._members(found, name, found.mean(name), box)
+            return found.means(name, box)
         return self._drawn(layers, found, name, box)[0]
-
-
-def _diagonal(moment: Moment, box: Box, draws: int) -> Array:
-    """Variances of the members in a box.
-
-    Shapes    (draws, *members)
-    """
-    places = _places(box, "", 0) | _places(box, "_", 0)
-    return _at(moment, places, draws, tuple(b - a for a, b in box))
-
-
-def _between(moment: Moment, first: Box, second: Box, draws: int) -> Array:
-    """Covariances of the members in two boxes.
-
-    Shapes    (draws, *members of the first, *members of the second)
-    """
-    places = _places(first, "", len(second)) | _places(second, "_", 0)
-    return _at(moment, places, draws, tuple(b - a for a, b in (*first, *second)))
-
-
-def _places(box: Box, suffix: str, after: int) -> dict[str, Array]:
-    """Index values in a box, with axes of length 1 after them."""
-    grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
-    return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
-
-
-def _at(moment: Moment, places: Mapping[str, Array], draws: int, shape: tuple[int, ...]) -> Array:
-    batch = {REPLICATE: np.arange(draws).reshape([-1] + [1] * len(shape))}
-    return np.broadcast_to(moment.at({**places, **batch}).value, (draws, *shape))

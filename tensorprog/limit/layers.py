@@ -1,4 +1,4 @@
-"""Draws for programs with several layers of scores, or widths that stay finite: layer after layer, all draws at once."""
+"""Draws where there are several layers of scores or widths that stay finite: layer after layer, all draws at once."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Layers:
         cells = [name for name in sorted(compiler.parts.carried & compiler.random) if self._is_vector(name)]
         if cells:
             raise NotCompiledError(
-                f"{cells[0]} depends on scores and is carried along a recurrence without a MatMul: not compiled by this "
-                "version"
+                f"{cells[0]} depends on scores and is carried along a recurrence without a MatMul: not compiled by "
+                "this version"
             )
         self.columns = Columns(self.netsor, compiler.recurrences.steps)
         self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
@@ -56,10 +56,10 @@ class Layers:
     @property
     def width(self) -> int:
         """Numbers that one draw takes, about."""
-        sizes = {name: math.prod(family.shape) for name, family in self.netsor.families.items()}
-        products = [s for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in self.compiler.random]
-        moments = sum(sizes[s.vector.name] ** 2 for s in products) + sum(sizes[name] ** 2 for name in self.netsor.outputs)
-        return max(1, self.dim, moments)
+        random = self.compiler.random
+        products = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}
+        names = [*products, *self.netsor.outputs]
+        return max(1, self.dim, sum(math.prod(self.netsor.families[name].shape) ** 2 for name in names))
 
     # -- what is needed -------------------------------------------------------------------------------------------
 
@@ -85,11 +85,12 @@ class Layers:
         found: list[Source] = []
         for key in sorted({self.columns.source[name] for name in upstream & self.columns.source.keys()}):
             found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
-        weights = {self.columns.weight[name]: self.compiler.width(name) for name in sorted(drawn) if families[name].statements}
-        for weight, width in sorted(weights.items()):
+        widths = {name: self.compiler.width(name) for name in sorted(drawn)}
+        products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}
+        for weight, width in sorted(products.items()):
             found.append((("weight", weight), (*self.columns.owner[weight].shape, width)))
-        for name in sorted(name for name in drawn if not families[name].statements):
-            found.append((("initial", name), (*self.compiler.initials[name].blocks.shape[:-1], self.compiler.width(name))))
+        for name in (name for name in widths if not families[name].statements):
+            found.append((("initial", name), (*self.compiler.initials[name].blocks.shape[:-1], widths[name])))
         return found
 
     # -- draws ----------------------------------------------------------------------------------------------------
