@@ -30,6 +30,7 @@ from tensorprog.limit.definitions import target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import FORMAL, Part
+from tensorprog.limit.products import factors_of
 from tensorprog.limit.streams import combination
 from tensorprog.limit.weights import Source, Weights, meet, plain
 from tensorprog.rename import compose, replace_variables
@@ -85,7 +86,7 @@ class Paths:
         self._sources = self._closure(families)
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
-        self._needed = {source for name in families for source, _ in self._sources[name]}
+        self._needed = self._reached()
         drawn = {name for name in drawn if self._source(name) in self._needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
@@ -133,6 +134,17 @@ class Paths:
                 own = {self._members(v) for v in read[name] if v.name not in found}
                 found[name] = found[name].union(own, *(found[v.name] for v in read[name] if v.name in found))
         return found
+
+    def _reached(self) -> set[str]:
+        """The weights and initial vectors that are drawn: all that some factor has together with carried families."""
+        vectors = [name for name, family in self.netsor.families.items() if family.kind == "vector"]
+        parts = [part for name in vectors if name not in self.compiler.random for part in self.parts.of(name)]
+        factors = {self.sources_of(factor) for part in parts for factor in factors_of(self.parts, part)}
+        found = frozenset[Source]().union(*self._sources.values())
+        while joined := {sources for sources in factors if meet(found, sources)}:
+            factors -= joined
+            found = found.union(*joined)
+        return {source for source, _ in found}
 
     # -- draws --------------------------------------------------------------------------------------------------
 
