@@ -224,12 +224,13 @@ class Compiler:
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
-        if not self.recurrences.active & {f, g}:
-            return self.replicated(f, g)
-        held = {}
-        for name, (start, stop) in position_names(self.netsor, f).items() | position_names(self.netsor, g, "_").items():
+        whole, held = position_names(self.netsor, f) | position_names(self.netsor, g, "_"), {}
+        for name, (start, stop) in whole.items():
             low, high = names[name].bounds(dict(ranges))
             held[name] = max(low, start), min(high + 1, stop)
+        several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))  # later ones may read earlier
+        if not self.recurrences.active & {f, g} and not (several and held != whole):
+            return self.replicated(f, g)
         if any(start >= stop for start, stop in held.values()):
             return Moment((), self.over(held))
         return self._compute(f, g, self.over(held))
