@@ -26,7 +26,7 @@ def branches_apart(parts: Parts, expr: Expr) -> Expr:
             return None
         condition, *branches = node.args[0], *(branches_apart(parts, branch) for branch in node.args[1:])
         if not all(_stays(parts, branch) for branch in branches) and all(_finite(parts, b) for b in branches):
-            x, y = (_held(parts, branch, indicate) for branch, indicate in zip(branches, _sides(condition), strict=True))
+            x, y = (_held(parts, branch, side) for branch, side in zip(branches, _sides(condition), strict=True))
             return y if x == ZERO else x if y == ZERO else Call("add", (x, y))
         return Call("where", (condition, *branches))
 
@@ -38,10 +38,10 @@ def _sides(condition: Expr) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Ex
     return (lambda a: Call("where", (condition, a, ZERO))), (lambda a: Call("where", (condition, ZERO, a)))
 
 
-def _held(parts: Parts, branch: Expr, indicate: Callable[[Expr], Expr]) -> Expr:
+def _held(parts: Parts, branch: Expr, side: Callable[[Expr], Expr]) -> Expr:
     if branch == ZERO:
         return ZERO
-    return Call("multiply", (indicate(ONE), branch)) if parts.is_vector(branch) else indicate(branch)
+    return Call("multiply", (side(ONE), branch)) if parts.is_vector(branch) else side(branch)
 
 
 def _stays(parts: Parts, branch: Expr) -> bool:

@@ -24,13 +24,16 @@ from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
+from tensorprog.limit.averaging import REPLICATES
 from tensorprog.limit.definitions import indicator, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
-from tensorprog.limit.paths import REPLICATE, Paths, settled
+from tensorprog.limit.paths import Paths
 from tensorprog.limit.patterns import Patterns
 from tensorprog.limit.recurrences import Recurrences
+from tensorprog.limit.reduced import any_reduces
+from tensorprog.limit.replicates import REPLICATE, settled
 from tensorprog.normalize import normalize
 from tensorprog.rename import compose
 
@@ -98,6 +101,8 @@ class Compiler:
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
             self.paths = Paths(self, numbers, pilot)
+        drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
+        self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
     def _refuse(self) -> None:
         for statement in self.netsor.body:
@@ -114,7 +119,7 @@ class Compiler:
 
     def over(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
         """The ranges, with that of the replicates of draws, if there are any."""
-        return dict(ranges) | ({} if self.paths is None else {REPLICATE: self.paths.range})
+        return dict(ranges) | ({} if self.replicates is None else {REPLICATE: self.replicates})
 
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""

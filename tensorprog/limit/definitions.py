@@ -16,7 +16,8 @@ from tensorprog.rename import affine_expr, compose
 
 __all__ = [
     "ONE", "ZERO",
-    "Reading", "carried", "held_ranges", "indicator", "leaves", "product_of", "readings", "refuse_steps", "single", "target_box",
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "product_of", "readings", "refuse_steps", "single",
+    "target_box",
 ]  # fmt: skip
 
 Condition = tuple[Affine, Range]  # the form lies in the range
