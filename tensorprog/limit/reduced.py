@@ -52,7 +52,7 @@ __all__ = ["Reduced", "any_reduces", "reduces", "together"]
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
-NUMBERS, CHUNK = 1 << 25, 1 << 19  # of all draws together, and at once
+NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
 MOST = 1 << 26  # entries of all covariances together
 ENOUGH = 1e-12  # asked of Gauss-Hermite rules, relative to the size of the function
 
@@ -207,7 +207,8 @@ class Reduced:
         mean, factor, relative = self._law()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
-        log2 = int(math.log2(max(1, NUMBERS // (math.prod(self.shape) * self.dim))))
+        most = min(NUMBERS // math.prod(self.shape), POINTS // self.shape[0]) // self.dim
+        log2 = int(math.log2(max(1, most)))
         log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:

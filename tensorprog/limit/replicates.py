@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import numpy as np
+
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.limit.moments import Moment, Term, Value
@@ -23,4 +25,4 @@ def settled(found: Settled) -> Settled:
         return found
     axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)
     each = found.aligned((REPLICATE, *axes))
-    return Value(axes, Estimate(each.value.mean(axis=0), standard_errors(each.value) + each.error.mean(axis=0)))
+    return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), standard_errors(each.value) + each.error.mean(axis=0)))
