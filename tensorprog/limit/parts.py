@@ -262,16 +262,11 @@ class Parts:
             if expr.atom in ("add", "subtract"):
                 left, right = (self.split(arg) for arg in expr.args)
                 return left + ([self.scale(part, Number(-1)) for part in right] if expr.atom == "subtract" else right)
-            if expr.atom == "negative":
-                return [self.scale(part, Number(-1)) for part in self.split(expr.args[0])]
-            if expr.atom == "multiply":
-                numbers = [factor for factor in factors(expr) if not self.is_vector(factor)]
-                if numbers:
-                    others = [factor for factor in factors(expr) if self.is_vector(factor)]
-                    return [self.scale(part, product_of(numbers)) for part in self.split(product_of(others))]
-            if expr.atom == "divide" and not self.is_vector(expr.args[1]):
-                inverse = Call("divide", (ONE, expr.args[1]))
-                return [self.scale(part, inverse) for part in self.split(expr.args[0])]
+            found = factors(expr)
+            numbers = [factor for factor in found if factor != ONE and not self.is_vector(factor)]
+            if numbers:
+                others = product_of([factor for factor in found if self.is_vector(factor)])
+                return [self.scale(part, product_of(numbers)) for part in self.split(others)]
         if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
             factor = self.reduction_factor(expr)
             return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,20 +82,20 @@ class Patterns:
                 one, two = ([f for f in side if any(f is g for g in group)] for side in (first, second))
                 drawn = drawn * self.compiler.paths.average(one, two, ranges)
         pieces, groups = together(self, pieces)
-        for group in groups:
-            sides = [[f for f in side if any(f is g for g in group)] for side in (first, second)]
-            drawn = drawn * Reduced(self, sides, ranges).expectation()
+        blocks = [Reduced(self, [[f for f in side if any(f is g for g in group)] for side in (first, second)], ranges)
+                  for group in groups]  # fmt: skip
         product = Product(self, pieces, ranges)
         lattice: set[Equations] = {frozenset()}
-        for moment in product.moments:
-            for term in moment.terms:
-                lattice |= {known | term.equations for known in lattice}
+        held = [term.equations for moment in product.moments for term in moment.terms]
+        for equations in (*held, *(dropped for block in blocks for dropped in block.dropped)):
+            lattice |= {known | equations for known in lattice}
         result: list[Difference] = []
         for equations in sorted(lattice, key=lambda e: (len(e), sorted(map(str, e)))):
             solution = solve(equations, (*q.bound, *p.bound))
             if self._contradicts(equations, solution, ranges):
                 continue
-            value = product.expectation(equations, solution)
+            each = (block.at(solution).expectation() for block in blocks)
+            value = reduce(lambda a, b: a * b, each, product.expectation(equations, solution))
             found = value
             for smaller, part in result:
                 if smaller < equations:

@@ -41,9 +41,8 @@ def factors_of(parts: Parts, part: Part) -> list[Part]:
 
 def written(factor: Part) -> Expr:
     """A factor as an expression in its variables."""
-    assert factor.function is not None
-    if factor.joint:
-        return factor.function
+    if factor.function is None or factor.joint:
+        return factor.coefficient if factor.function is None else factor.function
     form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
     return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
+from itertools import islice, pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,15 +28,15 @@ from numpy.typing import NDArray
 from tensorprog.arrays import COORDINATE, Open, broadcast, contract, gather
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Affine, Call, Expr, Reduction, Variable
-from tensorprog.gaussian.estimate import Estimate
+from tensorprog.expr import Affine, Call, Expr, Reduction, Variable, variables
+from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import ORDERS, product_points
 from tensorprog.ir import Nonlin, Range
 from tensorprog.limit.averaging import point_sets
 from tensorprog.limit.definitions import ONE, ZERO, product_of
 from tensorprog.limit.forms import free_indices, plain_text, reductions
-from tensorprog.limit.moments import Value
+from tensorprog.limit.moments import Equations, Moment, Value
 from tensorprog.limit.parts import FORMAL, Inner, Part
 from tensorprog.limit.products import factors_of, written
 from tensorprog.limit.replicates import REPLICATE
@@ -54,7 +54,7 @@ Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
 NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
 MOST = 1 << 26  # entries of all covariances together
-ENOUGH = 1e-12  # asked of Gauss-Hermite rules, relative to the size of the function
+ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
 
 
 def reduces(parts: Parts, factor: Part) -> bool:
@@ -128,35 +128,50 @@ class _Family:
         return slice(self.start, self.start + self.size)
 
     @property
-    def parts(self) -> list[Part]:
-        return [Part(ONE, (), FORMAL, self.inner)]
+    def part(self) -> Part:
+        return Part(ONE, (), FORMAL, self.inner)
 
 
 class Reduced:
     """E of a product of two sides of factors, the indices of the second side in second copies.
 
+    It holds where no equation between cells does but for those that the factors have been renamed by; `dropped` are the
+    sets of equations under which further variables are dependent.
+
     Raises    NotCompiledError for more variables than fit
     """
 
     def __init__(self, patterns: Patterns, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
-        self.patterns, self.compiler = patterns, patterns.compiler
+        self.patterns, self.compiler, self.sides, self.given = patterns, patterns.compiler, sides, ranges
         declared = {name: span for base, span in self.compiler.netsor.ranges.items() for name in (base, f"{base}*")}
         self.ranges = declared | dict(self.compiler.parts.bound_ranges) | dict(ranges)
         self._readings: list[_Reading] = []
-        bodies = [self._rewrite(product_of([written(factor) for factor in side]), frozenset()) for side in sides]
+        bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
         self.cells = self._cells()
         self.families: dict[Any, _Family] = {}
         read = [self._family(reading) for reading in self._readings]
         self._names = {f".{k}": family for k, family in enumerate(self.families.values())}
-        self.bodies = [replace_variables(body, lambda v: read[int(v.name[1:])] if v.name[0] == "." else None)
-                       for body in bodies]  # fmt: skip
-        for one, two in zip(self._names.values(), [*self._names.values()][1:], strict=False):
+        self._bodies = [[replace_variables(body, lambda v: read[int(v.name[1:])] if v.name[0] == "." else None)
+                         for body in side] for side in bodies]  # fmt: skip
+        for one, two in pairwise(self._names.values()):
             two.start = one.start + one.size
         self.dim = sum(family.size for family in self._names.values())
-        self.axes = (REPLICATE, *self.cells)
+        self.dropped: set[Equations] = set()
+        self._means, self._moments = self._law()
+        known = {name for value in self._means.values() for name in value.axes}
+        for term in (term for moment in self._moments.values() for term in moment.terms):
+            known |= {*term.value.axes, *(name for form in term.equations for name in form.indices)}
+        self.axes = (REPLICATE, *(name for name in self.cells if name in known))
         self.shape = tuple(self.ranges[name][1] - self.ranges[name][0] for name in self.axes)
         if math.prod(self.shape) * self.dim**2 > MOST:
-            raise NotCompiledError(f"{bodies[0]}: {self.dim} variables are read together, more than this version draws")
+            raise NotCompiledError(
+                f"{self.dim} variables that {self._readings[0].inner[0][1]} is read with: more than this version draws"
+            )
+
+    def at(self, solution: Mapping[str, Affine]) -> Reduced:
+        """The same where equations hold, with the indices in `solution` eliminated."""
+        moved = [[factor.renamed(solution) for factor in side] for side in self.sides]
+        return self if moved == self.sides else Reduced(self.patterns, moved, self.given)
 
     # -- what is read -------------------------------------------------------------------------------------------
 
@@ -204,12 +219,15 @@ class Reduced:
 
         Accuracy  the error of rules, and what errors of the covariances without a spread may do; the spread is apart
         """
-        mean, factor, relative = self._law()
+        apart = self._apart()
+        if len(apart) > 1:
+            each = (Reduced(self.patterns, sides, self.given).expectation() for sides in apart)
+            return reduce(lambda a, b: a * b, each)
+        mean, factor, relative = self._numbers()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
         most = min(NUMBERS // math.prod(self.shape), POINTS // self.shape[0]) // self.dim
-        log2 = int(math.log2(max(1, most)))
-        log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
+        log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:
             sets = np.stack(list(islice(point_sets(max(rank, 1), log2, 0), self.shape[0])))
@@ -218,30 +236,53 @@ class Reduced:
         value, size, error = found
         return Value(value.axes, Estimate(value.data, error + relative * self.dim * size.data))
 
-    def _law(self) -> tuple[Array, Array, float]:
+    def _apart(self) -> list[list[list[Part]]]:
+        """The sides of groups of factors that are independent of each other."""
+        groups: list[tuple[set[str], list[tuple[int, Part]]]] = []
+        for side, (bodies, factors) in enumerate(zip(self._bodies, self.sides, strict=True)):
+            for body, factor in zip(bodies, factors, strict=True):
+                reads = {v.name for v in variables(body) if v.name in self._names}
+                joined = [g for g in groups if any(self._moments[key].terms for key in product(g[0], reads))]
+                groups = [group for group in groups if not any(group is other for other in joined)]
+                held = [*(entry for _, entries in joined for entry in entries), (side, factor)]
+                groups.append((reads.union(*(names for names, _ in joined)), held))
+        return [[[factor for side, factor in entries if side == k] for k in range(2)] for _, entries in groups]
+
+    def _law(self) -> tuple[dict[str, Value], dict[tuple[str, str], Moment]]:
+        """Means of all families of forms, and covariances of all pairs without what needs equations between cells."""
+        means, moments = {}, {}
+        for name, family in self._names.items():
+            part, own = self._named(family, "")
+            means[name] = self.patterns.centre(part, self.ranges | own)
+            for other, second in self._names.items():
+                copy, also = self._named(second, "'")
+                moment = self.patterns.covariance(part, copy, self.ranges | own | also)
+                kept = []
+                for term in moment.terms:
+                    between = frozenset(form for form in term.equations if {*form.indices} <= {*self.cells})
+                    self.dropped |= {between} if between else set()
+                    kept += [] if between else [term]
+                moments[name, other] = Moment(tuple(kept), moment.ranges)
+        return means, moments
+
+    def _numbers(self) -> tuple[Array, Array, float]:
         """Means and a factor of the covariances of all forms, and the relative error of these without the spread."""
-        families = list(self._names.values())
         mean = np.zeros((*self.shape, self.dim))
         cov = np.zeros((*self.shape, self.dim, self.dim))
-        relative = 0.0
-        for k, one in enumerate(families):
-            first, own = self._named(one, f"{k}", "")
-            centre = self.patterns.centre(first, self.ranges | own)
-            mean[..., one.place] = self._full(centre.value, own)
-            for two in families[: k + 1]:
-                second, other = self._named(two, f"{k}", "'")
-                ranges = self.ranges | own | other
-                moment = self.patterns.covariance(first, second, ranges).dense((*self.axes, *own, *other))
-                block = moment.value.reshape(*self.shape, one.size, two.size)
-                cov[..., one.place, two.place], cov[..., two.place, one.place] = block, np.swapaxes(block, -1, -2)
-                relative = max(relative, float(moment.error.max() / max(np.abs(moment.value).max(), 1e-300)))
-        return mean, spread_factor(cov), relative
+        size, error = 1e-300, 0.0
+        for name, one in self._names.items():
+            mean[..., one.place] = self._full(self._means[name].value, self._named(one, "")[1])
+            for other, two in self._names.items():
+                own = [span for k, family in (("", one), ("'", two)) for span in self._named(family, k)[1]]
+                found = self._moments[name, other].dense((*self.axes, *own))
+                cov[..., one.place, two.place] = found.value.reshape(*self.shape, one.size, two.size)
+                size, error = max(size, np.abs(found.value).max()), max(error, found.error.max())
+        return mean, spread_factor(cov), float(error / size)
 
-    def _named(self, family: _Family, number: str, copy: str) -> tuple[Part, dict[str, Range]]:
-        """The form of a family over own indices with names of their own."""
-        names = {name: Affine(((f"{name}.{number}{copy}", 1),)) for name in family.own}
-        renamed = family.parts[0].renamed(names)
-        return renamed, {names[name].indices[0]: span for name, span in family.own.items()}
+    def _named(self, family: _Family, copy: str) -> tuple[Part, dict[str, Range]]:
+        """The form of a family with names of its own indices that nothing else has."""
+        names = {name: Affine(((f"{name}{copy}", 1),)) for name in family.own}
+        return family.part.renamed(names), {f"{name}{copy}": span for name, span in family.own.items()}
 
     def _full(self, value: Open, own: Ranges) -> Array:
         sizes = dict(zip(self.axes, self.shape, strict=True)) | {name: b - a for name, (a, b) in own.items()}
@@ -249,19 +290,19 @@ class Reduced:
 
     def _by_orders(self, mean: Array, factor: Array, most: int) -> tuple[Open, Open, Array] | None:
         """Gauss-Hermite rules of rising order until two agree; None if the functions have kinks or none does."""
-        rank = factor.shape[-1]
-        before: Open | None = None
-        for order in ORDERS if all(map(smooth, self.bodies)) and rank else ():
+        rank, found, before = factor.shape[-1], None, None
+        for order in ORDERS if all(smooth(body) for side in self._bodies for body in side) and rank else ():
             if order**rank > most:
-                return None
+                break
             points, weights = product_points(rank, order)
             value, size = self._sums(mean, factor, np.broadcast_to(points, (1, *points.shape)), weights)
-            if before is not None:
-                error = np.abs(value.data - before.data) + 1e-15 * size.data
+            error = np.abs(value.data - (value.data if before is None else before.data)) + 8 * EPS * size.data
+            if before is not None and np.all(error <= GOOD * size.data):
+                found = value, size, error
                 if np.all(error <= ENOUGH * size.data):
-                    return value, size, error
+                    break
             before = value
-        return None
+        return found
 
     def _sums(self, mean: Array, factor: Array, points: Array, weights: Array) -> tuple[Open, Open]:
         """Weighted sums over the points of the product of both sides, and roots of those of its square.
@@ -270,13 +311,13 @@ class Reduced:
                   weights (m,)
         """
         chunk = max(1, CHUNK // (math.prod(self.shape) * self.dim))
-        cells = (1,) * len(self.cells)
+        cells = (1,) * (len(self.axes) - 1)
         sums: list[list[Open]] = [[], []]
         for start in range(0, len(weights), chunk):
             new = points[:, start : start + chunk].swapaxes(1, 2)
             new = new.reshape(len(points), *cells, *new.shape[1:])
             draws = mean[..., None] + np.matmul(factor, new)
-            one, two = (self._values(body, draws) for body in self.bodies)
+            one, two = (self._values(product_of(side), draws) for side in self._bodies)
             if not (np.isfinite(one.data).all() and np.isfinite(two.data).all()):
                 raise FloatingPointError("a function that reduces over an index is not finite for some of its values")
             weighed = Open(two.axes, two.data * weights[start : start + chunk])

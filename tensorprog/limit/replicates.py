@@ -25,4 +25,5 @@ def settled(found: Settled) -> Settled:
         return found
     axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)
     each = found.aligned((REPLICATE, *axes))
-    return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), standard_errors(each.value) + each.error.mean(axis=0)))
+    error = standard_errors(each.value) + each.error.mean(axis=0)
+    return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), error))
