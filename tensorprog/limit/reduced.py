@@ -53,7 +53,8 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
 NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
-MOST = 1 << 26  # entries of all covariances together
+MOST = 1 << 24  # entries of all covariances together
+SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
 
 
@@ -230,7 +231,7 @@ class Reduced:
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:
-            sets = np.stack(list(islice(point_sets(max(rank, 1), log2, 0), self.shape[0])))
+            sets = np.stack(list(islice(point_sets(max(rank, 1), log2, SEED), self.shape[0])))
             value, size = self._sums(mean, factor, sets[..., :rank], np.full(1 << log2, 0.5**log2))
             found = value, size, np.zeros(())
         value, size, error = found
