@@ -30,8 +30,8 @@ from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.normals import Normals
 from tensorprog.limit.parts import position_names
-from tensorprog.limit.paths import REPLICATE
 from tensorprog.limit.recurrences import Box
+from tensorprog.limit.replicates import REPLICATE
 
 __all__ = ["Conditioned"]
 
@@ -44,6 +44,8 @@ class Conditioned(Compiler):
     Shapes    every value may have the axis REPLICATE, over the draws
     Accuracy  `relative` is the largest relative error of the covariances drawn with
     """
+
+    each = True
 
     def __init__(
         self, whole: Compiler, columns: Columns, normals: Normals, given: Mapping[str, Open] | None = None

@@ -24,13 +24,16 @@ from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
+from tensorprog.limit.averaging import REPLICATES
 from tensorprog.limit.definitions import indicator, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
-from tensorprog.limit.paths import REPLICATE, Paths, settled
+from tensorprog.limit.paths import Paths
 from tensorprog.limit.patterns import Patterns
 from tensorprog.limit.recurrences import Recurrences
+from tensorprog.limit.reduced import any_reduces
+from tensorprog.limit.replicates import REPLICATE, settled
 from tensorprog.normalize import normalize
 from tensorprog.rename import compose
 
@@ -77,6 +80,8 @@ class Compiler:
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
+    each = False  # whether every draw has moments of its own
+
     def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
         self.expanded = expanded
         self.replicates: Range | None = None
@@ -96,7 +101,8 @@ class Compiler:
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
             self.paths = Paths(self, numbers, pilot)
-            self.replicates = self.paths.range
+        drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
+        self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
     def _start(self) -> None:
         """Nothing is computed yet."""
@@ -249,12 +255,13 @@ class Compiler:
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
-        if not self.recurrences.active & {f, g}:
-            return self.replicated(f, g)
-        held = {}
-        for name, (start, stop) in position_names(self.netsor, f).items() | position_names(self.netsor, g, "_").items():
+        whole, held = position_names(self.netsor, f) | position_names(self.netsor, g, "_"), {}
+        for name, (start, stop) in whole.items():
             low, high = names[name].bounds(dict(ranges))
             held[name] = max(low, start), min(high + 1, stop)
+        several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))  # later ones may read earlier
+        if not self.recurrences.active & {f, g} and not (several and held != whole):
+            return self.replicated(f, g)
         if any(start >= stop for start, stop in held.values()):
             return Moment((), self.over(held))
         return self._compute(f, g, self.over(held))

@@ -18,7 +18,8 @@ from tensorprog.rename import affine_expr, compose
 
 __all__ = [
     "ONE", "ZERO",
-    "Reading", "carried", "held_ranges", "indicator", "leaves", "readings", "refuse_steps", "single", "target_box",
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "product_of", "readings", "refuse_steps", "single",
+    "target_box",
 ]  # fmt: skip
 
 Condition = tuple[Affine, Range]  # the form lies in the range
@@ -72,6 +73,12 @@ def indicator(inside: Sequence[Condition]) -> Expr:
         for pair in ((Number(start), affine_expr(form)), (affine_expr(form), Number(stop - 1)))
     ]
     return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), tests), ONE, ZERO)) if tests else ONE
+
+
+def product_of(factors: Sequence[Expr]) -> Expr:
+    """The product of some factors, short where they are 1."""
+    others = [factor for factor in factors if factor != ONE]
+    return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else ONE
 
 
 def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:

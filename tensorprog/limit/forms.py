@@ -10,7 +10,7 @@ from tensorprog.ir import Range
 from tensorprog.limit.parts import FORMAL, Inner, Part, indices_of
 from tensorprog.rename import compose, fresh_substitute
 
-__all__ = ["Form", "free_indices", "reductions"]
+__all__ = ["Form", "free_indices", "plain_text", "reductions"]
 
 ONE = Number(1)
 
@@ -21,7 +21,7 @@ class Form:
     def __init__(self, inner: Inner, local: Mapping[str, Range]) -> None:
         self.local = dict(local)
         self.parts = [Part(weight, bound, FORMAL, ((ONE, variable, ()),)) for weight, variable, bound in inner]
-        self.key = (tuple(sorted(_plain(*entry) for entry in inner)), tuple(local))
+        self.key = (tuple(sorted(plain_text(*entry) for entry in inner)), tuple(local))
         self.name, self.start = "", 0
 
     @property
@@ -55,7 +55,7 @@ class _Everything(dict[str, Range]):
         return True
 
 
-def _plain(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
+def plain_text(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
     """A term of a form as text, equal for terms that differ in the names of bound indices only."""
     values = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(bound)}
     names: list[str] = []

@@ -16,7 +16,7 @@ from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.normals import Normals, Points, Source
 from tensorprog.limit.parts import position_names
-from tensorprog.limit.paths import REPLICATE
+from tensorprog.limit.replicates import REPLICATE
 
 __all__ = ["Layers"]
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
+from tensorprog.evaluate import factors
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import Netsor, Nonlin, Range
-from tensorprog.limit.definitions import Reading, carried, indicator, readings, target_box
+from tensorprog.limit.branches import branches_apart
+from tensorprog.limit.definitions import Reading, carried, indicator, product_of, readings, target_box
 from tensorprog.limit.streams import running_sum
 from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
@@ -151,7 +153,7 @@ class Parts:
             if sum(1 for _ in walk(written)) > MAX_NODES:
                 name = statement.target.name
                 raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
-            self._inlined[position] = written
+            self._inlined[position] = branches_apart(self, written)
         return self._inlined[position]
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
@@ -260,15 +262,11 @@ class Parts:
             if expr.atom in ("add", "subtract"):
                 left, right = (self.split(arg) for arg in expr.args)
                 return left + ([self.scale(part, Number(-1)) for part in right] if expr.atom == "subtract" else right)
-            if expr.atom == "negative":
-                return [self.scale(part, Number(-1)) for part in self.split(expr.args[0])]
-            if expr.atom == "multiply":
-                for number, other in (expr.args, expr.args[::-1]):
-                    if not self.is_vector(number):
-                        return [self.scale(part, number) for part in self.split(other)]
-            if expr.atom == "divide" and not self.is_vector(expr.args[1]):
-                inverse = Call("divide", (ONE, expr.args[1]))
-                return [self.scale(part, inverse) for part in self.split(expr.args[0])]
+            found = factors(expr)
+            numbers = [factor for factor in found if factor != ONE and not self.is_vector(factor)]
+            if numbers:
+                others = product_of([factor for factor in found if self.is_vector(factor)])
+                return [self.scale(part, product_of(numbers)) for part in self.split(others)]
         if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
             factor = self.reduction_factor(expr)
             return [

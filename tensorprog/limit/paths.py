@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,39 +23,25 @@ from tensorprog.arrays import COORDINATE, Open, align, gather, multiply
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.averaging import REPLICATES, point_sets
 from tensorprog.limit.definitions import target_box
 from tensorprog.limit.joint import triangular
-from tensorprog.limit.moments import Moment, Term, Value
-from tensorprog.limit.parts import FORMAL, Part
-from tensorprog.limit.streams import combination
+from tensorprog.limit.moments import Value
+from tensorprog.limit.parts import Part
+from tensorprog.limit.products import factors_of, written
+from tensorprog.limit.replicates import REPLICATE
 from tensorprog.limit.weights import Source, Weights, meet, plain
-from tensorprog.rename import compose, replace_variables
+from tensorprog.rename import compose
 
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
 
-__all__ = ["REPLICATE", "Paths", "settled"]
+__all__ = ["Paths"]
 
 Array = NDArray[Any]
 Box = tuple[Range, ...]
-Settled = TypeVar("Settled", Moment, Value)
-REPLICATE = "&"  # the axis of replicates
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
-
-
-def settled(found: Settled) -> Settled:
-    """The mean over replicates of a value or a moment; three standard errors are part of the error."""
-    if isinstance(found, Moment):
-        terms = tuple(Term(term.equations, settled(term.value)) for term in found.terms)
-        return Moment(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})
-    if REPLICATE not in found.axes:
-        return found
-    axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)
-    each = found.aligned((REPLICATE, *axes))
-    return Value(axes, Estimate(each.value.mean(axis=0), standard_errors(each.value) + each.error.mean(axis=0)))
 
 
 class _Joint:
@@ -85,7 +71,7 @@ class Paths:
         self._sources = self._closure(families)
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
-        self._needed = {source for name in families for source, _ in self._sources[name]}
+        self._needed = self._reached()
         drawn = {name for name in drawn if self._source(name) in self._needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
@@ -133,6 +119,17 @@ class Paths:
                 own = {self._members(v) for v in read[name] if v.name not in found}
                 found[name] = found[name].union(own, *(found[v.name] for v in read[name] if v.name in found))
         return found
+
+    def _reached(self) -> set[str]:
+        """The weights and initial vectors that are drawn: all that some factor has together with carried families."""
+        vectors = [name for name, family in self.netsor.families.items() if family.kind == "vector"]
+        parts = [part for name in vectors if name not in self.compiler.random for part in self.parts.of(name)]
+        factors = {self.sources_of(factor) for part in parts for factor in factors_of(self.parts, part)}
+        found = frozenset[Source]().union(*self._sources.values())
+        while joined := {sources for sources in factors if meet(found, sources)}:
+            factors -= joined
+            found = found.union(*joined)
+        return {source for source, _ in found}
 
     # -- draws --------------------------------------------------------------------------------------------------
 
@@ -293,7 +290,7 @@ class Paths:
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
         sides = [
-            reduce(multiply, (self.evaluate(self.written(factor), ranges) for factor in side))
+            reduce(multiply, (self.evaluate(written(factor), ranges) for factor in side))
             if side else Open((REPLICATE, COORDINATE), np.ones((self.replicates, self.points)))
             for side in (first, second)
         ]  # fmt: skip
@@ -305,12 +302,3 @@ class Paths:
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
         value = total.reshape(self.replicates, *(n for a in arrays for n in a.shape[1:-1]))
         return Value((REPLICATE, *own[0], *own[1]), Estimate(value, self.relative * np.abs(value)))
-
-    @staticmethod
-    def written(factor: Part) -> Expr:
-        """A factor as an expression in its variables."""
-        assert factor.function is not None
-        if factor.joint:
-            return factor.function
-        form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
-        return replace_variables(factor.function, lambda v: form if v == FORMAL else None)

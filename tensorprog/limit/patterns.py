@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, affine_values, align, union
 from tensorprog.errors import NotCompiledError
-from tensorprog.expr import Affine, Number, Reduction, walk
+from tensorprog.expr import Affine, Number
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Term, Value, canonical, possible, solve
 from tensorprog.limit.parts import ONE, Part
 from tensorprog.limit.products import Product, factors_of
+from tensorprog.limit.reduced import Reduced, together
 from tensorprog.rename import compose, substitute
 
 if TYPE_CHECKING:
@@ -79,18 +81,21 @@ class Patterns:
             for group in groups:
                 one, two = ([f for f in side if any(f is g for g in group)] for side in (first, second))
                 drawn = drawn * self.compiler.paths.average(one, two, ranges)
-        self._refuse_reductions(*pieces)
+        pieces, groups = together(self, pieces)
+        blocks = [Reduced(self, [[f for f in side if any(f is g for g in group)] for side in (first, second)], ranges)
+                  for group in groups]  # fmt: skip
         product = Product(self, pieces, ranges)
         lattice: set[Equations] = {frozenset()}
-        for moment in product.moments:
-            for term in moment.terms:
-                lattice |= {known | term.equations for known in lattice}
+        held = [term.equations for moment in product.moments for term in moment.terms]
+        for equations in (*held, *(dropped for block in blocks for dropped in block.dropped)):
+            lattice |= {known | equations for known in lattice}
         result: list[Difference] = []
         for equations in sorted(lattice, key=lambda e: (len(e), sorted(map(str, e)))):
             solution = solve(equations, (*q.bound, *p.bound))
             if self._contradicts(equations, solution, ranges):
                 continue
-            value = product.expectation(equations, solution)
+            each = (block.at(solution).expectation() for block in blocks)
+            value = reduce(lambda a, b: a * b, each, product.expectation(equations, solution))
             found = value
             for smaller, part in result:
                 if smaller < equations:
@@ -111,15 +116,6 @@ class Patterns:
         """Whether a difference is zero within its error, at rounding level."""
         error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
         return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)
-
-    def _refuse_reductions(self, *parts: Part) -> None:
-        """A softmax or maximum over an index of vectors has no members to split by."""
-        for part in parts:
-            over = [n for n in walk(part.function) if isinstance(n, Reduction)] if part.function is not None else []
-            if part.joint and any(self.compiler.parts.is_vector(node) for node in over):
-                raise NotCompiledError(
-                    f"{part.function}: nonlinear in vectors over an index, not compiled by this version"
-                )
 
     def _contradicts(self, equations: Equations, solution: Mapping[str, Affine], ranges: Mapping[str, Range]) -> bool:
         for equation in equations:

@@ -18,13 +18,14 @@ from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_o
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Value
 from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts, indices_of
+from tensorprog.limit.streams import combination
 from tensorprog.limit.univariate import function, smooth
 from tensorprog.rename import replace_variables, substitute
 
 if TYPE_CHECKING:
     from tensorprog.limit.patterns import Patterns
 
-__all__ = ["Product", "factors_of"]
+__all__ = ["Product", "factors_of", "written"]
 
 Array = NDArray[Any]
 
@@ -36,6 +37,14 @@ def factors_of(parts: Parts, part: Part) -> list[Part]:
     if not part.joint:
         return [part.without_coefficient]
     return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function)]
+
+
+def written(factor: Part) -> Expr:
+    """A factor as an expression in its variables."""
+    if factor.function is None or factor.joint:
+        return factor.coefficient if factor.function is None else factor.function
+    form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
+    return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 
 
 def _forms(part: Part) -> list[Inner]:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, align, contract, gather, multiply
-from tensorprog.expr import Call, Expr, Variable
+from tensorprog.expr import Expr, Variable
 from tensorprog.ir import MatMul, Range
+from tensorprog.limit.definitions import product_of
 from tensorprog.limit.parts import FORMAL, ONE, Part
-from tensorprog.limit.products import factors_of
+from tensorprog.limit.products import factors_of, written
 from tensorprog.limit.recurrences import Box, box_ranges, merged
+from tensorprog.limit.replicates import REPLICATE
 
 if TYPE_CHECKING:
     from tensorprog.limit.paths import Paths
@@ -34,7 +35,6 @@ __all__ = ["Source", "Weights", "meet", "plain"]
 Array = NDArray[Any]
 Source = tuple[str, tuple[int | None, ...]]  # a weight with the slots that are numbers, or initial vectors
 SUMMAND, OTHER = "k", "k_"  # axes of the b_k
-REPLICATE = "&"
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Weights:
             apart = [f for f in factors if not meet(fixed, self.paths.sources_of(f))]
             free = [] if variable is not None else apart
             held = [f for f in factors if not any(f is g for g in free)]
-            coefficient = _product([part.coefficient, *(self.paths.written(f) for f in held)])
-            whole = _product([self.paths.written(f) for f in free])
+            coefficient = product_of([part.coefficient, *(written(f) for f in held)])
+            whole = product_of([written(f) for f in free])
             function = Part(ONE) if whole == ONE else self.parts.function_part(whole)
             own = result.setdefault(position, [])
             own.append(_Summand(coefficient, variable, function, position, len(own)))
@@ -211,8 +211,3 @@ def plain(factor: Part, carried: frozenset[str]) -> bool:
         return False
     weight, variable, bound = factor.inner[0]
     return weight == ONE and not bound and variable.name in carried
-
-
-def _product(factors: Sequence[Expr]) -> Expr:
-    others = [factor for factor in factors if factor != ONE]
-    return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else ONE

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog.limit.law import Law
+from tensorprog.shipped import shipped_programs
 from tensorprog.yaml_io import loads
 
 from . import oracles
@@ -299,6 +300,49 @@ def test_gru_of_two_steps_against_quadrature() -> None:
     np.testing.assert_allclose(np.asarray(found), [[first, cross], [cross, last]], rtol=0, atol=found.error + 1e-9)
 
 
+def test_gates_that_only_read_carried_cells() -> None:
+    """h = o tanh(c) after a reset by a condition on the index, and what o has together with c in one function."""
+    text = LSTM.replace("  - u[k,t] = MatMul(W[k], h[t-1])", "  - r[t] = Nonlin(where(t == 2, 0, h[t-1]))\n"
+                        "  - u[k,t] = MatMul(W[k], r[t])")
+    text = text.replace("outputs: [y]", "  - w[t] = Nonlin(tanh(c[t] + u[3,t]))\noutputs: [y, w]")
+    law = Law(loads(text))
+    draws = law.sample(40_000, seed=5, keep=("h", "w"))
+    for name in ("y", "w"):
+        assert law.cov(name).error < 1e-4
+        assert _z(draws[name], np.asarray(law.second_moment(name))) < 5
+
+
+@pytest.mark.parametrize("choice", ["where(t == 1, 0, E)", "where(t > 1, E, 0)", "where(t == 1, 0.5, E)"])
+def test_choices_by_conditions_on_indices(choice: str) -> None:
+    """where(condition, number, product of vectors) is taken apart; the product of independent factors is exact."""
+    text = """
+program: chosen
+indices: {t: 3}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}, "z[t]": {mean: 0, cov: "0.8**abs(t - t_)"}}
+body:
+  - h[t] = Nonlin(CHOICE)
+outputs: [h]
+""".replace("CHOICE", choice.replace("E", "erf(x[t]) * relu(z[t])"))
+    law = Law(loads(text))
+    t = np.arange(3)
+    held = t > 1 if ">" in choice else t != 1
+    other = 0.5 * np.outer(~held, ~held) if "0.5" in choice else np.zeros((3, 3))
+    k = oracles.arcsine_kernel(0.5 ** np.abs(np.subtract.outer(t, t)))
+    r = oracles.arccos_kernel(0.8 ** np.abs(np.subtract.outer(t, t)))
+    expected = np.where(np.outer(held, held), k * r, 0.5 * other)
+    found = law.second_moment("h")
+    assert found.error < 1e-12
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_recurrence_of_one_step(steps: int) -> None:
+    """One step is no recurrence of members, but its families refer to each other."""
+    law = Law(loads(RNN.replace("PHI", "erf"), {"T": steps}))
+    expected = 1.2 * _erf_states(_inputs(steps, 2))[:, 1:, :, 1:]
+    np.testing.assert_allclose(np.asarray(law.cov("y")), expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [LSTM, GRU])
 def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> None:
@@ -316,6 +360,53 @@ def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> N
     estimate = (4 * seconds[1].mean(axis=0) - seconds[0].mean(axis=0)) / 3
     error = np.sqrt(16 * seconds[1].var(axis=0) + seconds[0].var(axis=0)) / 3 / np.sqrt(20_000)
     assert np.all(np.abs(estimate - np.asarray(found)) <= 5 * error + found.error)
+
+
+def _simulated(name: str, inputs: Array, draws: int, generator: np.random.Generator) -> Array:
+    """E[h h'] of the shipped LSTM or GRU by plain Monte Carlo of the recursion: paths, and second moments of paths."""
+    steps, noise = len(inputs), 0.1
+    gates = {"lstm": 4, "gru": 3}[name]
+    xi = generator.standard_normal((gates, steps, draws))
+    bias = np.sqrt(noise) * generator.standard_normal((gates, draws))
+    bias[1] += name == "lstm"  # open forget gates
+    tokens = np.linalg.cholesky(inputs + 1e-12 * np.eye(steps))
+    x = np.einsum("ts,gsn->gtn", tokens, generator.standard_normal((gates, steps, draws)))
+    fed = np.zeros((gates, steps, draws))  # what the weight of each gate multiplies, step after step
+    cell, state, found = np.zeros(draws), np.zeros(draws), np.zeros((steps, draws))
+
+    def gate(k: int, t: int, value: Array) -> Array:
+        fed[k, t] = value
+        cov = fed[k, : t + 1] @ fed[k, : t + 1].T / draws
+        values, vectors = np.linalg.eigh(cov)
+        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0))).T, mode="r").T  # lower triangular
+        root = root * np.where(np.diag(root) < 0, -1, 1)
+        return np.asarray(root[t] @ xi[k, : t + 1] + x[k, t] + bias[k])
+
+    for t in range(steps):
+        if t == 7:  # the second sentence
+            cell, state = np.zeros(draws), np.zeros(draws)
+        if name == "lstm":
+            i, f, g, o = (gate(k, t, state) for k in range(4))
+            cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+            state = _sigmoid(o) * np.tanh(cell)
+        else:
+            z, r = (_sigmoid(gate(k, t, state)) for k in range(2))
+            state = (1 - z) * state + z * np.tanh(gate(2, t, r * state))
+        found[t] = state
+    return np.asarray(found @ found.T / draws)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_shipped_gated_networks_against_plain_simulation(name: str) -> None:
+    law = tp.load(name).limit()
+    found = law.cov("y")
+    assert found.error < 1e-4
+    tokens = np.load(shipped_programs()[name].parent / "data" / "tokens.npy")
+    generator = np.random.default_rng(8)
+    each = np.stack([_simulated(name, tokens @ tokens.T / tokens.shape[1], 50_000, generator) for _ in range(12)])
+    error = np.hypot(each.std(axis=0, ddof=1) / np.sqrt(len(each)), found.error / 3)
+    assert np.abs((each.mean(axis=0) - np.asarray(found)) / error).max() < 6  # 12 replicates have Student tails
 
 
 def test_what_is_carried_linearly() -> None:

@@ -20,6 +20,7 @@ from tensorprog.limit.definitions import refuse_steps
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.patterns import variable_pairs
+from tensorprog.limit.reduced import reduces
 from tensorprog.limit.symbolic.cases import NOTHING, Cases, place
 from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, inside
 from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
@@ -215,7 +216,9 @@ class Formulas:
 
     def expectations(self, p: Part, q: Part, ranges: Ranges) -> Cases:
         """E[f(l) g(l')] without coefficients, for every set of equations between indices that matters."""
-        self.numeric.patterns._refuse_reductions(p, q)
+        for part in (p, q):
+            if reduces(self.parts, part):
+                raise NotCompiledError(f"{part.function}: nonlinear in vectors over an index, no formulas of that")
         if p.joint or q.joint:
             return self._joint(p, q, ranges)
         one, two = self._form(p, ranges), self._form(q, ranges)

@@ -1,0 +1,325 @@
+"""Layers of scores, and widths that stay finite: against Theorem 1, draws written by hand, and finite networks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tensorprog as tp
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+from . import oracles
+
+Array = NDArray[np.float64]
+
+STACK = """
+program: stack
+constants: {s: 4, H: 1, r: 0}
+indices: {i: s, j: s, a: H}
+initial:
+  x[i]: {mean: 0, cov: r**abs(i - i_)}
+weights:
+  Q1[a]: 1
+  K1[a]: 1
+  V1[a]: 1
+  Q2[a]: 1
+  K2[a]: 1
+  V2[a]: 1
+  U: 1
+body:
+  - q1[a,i]   = MatMul(Q1[a], x[i])
+  - k1[a,j]   = MatMul(K1[a], x[j])
+  - p1[a,i,j] = Dot(q1[a,i], k1[a,j])
+  - v1[a,j]   = MatMul(V1[a], x[j])
+  - x1[i]     = Nonlin(x[i] + sum[a,j](softmax[j](p1[a,i,j]) * v1[a,j]) / sqrt(H))
+  - q2[a,i]   = MatMul(Q2[a], x1[i])
+  - k2[a,j]   = MatMul(K2[a], x1[j])
+  - p2[a,i,j] = Dot(q2[a,i], k2[a,j])
+  - v2[a,j]   = MatMul(V2[a], x1[j])
+  - y[i]      = Nonlin(x1[i] + sum[a,j](softmax[j](p2[a,i,j]) * v2[a,j]) / sqrt(H))
+outputs: [y]
+"""
+# a second output that no rewrite brings under Theorem 1: the layers are iterated, for the same y
+ITERATED = STACK.replace(
+    "outputs: [y]", "  - z[i]      = Nonlin(relu(x1[i]))\n  - w[i]      = MatMul(U, z[i])\noutputs: [y, w]"
+)
+
+
+def _law(text: str, **constants: float) -> Law:
+    return Law(loads(text, constants))
+
+
+def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
+    """Two estimates within five standard errors: stated errors are three of them."""
+    difference = np.abs(np.asarray(first[0]) - np.asarray(second[0]))
+    assert np.all(difference <= 5 / 3 * np.hypot(first[1], second[1])), (first, second)
+
+
+def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Covariance and kurtosis of mean-zero draws (count, members), with three standard errors."""
+    products = draws[:, :, None] * draws[:, None]
+    count = math.sqrt(len(draws))
+    squares, fourth = draws**2, draws**4
+    variance = squares.mean(axis=0)
+    kurtosis = fourth.mean(axis=0) / variance**2
+    spread = (fourth / variance**2 - 2 * kurtosis * squares / variance).std(axis=0)
+    return (products.mean(axis=0), 3 * products.std(axis=0) / count), (kurtosis, 3 * spread / count)
+
+
+@pytest.mark.parametrize("r", [0, 0.5])
+def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(r: float) -> None:
+    theorem, iterated = _law(STACK, r=r, s=3), _law(ITERATED, r=r, s=3)
+    assert not theorem.compiler.layered
+    assert iterated.compiler.layered
+    _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
+    for name in ("y[0]", "p2[0,0,1]", "p2[0,0,0]"):
+        _agree(theorem.var(name, with_error=True), iterated.var(name, with_error=True))
+        _agree(theorem.kurtosis(name, with_error=True), iterated.kurtosis(name, with_error=True))
+    grid = np.linspace(-3, 3, 7)
+    _agree(theorem.density("y[0]", grid, with_error=True), iterated.density("y[0]", grid, with_error=True))
+    _agree(theorem.density(["y[0]", "y[2]"], np.array([[0.3, -1]]), with_error=True),
+           iterated.density(["y[0]", "y[2]"], np.array([[0.3, -1]]), with_error=True))  # fmt: skip
+    _agree(theorem.expectation("tanh(y[0])**2", with_error=True), iterated.expectation("tanh(y[0])**2", with_error=True))
+
+
+def test_scores_of_the_second_layer_are_not_gaussian() -> None:
+    value, error = _law(ITERATED).kurtosis("p2[0,0,1]", with_error=True)
+    assert abs(value - 3.07) < 0.01
+    assert error < 0.003
+
+
+def test_given_all_scores_theorem_1_and_the_layers_are_one_gaussian_law() -> None:
+    theorem, iterated = _law(STACK, s=3, r=0.5), _law(ITERATED, s=3, r=0.5)
+    scores = iterated.sample(3, seed=1)
+    own = iterated.given({"p1": scores["p1"], "p2": scores["p2"]})
+    # by hand: x1 = (1 + V1 a1) x, y = (1 + V2 a2) x1 in law, given the softmaxes
+    a1, a2 = (np.exp(scores[p][:, 0]) / np.exp(scores[p][:, 0]).sum(axis=-1, keepdims=True) for p in ("p1", "p2"))
+    k = 0.5 ** abs(np.arange(3)[:, None] - np.arange(3))
+    k1 = k + a1 @ k @ np.swapaxes(a1, 1, 2)
+    assert np.allclose(own.cov("y"), k1 + a2 @ k1 @ np.swapaxes(a2, 1, 2), rtol=1e-12)
+    assert np.allclose(own.cov("w"), [oracles.arccos_kernel(each) for each in k1], rtol=1e-10)
+    assert theorem.given({name: scores[name] for name in ("p1",)} | {"p2": scores["p2"]}).cov("y").shape == (3, 3, 3)
+
+
+DEEP = """
+program: deep
+constants: {s: 2, H: 2, L: 2}
+indices: {i: s, j: s, a: H, t: 1..L}
+initial:
+  h[i]: {mean: 0, cov: 0.5**abs(i - i_)}
+weights:
+  WQ[t,a]: 1
+  WK[t,a]: 1.3
+  WV[t,a]: 1
+  WO[t,a]: 1
+  W1[t]: 2
+  W2[t]: 0.7
+body:
+  - x[0,i]     = Nonlin(h[i])
+  - q[t,a,i]   = MatMul(WQ[t,a], x[t - 1,i])
+  - k[t,a,j]   = MatMul(WK[t,a], x[t - 1,j])
+  - p[t,a,i,j] = Dot(q[t,a,i], k[t,a,j])
+  - v[t,a,j]   = MatMul(WV[t,a], x[t - 1,j])
+  - o[t,a,j]   = MatMul(WO[t,a], v[t,a,j])
+  - z[t,i]     = Nonlin(x[t - 1,i] + sum[a,j](softmax[j](p[t,a,i,j]) * o[t,a,j]) / sqrt(H))
+  - u[t,i]     = MatMul(W1[t], z[t,i])
+  - r[t,i]     = Nonlin(relu(u[t,i]))
+  - g[t,i]     = MatMul(W2[t], r[t,i])
+  - x[t,i]     = Nonlin(z[t,i] + g[t,i])
+  - y[i]       = Nonlin(x[L,i])
+outputs: [y]
+"""
+
+
+def _deep_draws(count: int, layers: int, seed: int) -> tuple[Array, Array]:
+    """The iterated law of DEEP by hand: covariances of y (count, 2, 2), and the scores of the last layer."""
+    rng = np.random.default_rng(seed)
+    k = np.broadcast_to(0.5 ** abs(np.arange(2)[:, None] - np.arange(2)), (count, 2, 2)).copy()
+    for _ in range(layers):
+        root = np.linalg.cholesky(k)
+        normals = rng.standard_normal((count, 2, 2, 2))
+        p = math.sqrt(1.3) * np.einsum("nij,najk,nlk->nail", root, normals, root)
+        a = np.exp(p - p.max(axis=-1, keepdims=True))
+        a /= a.sum(axis=-1, keepdims=True)
+        z = k + np.einsum("naij,njk,nalk->nil", a, k, a) / 2
+        theta = np.arccos(np.clip(z[:, 0, 1] / np.sqrt(z[:, 0, 0] * z[:, 1, 1]), -1, 1))
+        kernel = z / 2  # E relu(u)**2 for u ~ N(0, 2 z) is z; on the diagonal of z/2 twice
+        cross = np.sqrt(z[:, 0, 0] * z[:, 1, 1]) / math.pi * (np.sin(theta) + (math.pi - theta) * np.cos(theta))
+        kernel = np.stack([np.stack([z[:, 0, 0], cross], -1), np.stack([cross, z[:, 1, 1]], -1)], -2)
+        k = z + 0.7 * kernel
+    return k, p
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None:
+    law = _law(DEEP, L=layers)
+    count = 200_000
+    k, p = _deep_draws(count, layers, seed=layers)
+    _agree(law.cov("y", with_error=True), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    variance, square = k[:, 0, 0].mean(), (k[:, 0, 0] ** 2).mean()
+    spread = (3 * k[:, 0, 0] ** 2 / variance**2 - 6 * square / variance**3 * k[:, 0, 0]).std() / math.sqrt(count)
+    _agree(law.kurtosis("y[0]", with_error=True), (3 * square / variance**2, 3 * spread))
+    score, kurtosis = _moments(p[:, 0].reshape(count, 4))
+    name = f"p[{layers},0,0,1]"
+    _agree(law.var(name, with_error=True), (score[0][1, 1], score[1][1, 1]))
+    _agree(law.kurtosis(name, with_error=True), (kurtosis[0][1], kurtosis[1][1]))
+
+
+def test_draws_follow_the_covariances_that_the_law_states() -> None:
+    law = _law(DEEP)
+    draws = law.sample(100_000, seed=2)
+    _agree(_moments(draws["y"])[0], law.cov("y", with_error=True))
+    flat = draws["p"].reshape(len(draws["p"]), -1)
+    _agree(_moments(flat)[0], tuple(part.reshape(16, 16) for part in law.cov("p", with_error=True)))
+    again = law.sample(100, seed=2)
+    assert np.array_equal(again["y"], draws["y"][:100])
+    assert np.array_equal(again["p"], draws["p"][:100])
+    averages = law.averages({"m": "y[0]*y[1]"}, 50_000)["m"]
+    value, error = law.cov("y", with_error=True)
+    _agree((averages.mean(), 3 * averages.std() / math.sqrt(50_000)), (value[0, 1], error[0, 1]))
+
+
+def test_layers_agree_with_finite_networks() -> None:
+    law, size = _law(DEEP), 4000
+    samples = tp.Program.from_netsor(loads(DEEP)).run(width=2048, samples=size, seed=5, coordinates=16)
+    y = samples["y"]  # (networks, coordinates, members) or (networks, members, coordinates)
+    y = np.moveaxis(y, 1, 2) if y.shape[1] == 2 else y
+    products = np.einsum("nci,ncj->nij", y, y) / y.shape[1]
+    finite = products.mean(axis=0), 3 * products.std(axis=0) / math.sqrt(size)
+    value, error = law.cov("y", with_error=True)
+    assert np.all(finite[1] < 0.1 * value)
+    _agree(finite, (value, error + 3 / 2048 * value))  # what the width leaves is of order 1/n
+
+
+HEADS = """
+program: heads
+constants: {s: 3, H: 2, D: 4}
+indices: {i: s, j: s, a: H}
+fixed_widths: {d: D}
+initial:
+  x[i]: {mean: 0, cov: 0.5**abs(i - i_)}
+weights:
+  WQ[a]: {variance: 1, shape: [d, n]}
+  WK[a]: {variance: 2, shape: [d, n]}
+  WV[a]: {variance: 1, shape: [d, n]}
+  WO[a]: {variance: 1, shape: [n, d]}
+body:
+  - q[a,i]   = MatMul(WQ[a], x[i])
+  - k[a,j]   = MatMul(WK[a], x[j])
+  - p[a,i,j] = Dot(q[a,i], k[a,j])
+  - v[a,j]   = MatMul(WV[a], x[j])
+  - o[a,j]   = MatMul(WO[a], v[a,j])
+  - y[i]     = Nonlin(sum[a,j](softmax[j](p[a,i,j]) * o[a,j]) / sqrt(H))
+outputs: [y]
+"""
+
+
+def _head_draws(count: int, d: int, seed: int) -> tuple[Array, Array]:
+    """Scores and covariances of y given the heads of HEADS, drawn coordinate by coordinate."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.cholesky(0.5 ** abs(np.arange(3)[:, None] - np.arange(3)))
+    q, k, v = (root @ rng.standard_normal((count, 2, 3, d)) for _ in range(3))
+    p = math.sqrt(2 / d) * q @ np.swapaxes(k, -1, -2)
+    a = np.exp(p - p.max(axis=-1, keepdims=True))
+    a /= a.sum(axis=-1, keepdims=True)
+    mixed = a @ v
+    return p, np.einsum("naic,najc->nij", mixed, mixed) / (2 * d)
+
+
+@pytest.mark.parametrize("d", [1, 4])
+def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
+    law = _law(HEADS, D=d)
+    count = 400_000
+    p, k = _head_draws(count, d, seed=d)
+    _agree(law.cov("y", with_error=True), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    variance, square = k[:, 1, 1].mean(), (k[:, 1, 1] ** 2).mean()
+    spread = (3 * k[:, 1, 1] ** 2 / variance**2 - 6 * square / variance**3 * k[:, 1, 1]).std() / math.sqrt(count)
+    _agree(law.kurtosis("y[1]", with_error=True), (3 * square / variance**2, 3 * spread))
+    _agree(_moments(p[:, 0].reshape(count, 9))[0], tuple(
+        part[0, :, :, 0].reshape(9, 9) for part in law.cov("p", with_error=True)))  # fmt: skip
+
+
+@pytest.mark.parametrize("d", [1, 2, 64])
+def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
+    value, error = _law(HEADS, D=d).kurtosis("p[0,0,1]", with_error=True)
+    exact = 3 + 6 * (1 + 2 * 0.25**0 * 0) / d  # q and k independent of each other, each with i.i.d. coordinates
+    assert abs(value - exact) <= error
+    assert error < 0.01 * exact
+
+
+@pytest.mark.parametrize("d", [2, 8])
+def test_finite_heads_agree_with_networks_of_large_width(d: int) -> None:
+    law, size = _law(HEADS, D=d), 40_000
+    samples = tp.Program.from_netsor(loads(HEADS, {"D": d})).run(width=2048, samples=size, seed=3, coordinates=4)
+    y = samples["y"]
+    y = np.moveaxis(y, 1, 2) if y.shape[1] == 3 else y
+    products = np.einsum("nci,ncj->nij", y, y) / y.shape[1]
+    value, error = law.cov("y", with_error=True)
+    _agree((products.mean(axis=0), 3 * products.std(axis=0) / math.sqrt(size)), (value, error + 3 / 2048 * value))
+    p = samples["p"].reshape(size, -1)
+    _agree(_moments(p)[0], tuple(part.reshape(18, 18) for part in law.cov("p", with_error=True)))
+
+
+REPEATED = """
+program: repeated
+fixed_widths: {d: 4}
+initial:
+  x: {mean: 0, cov: 1}
+weights:
+  A: {variance: 1, shape: [d, n]}
+  W: {variance: 1, shape: [d, d]}
+  B: {variance: 1, shape: [n, d]}
+body:
+  - g = MatMul(A, x)
+  - u = MatMul(W, g)
+  - w = MatMul(W, u)
+  - y = MatMul(B, u)
+  - z = MatMul(B, w)
+outputs: [y, z]
+"""
+
+
+def test_a_square_weight_of_finite_width_used_twice_keeps_its_memory() -> None:
+    """E |W g|**2 |W W g|**2 for a 4 x 4 matrix, by matrices drawn whole."""
+    rng = np.random.default_rng(0)
+    count = 400_000
+    g = rng.standard_normal((count, 4, 1))
+    w = rng.standard_normal((count, 4, 4)) / 2
+    u = w @ g
+    v = w @ u
+    y, z = ((part[..., 0] ** 2).mean(axis=1) for part in (u, v))  # variances of y and z given u and w
+    both = y * z + 2 * np.einsum("nic,nic->n", u, v) ** 2 / 16
+    law = _law(REPEATED)
+    value = law.expectation("y**2*z**2", with_error=True)
+    _agree(value, (both.mean(), 3 * both.std() / math.sqrt(count)))
+    _agree(law.var("z", with_error=True), (z.mean(), 3 * z.std() / math.sqrt(count)))
+
+
+def test_what_layers_do_not_compile_is_refused_in_words() -> None:
+    law = _law(HEADS)
+    with pytest.raises(tp.NotCompiledError, match="width d, which stays finite"):
+        law.given({"p": np.zeros((2, 3, 3))}).cov()
+    for text in (DEEP, HEADS):
+        with pytest.raises(tp.NotCompiledError, match="infinite_heads"):
+            _law(text).infinite_heads("a")
+    cell = """
+program: cell
+indices: {t: "1..2"}
+initial:
+  x: {mean: 0, cov: 1}
+weights: {Q: 1, K: 1, W[t]: 1}
+body:
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - c[0] = Nonlin(x)
+  - g[t] = MatMul(W[t], c[t - 1])
+  - c[t] = Nonlin(sigmoid(p) * tanh(g[t]) * c[t - 1])
+outputs: [c]
+"""
+    with pytest.raises(tp.NotCompiledError, match="carried along a recurrence"):
+        _law(cell).cov("c")
