@@ -217,7 +217,7 @@ class Context:
             statement = self.netsor.body[position]
             if not isinstance(statement, Nonlin):
                 continue
-            users = {user for user, definer, _ in self.structure.edges if definer == position}
+            users = self.structure.users[position]
             if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
                 yield position
 

@@ -31,7 +31,8 @@ def averages(check: Context) -> Iterator[Finding]:
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
         sources = (*check.structure.scores, *check.structure.finite)
-        source = next((p for p in sources if p in check.structure.ancestors(given[0])), given[0])
+        ancestors = check.structure.ancestors(given[0])
+        source = next((p for p in sources if p in ancestors), given[0])
         chain = check.structure.chain(source, given[0])
         check.claim(
             Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {check.text(source)}")

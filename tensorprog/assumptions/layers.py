@@ -35,7 +35,8 @@ def one_layer(check: Context) -> Iterator[Finding]:
             "covariances depend on them, because no weight that made a score operand is used again",
         )
     )
-    score = next(p for p in check.structure.scores if p in check.structure.ancestors(behind[0]))
+    ancestors = check.structure.ancestors(behind[0])
+    score = next(p for p in check.structure.scores if p in ancestors)
     chain = check.structure.chain(score, behind[0])
     yield check.finding(
         "holds",
@@ -66,6 +67,8 @@ def _reused(check: Context) -> Iterator[Finding]:
                 verdict, _ = structure.same_member(first.position, second.position)
                 if verdict is not HOLDS:
                     shared[first.dot, second.dot] = first, second, verdict
+    if not shared:
+        return
     tangled = structure.tangled(shared)
     for (one, two), (first, second, verdict) in shared.items():
         name = first.statement.weight.name

@@ -40,7 +40,7 @@ def inline(
         if not any(isinstance(body[d], Nonlin) for d in definers):
             return None
         plain = "".join(structure.netsor.families[node.name].boundaries) == ""
-        if len(definers) == 1 and plain and not structure.cyclic_at(definers[0]):
+        if len(definers) == 1 and plain and not structure.cyclic(definers[0]):
             chosen = definers[0]
         else:
             found = next((d for d in definers if first and _inside(node, body[d].target, pinned)), None)

@@ -52,12 +52,12 @@ class Rewrite:
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
     """Declare the transposes of weights that are used in no other way as the weights."""
+    by_weight: dict[str, dict[int, MatMul]] = {weight.name: {} for weight in editor.netsor.weights}
+    for position, statement in enumerate(editor.netsor.body):
+        if isinstance(statement, MatMul):
+            by_weight[statement.weight.name][position] = statement
     for weight in editor.netsor.weights:
-        uses = {
-            position: s
-            for position, s in enumerate(editor.netsor.body)
-            if isinstance(s, MatMul) and s.weight.name == weight.name
-        }
+        uses = by_weight[weight.name]
         finite = {width in dict(editor.netsor.fixed_widths) for width in weight.shape}
         if uses and len(finite) == 1 and all(s.transposed for s in uses.values()):
             name = editor.name(f"{weight.name}_T")
