@@ -24,12 +24,11 @@ from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
-from tensorprog.rename import replace_variables
+from tensorprog.rename import MAX_NODES, replace_variables
 
 __all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
-MAX_NODES = 400  # of an expression with Nonlins written out
 
 
 @dataclass(frozen=True)
