@@ -39,7 +39,7 @@ class Witness:
     "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
     "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
     "growth": |values| rises along the points, in a way that the property forbids;
-    "nan": there is no real number;  "infinite": the expression has a pole.
+    "nan": there is no real number;  "infinite": a number over 0, or log 0.
     """
 
     kind: Kind
