@@ -138,7 +138,7 @@ class Context:
         weights: tuple[str, ...] = (),
         source: str | None = None,
     ) -> Finding:
-        """A finding of the current rule at some statements, the first of them to blame; `source` is the rule's."""
+        """A finding of the current rule at some statements, the first of them to blame; by default with its source."""
         assert self.rule is not None
         said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
         line = self.netsor.body[positions[0]].span.line if positions else 0
