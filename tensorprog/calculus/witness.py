@@ -82,7 +82,7 @@ class Witness:
                 f"{where}: slope {steep[0]:.3g} between t = {t[0]:g} and a point {abs(t[1] - t[0]):.0e} away, "
                 f"{steep[-1]:.3g} and {abs(t[-1] - t[0]):.0e} away"
             )
-        return f"{where}: |value| = {abs(v[0]):.4g} at t = {t[0]:g}, {abs(v[-1]):.4g} at t = {t[-1]:g}"
+        return f"{where}: |value| about {abs(v[0]):.1g} at t = {t[0]:g}, {abs(v[-1]):.1g} at t = {t[-1]:g}"
 
 
 def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
