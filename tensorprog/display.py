@@ -140,7 +140,7 @@ def show_report(report: Report, write: Callable[[str], None], stream: TextIO | N
 
     console = Console(file=stream, highlight=False, width=columns_of(stream))
     console.print(Text.assemble((f"{report.program}: ", "bold"), (report.grade, _ink(report.grade)),
-                                f" - {findings.says(report)}"))
+                                f" - {report.says}"))
     console.print(_labelled(findings.basis(report), 0))
     rows = [findings.cells(finding) for finding in report.findings]
     console.print(_findings_grid(rows) if console.width >= WIDE else _findings_blocks(rows, console.width))

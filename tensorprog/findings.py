@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tensorprog.assumptions.report import Finding, Report
 
-__all__ = ["COLOURS", "Cells", "basis", "brief", "cells", "notebook", "says"]
+__all__ = ["COLOURS", "Cells", "basis", "cells", "notebook"]
 
 # of grades and verdicts, readable on white and on black: Okabe & Ito's green, blue, orange, vermillion
 COLOURS = {
@@ -22,17 +21,12 @@ COLOURS = {
 LABELS = ("why", "from", "try")
 
 
-def says(report: Report) -> str:
-    """What the grade means, without the grade."""
-    return str(report).splitlines()[0].partition(f"{report.grade} - ")[2]
-
-
 def basis(report: Report) -> list[tuple[str, str]]:
     """What the grade rests on besides the clauses: results beyond Assumption 1, then exact rewrites, in order."""
-    rewrites = [(f"{rewrite.kind} {rewrite.where}, line {rewrite.line}", rewrite.text)
-                for rewrite in getattr(report, "rewrites", ())]
     return [("claim", str(claim)) for claim in report.claims] + [
-        ("exact rewrite", f"{place}: {text}") for place, text in rewrites]
+        ("exact rewrite", f"{rewrite.kind} {rewrite.where}, line {rewrite.line}: {rewrite.text}")
+        for rewrite in report.rewrites
+    ]
 
 
 Cells = tuple[str, str, str, str, tuple[tuple[str, str], ...]]
@@ -40,15 +34,10 @@ Cells = tuple[str, str, str, str, tuple[tuple[str, str], ...]]
 
 def cells(finding: Finding) -> Cells:
     """Verdict, rule, place, line, and what is said: why, and unless it holds the source and what to write instead."""
-    source = "" if finding.source in finding.message else finding.source
-    texts = (brief(finding), "", "") if finding.verdict == "holds" else (finding.message, source, finding.fix)
+    source = "" if finding.verdict == "holds" or finding.source in finding.message else finding.source
+    texts = (finding.message, source, finding.fix)
     said = tuple((label, text) for label, text in zip(LABELS, texts, strict=True) if text)
     return finding.verdict, finding.rule, finding.where, str(finding.line or ""), said
-
-
-def brief(finding: Finding) -> str:
-    """The message without the source in brackets at its end."""
-    return re.sub(r" \([^()]*(\([^()]*\)[^()]*)*\)$", "", finding.message)
 
 
 # ---- notebooks ------------------------------------------------------------------------------------------------------
@@ -61,7 +50,7 @@ def notebook(report: Report) -> str:
     """The report as HTML without scripts or style sheets: grade, claims, rewrites, findings; what holds is folded."""
     said = [f for f in report.findings if f.verdict != "holds"]
     holds = [f for f in report.findings if f.verdict == "holds"]
-    parts = [f"<p><b>{html.escape(report.program)}</b> {_badge(report.grade)} {html.escape(says(report))}</p>"]
+    parts = [f"<p><b>{html.escape(report.program)}</b> {_badge(report.grade)} {html.escape(report.says)}</p>"]
     parts += [f"<p style='margin:.2em 0'><i>{kind}</i> {html.escape(text)}</p>" for kind, text in basis(report)]
     if said:
         parts.append(_table(said))

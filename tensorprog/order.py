@@ -95,10 +95,15 @@ def _order(
     graph.add_edges_from((definer, user) for user, definer, _ in edges)
     condensed = nx.condensation(graph)
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(map(key, condensed.nodes[c]["members"])))
+    component_of = condensed.graph["mapping"]
+    within: dict[int, list[tuple[int, int, Variable]]] = {}
+    for edge in edges:
+        if component_of[edge[0]] == component_of[edge[1]]:
+            within.setdefault(component_of[edge[0]], []).append(edge)
     result: list[int | Loop] = []
     for component in order:
         members = sorted(condensed.nodes[component]["members"])
-        inner = [edge for edge in edges if edge[0] in members and edge[1] in members]
+        inner = within.get(component)
         if not inner:
             result.append(members[0])
             continue

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
 
-__all__ = ["affine_expr", "compose", "free_indices", "fresh_substitute", "replace_variables", "substitute"]
+__all__ = [
+    "MAX_NODES", "affine_expr", "compose", "free_indices", "fresh_substitute", "replace_variables", "substitute",
+]
+
+MAX_NODES = 400  # of an expression with definitions written out
 
 
 def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
@@ -32,11 +36,11 @@ def affine_expr(slot: Affine) -> Expr:
     return Call("add", (result, Number(slot.offset))) if slot.offset else result
 
 
-def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
+def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) -> Expr:
     """Replace free indices by affine forms and bound ones by plain indices.
 
     A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
-    its indices is read at the values (see `Reduction.at`).
+    its indices is read at the values (see `Reduction.at`) or, with `along`, runs over them, which must be bare too.
     """
     if isinstance(expr, IndexValue):
         return affine_expr(values[expr.name]) if expr.name in values else expr
@@ -44,8 +48,8 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
         slots = tuple(compose(slot, values) for slot in expr.slots)
         return type(expr)(expr.name, slots, expr.column)
     if isinstance(expr, Call):
-        return Call(expr.atom, tuple(substitute(arg, values) for arg in expr.args), expr.column)
-    if isinstance(expr, Reduction) and not expr.removes:
+        return Call(expr.atom, tuple(substitute(arg, values, along) for arg in expr.args), expr.column)
+    if isinstance(expr, Reduction) and not expr.removes and not along:
         if expr.at:
             at = tuple(compose(form, values) for form in expr.at)
             return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, at)
@@ -61,7 +65,7 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
             bare = values[name].bare if name in values else name
             assert bare is not None
             names.append(bare)
-        return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values), expr.column)
+        return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values, along), expr.column)
     return expr
 
 

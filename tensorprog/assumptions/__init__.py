@@ -94,19 +94,8 @@ def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
     for rule in RULES:
         state.rule = rule
         found = _once(rule.apply(state))
-        if not any(f.verdict in ("fails", "unknown", "remark") for f in found):
-            if rule.name == "nonlinearities":
-                name = "pseudo-Lipschitz" if state.scored else "controlled"
-                found.append(
-                    Finding(
-                        rule.name,
-                        "holds",
-                        message=f"every Nonlin is {name} ({SAKAI if state.scored else YANG})",
-                        source=rule.source,
-                    )
-                )
-            elif rule.holds and not found and state.scores:
-                found.append(Finding(rule.name, "holds", message=f"{rule.holds} ({rule.source})", source=rule.source))
+        if rule.holds and state.scores and not found:
+            found.append(state.finding("holds", (), rule.holds))
         findings += found
     findings.sort(key=lambda f: ORDER.index(f.verdict))
     failing = [f for f in findings if f.verdict in ("fails", "unknown")]

@@ -30,8 +30,8 @@ def unused(check: Context) -> Iterator[Finding]:
 
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance, and averages are not of independent vectors."""
-    for dot, definer, statement in check.products():
-        score = check.text(dot)
+    for maker in check.products():
+        definer, statement, score = maker.position, maker.statement, check.text(maker.dot)
         variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
         profile = check.calculus.vector(statement.vector, definer)
         if variance == (0.0, 0.0):

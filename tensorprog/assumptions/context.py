@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,12 +10,14 @@ from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Expr, Variable
+from tensorprog.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.graph import Operand, Structure
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewritten
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Numbers", "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Maker", "Numbers",
+    "Rule",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -23,6 +25,7 @@ ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
 DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clause that is not known to hold
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,20 @@ class Rule:
     source: str
     apply: Callable[[Context], Iterator[Finding]]
     holds: str = ""  # of a clause about scores: what to say when there are some and nothing is found
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A MatMul that makes one side of a score."""
+
+    operand: Operand
+    position: int
+    statement: MatMul
+
+    @property
+    def dot(self) -> int:
+        """The position of the score."""
+        return self.operand.dot
 
 
 class Numbers:
@@ -86,35 +103,60 @@ class Context:
         """What a statement defines, as written."""
         return self.rewritten.origin[position]
 
-    def products(self) -> Iterator[tuple[int, int, MatMul]]:
-        """Each MatMul that makes a score operand, once: positions of the Dot and of the MatMul, and the MatMul."""
-        done = set()
-        for operand in self.operands:
+    def product(self, position: int) -> MatMul:
+        """The MatMul at a position."""
+        return _matmul(self.netsor.body[position])
+
+    def makers(self, operands: Iterable[Operand]) -> Iterator[Maker]:
+        """The MatMuls that make some operands, with each operand that they make."""
+        for operand in operands:
             statement = None if operand.definer is None else self.netsor.body[operand.definer]
-            if operand.definer is not None and operand.definer not in done and isinstance(statement, MatMul):
-                done.add(operand.definer)
-                yield operand.dot, operand.definer, statement
+            if operand.definer is not None and isinstance(statement, MatMul):
+                yield Maker(operand, operand.definer, statement)
+
+    def products(self) -> Iterator[Maker]:
+        """Each MatMul that makes a score operand, once."""
+        first: dict[int, Maker] = {}
+        for maker in self.makers(self.operands):
+            first.setdefault(maker.position, maker)
+        yield from first.values()
+
+    def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
+        """Pairs of MatMuls that make the left and the right operand of a score."""
+        made = list(self.makers(self.sides[dot]))
+        for left in (maker for maker in made if maker.operand.side == "left"):
+            yield from ((left, right) for right in made if right.operand.side == "right")
 
     def finding(
         self,
-        verdict: Says,
+        verdict: Says | Verdict,
         positions: tuple[int, ...],
         message: str,
         fix: str = "",
         consequence: str = "",
         chain: tuple[int, ...] = (),
         weights: tuple[str, ...] = (),
+        source: str | None = None,
     ) -> Finding:
-        """A finding of the current rule at some statements, the first of them to blame."""
+        """A finding of the current rule at some statements, the first of them to blame; by default with its source."""
         assert self.rule is not None
+        said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
         line = self.netsor.body[positions[0]].span.line if positions else 0
         names = dict.fromkeys(self.text(p) for p in positions)
         added = [str(self.netsor.body[p]) for p in positions if str(self.netsor.body[p].target) != self.text(p)]
         message += f" (after rewriting: {'; '.join(added)})" if added else ""
         nodes = tuple(dict.fromkeys([*names, *(self.text(p) for p in chain), *weights]))
-        return Finding(
-            self.rule.name, verdict, ", ".join(names), line, message, fix, self.rule.source, nodes, consequence
-        )
+        source = self.rule.source if source is None else source
+        return Finding(self.rule.name, said, ", ".join(names), line, message, fix, source, nodes, consequence)
+
+    def used_again(
+        self, verdict: Verdict, first: int, second: int, message: str, chain: tuple[int, ...], fix: str = ""
+    ) -> Finding:
+        """A finding at the second of two MatMuls by one weight, which is to have a weight of its own."""
+        one, two = self.written_product(first), self.written_product(second)
+        how = fix or f": declare another weight with the indices of {two.weight}"
+        own, weights = f"give {two.target} a weight of its own{how}", (self.weight(one.weight.name),)
+        return self.finding(verdict, (second, first), message, own, NOT_COVERED, chain, weights)
 
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
@@ -125,6 +167,10 @@ class Context:
     def source(self, position: int) -> Statement:
         """The statement as written that a statement comes from, or itself where that is a declaration."""
         return self._written.get(self.text(position), self.netsor.body[position])
+
+    def written_product(self, position: int) -> MatMul:
+        """The MatMul as written that a MatMul comes from, or itself where that is a declaration."""
+        return _matmul(self.source(position))
 
     def fixed(self, position: int) -> bool:
         """Whether a Dot is over a width that stays finite."""
@@ -171,6 +217,11 @@ class Context:
             statement = self.netsor.body[position]
             if not isinstance(statement, Nonlin):
                 continue
-            users = {user for user, definer, _ in self.structure.edges if definer == position}
+            users = self.structure.users[position]
             if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
                 yield position
+
+
+def _matmul(statement: Statement) -> MatMul:
+    assert isinstance(statement, MatMul)
+    return statement

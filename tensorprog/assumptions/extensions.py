@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.assumptions.context import NETSOR_PLUS, NOT_COVERED, Context
+from tensorprog.assumptions.context import NETSOR_PLUS, Context
 from tensorprog.assumptions.layers import ITERATED
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.assumptions.scales import values
-from tensorprog.facts import FAILS, HOLDS
+from tensorprog.facts import HOLDS
 from tensorprog.ir import Dot, MatMul
 
 __all__ = ["averages", "induction", "widths"]
@@ -26,12 +26,13 @@ def averages(check: Context) -> Iterator[Finding]:
         names = ", ".join(check.text(p) for p in good)
         check.claim(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))
         yield check.finding(
-            "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers ({NETSOR_PLUS})"
+            "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers"
         )
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
         sources = (*check.structure.scores, *check.structure.finite)
-        source = next((p for p in sources if p in check.structure.ancestors(given[0])), given[0])
+        ancestors = check.structure.ancestors(given[0])
+        source = next((p for p in sources if p in ancestors), given[0])
         chain = check.structure.chain(source, given[0])
         check.claim(
             Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {check.text(source)}")
@@ -42,6 +43,7 @@ def averages(check: Context) -> Iterator[Finding]:
             f"{names}: averages over vectors that depend on {check.text(source)}, random in the limit, through "
             f"{check.chain_text(chain)}; so they are random too, functions of it (a conjecture)",
             chain=chain,
+            source="",
         )
 
 
@@ -64,7 +66,7 @@ def widths(check: Context) -> Iterator[Finding]:
                 "(Yang 2019, Theorem 5.4 with several widths)",
             )
         )
-        yield check.finding("holds", (), f"the widths {names} go to infinity together, in fixed ratios (Yang 2019)")
+        yield check.finding("holds", (), f"the widths {names} go to infinity together, in fixed ratios")
     if fixed:
         names = ", ".join(fixed)
         check.claim(
@@ -75,7 +77,8 @@ def widths(check: Context) -> Iterator[Finding]:
                 "a weight makes them, and scores over it are exact functions of them",
             )
         )
-        yield check.finding("holds", (), f"the width {names} stays finite; its vectors and scores are random, exactly")
+        said = f"the width {names} stays finite; its vectors and scores are random, exactly"
+        yield check.finding("holds", (), said, source="")
         yield from _behind_fixed(check)
 
 
@@ -94,19 +97,12 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
         for maker in structure.finite:
             verdict, place = structure.same_member(maker, position)
             if verdict is not HOLDS and (maker == position or structure.precedes(maker, position)):
-                one, two = check.source(maker), check.source(position)
-                assert isinstance(one, MatMul)
-                yield check.finding(
-                    "fails" if verdict is FAILS else "unknown",
-                    (position, maker),
-                    f"{one.matrix} makes {check.text(maker)}, a vector of finite width, and is used again "
-                    f"behind it{values(place)}, for {check.text(position)}: given the first, {two} is no fresh "
-                    "Gaussian vector",
-                    f"give {check.text(position)} a weight of its own",
-                    NOT_COVERED,
-                    structure.chain(maker, position),
-                    (check.weight(one.weight.name),),
+                one, two = check.written_product(maker), check.written_product(position)
+                message = (
+                    f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
+                    f"{values(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
                 )
+                yield check.used_again(verdict, maker, position, message, structure.chain(maker, position))
                 return
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
@@ -118,5 +114,5 @@ def induction(check: Context) -> Iterator[Finding]:
     yield check.finding(
         "holds",
         (),
-        "every vector is made of earlier ones; recurrences decrease along an index (Sakai et al. 2025, footnote 2)",
+        "every vector is made of earlier ones; recurrences decrease along an index",
     )

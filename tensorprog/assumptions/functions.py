@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeGuard
 
-from tensorprog.assumptions.context import NOT_COVERED, YANG, Context
-from tensorprog.assumptions.report import Finding, Says
+from tensorprog.assumptions.context import NOT_COVERED, SAKAI, YANG, Context
+from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS
 from tensorprog.expr import Call, Constant, Expr, Number, Reduction, walk
 from tensorprog.facts import FAILS, HOLDS, Fact
@@ -27,6 +27,8 @@ def nonlinearities(check: Context) -> Iterator[Finding]:
                 continue
             seen.add((fault.position, fault.expr))
             yield _not_regular(check, position, fact)
+    if not seen:
+        yield check.finding("holds", (), f"every Nonlin is {name}", source=SAKAI if check.scored else YANG)
 
 
 def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
@@ -43,8 +45,7 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
         message += f". Without scores it would be admitted: it is controlled ({YANG})"
     elif fact.name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
-    verdict: Says = "fails" if fact.verdict is FAILS else "unknown"
-    return check.finding(verdict, (fault.position,), message, _regular_fix(fault.expr), NOT_COVERED, chain)
+    return check.finding(fact.verdict, (fault.position,), message, _regular_fix(fault.expr), NOT_COVERED, chain)
 
 
 def _regular_fix(expr: Expr) -> str:

@@ -5,13 +5,12 @@ Source    Sakai et al. 2025, Theorem 1; theory.md section 6 for several layers
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
-from tensorprog.assumptions.context import NOT_COVERED, Context
+from tensorprog.assumptions.context import Context, Maker
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.facts import FAILS, HOLDS, Verdict
-from tensorprog.ir import MatMul
 
 __all__ = ["ITERATED", "one_layer"]
 
@@ -36,7 +35,8 @@ def one_layer(check: Context) -> Iterator[Finding]:
             "covariances depend on them, because no weight that made a score operand is used again",
         )
     )
-    score = next(p for p in check.structure.scores if p in check.structure.ancestors(behind[0]))
+    ancestors = check.structure.ancestors(behind[0])
+    score = next(p for p in check.structure.scores if p in ancestors)
     chain = check.structure.chain(score, behind[0])
     yield check.finding(
         "holds",
@@ -44,55 +44,55 @@ def one_layer(check: Context) -> Iterator[Finding]:
         f"{check.netsor.body[behind[0]]} depends on the score {check.text(score)} through {check.chain_text(chain)}, "
         "beyond Theorem 1, which covers one layer of scores; the layers are taken one after another (a conjecture)",
         chain=chain,
+        source="",
     )
 
 
 def _reused(check: Context) -> Iterator[Finding]:
     """Weights that make an operand of a score and, in a layer that depends on it, of another score."""
-    structure, body = check.structure, check.netsor.body
-    makers = [
-        (operand.dot, operand.definer, statement.weight.name)
-        for operand in structure.operands
-        if operand.definer is not None and isinstance(statement := body[operand.definer], MatMul)
-    ]
+    structure = check.structure
+    by_weight: dict[str, list[Maker]] = {}
+    for maker in check.makers(structure.operands):
+        by_weight.setdefault(maker.statement.weight.name, []).append(maker)
     told: set[str] = set()
-    shared: dict[tuple[int, int], tuple[int, int, Verdict]] = {}  # scores that share a weight, and the MatMuls
-    for (one, first, name), (two, second, other) in product(dict.fromkeys(makers), repeat=2):
-        if name != other or name in told:
+    shared: dict[tuple[int, int], tuple[Maker, Maker, Verdict]] = {}  # scores that share a weight, and the MatMuls
+    for name, makers in by_weight.items():
+        later = next(_later(check, makers), None)
+        if later is not None:
+            told.add(name)
+            yield later
             continue
-        for index in structure.loops(first, second):
-            verdict, _ = structure.same_member(first, second, apart=index)
-            if verdict is not HOLDS and name not in told:
-                told.add(name)
-                yield _again(check, (one, first), (two, second), verdict, f" at a later {index}")
-        verdict, _ = structure.same_member(first, second)
-        if one != two and first != second and verdict is not HOLDS:  # one vector may serve the scores of many layers
-            shared[one, two] = first, second, verdict
+        for first, second in product(makers, repeat=2):
+            if first.dot != second.dot and first.position != second.position:  # one vector may serve many layers
+                verdict, _ = structure.same_member(first.position, second.position)
+                if verdict is not HOLDS:
+                    shared[first.dot, second.dot] = first, second, verdict
+    if not shared:
+        return
     tangled = structure.tangled(shared)
     for (one, two), (first, second, verdict) in shared.items():
-        weight = body[first]
-        assert isinstance(weight, MatMul)
-        if one in tangled and weight.weight.name not in told and (structure.precedes(one, two) or one < two):
-            told.add(weight.weight.name)
-            yield _again(check, (one, first), (two, second), verdict, "")
+        name = first.statement.weight.name
+        if one in tangled and name not in told and (structure.precedes(one, two) or one < two):
+            told.add(name)
+            yield _again(check, first, second, verdict, "")
 
 
-def _again(
-    check: Context, first: tuple[int, int], second: tuple[int, int], verdict: Verdict, where: str
-) -> Finding:
-    (one, maker), (two, other) = first, second
-    old, new = check.source(maker), check.source(other)
-    assert isinstance(old, MatMul)
-    assert isinstance(new, MatMul)
+def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
+    """Where a weight of score operands is used again in a later round of a recurrence."""
+    for first, second in product(makers, repeat=2):
+        for index in check.structure.loops(first.position, second.position):
+            verdict, _ = check.structure.same_member(first.position, second.position, apart=index)
+            if verdict is not HOLDS:
+                yield _again(check, first, second, verdict, f" at a later {index}")
+
+
+def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, where: str) -> Finding:
+    old, new = check.written_product(first.position), check.written_product(second.position)
     may = "is used" if verdict is FAILS else "may be used"
-    return check.finding(
-        "fails" if verdict is FAILS else "unknown",
-        (other, maker),
-        f"{old.matrix} makes {check.text(maker)}, an operand of the score {check.text(one)}, and {may} again{where} "
-        f"for {check.text(other)}, an operand of the score {check.text(two)} in a layer behind it. Layers can be taken "
-        "one after another only if no weight that made a score operand is used again",
-        f"give {check.text(other)} a weight of its own, one for each layer",
-        NOT_COVERED,
-        (maker, one, other, two),
-        (check.weight(old.weight.name),),
+    message = (
+        f"{old.matrix} makes {old.target}, an operand of the score {check.text(first.dot)}, and {may} again{where} "
+        f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be taken "
+        "one after another only if no weight that made a score operand is used again"
     )
+    chain = (first.position, first.dot, second.position, second.dot)
+    return check.used_again(verdict, first.position, second.position, message, chain, ", one for each layer")

@@ -35,10 +35,10 @@ def limiting_values(check: Context) -> Iterator[Finding]:
 def _jump(check: Context, position: int) -> Iterator[Finding]:
     """A function that jumps, of a vector that vanishes in the limit, in a program with averages."""
     rough = check.calculus.statement(position).rough
-    ancestors = check.structure.ancestors(position)
-    if rough is None or not any(check.netsor.body[p].target.name in check.structure.averages for p in ancestors):
+    if rough is None or not isinstance(rough.expr, Call):
         return
-    if isinstance(rough.expr, Call):
+    ancestors = check.structure.ancestors(position)
+    if any(check.netsor.body[p].target.name in check.structure.averages for p in ancestors):
         spread = check.numbers.spread(check.written, _argument(rough.expr))
         if spread is not None and spread <= 1e-12:
             yield check.finding(

@@ -43,6 +43,8 @@ class Finding:
         }
 
     def __str__(self) -> str:
+        if self.verdict == "holds":
+            return f"{self.verdict:<8}{self.rule}: {self.message}" + (f" ({self.source})" if self.source else "")
         place = f"   [{'line ' + str(self.line)}]" if self.line else ""
         head = f"{self.verdict:<8}{self.rule}" + (f": {self.where}" if self.where else "") + place
         lines = [head, f"        why   {self.message}"]
@@ -100,18 +102,21 @@ class Report:
             "findings": [finding.to_json() for finding in self.findings],
         }
 
-    def __str__(self) -> str:
-        says = {
+    @property
+    def says(self) -> str:
+        """What the grade means."""
+        return {
             "theorem": f"the theorem applies as written ({self.source})",
             "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
             "extension": f"covered beyond the theorem ({self.source})",
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
         }[self.grade]
-        lines = [f"{self.program}: {self.grade} - {says}"]
+
+    def __str__(self) -> str:
+        lines = [f"{self.program}: {self.grade} - {self.says}"]
         lines += [f"claim   {claim}" for claim in self.claims]
         lines += [f"rewrite {rewrite}" for rewrite in self.rewrites]
-        lines += [str(f) for f in self.findings if f.verdict != "holds"]
-        lines += [f"{f.verdict:<8}{f.rule}: {f.message}" for f in self.findings if f.verdict == "holds"]
+        lines += map(str, self.findings)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

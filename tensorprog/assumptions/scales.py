@@ -6,22 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
-from tensorprog.facts import FAILS, HOLDS
-from tensorprog.graph import Operand
-from tensorprog.ir import Dot, MatMul, Nonlin
+from tensorprog.facts import HOLDS
+from tensorprog.ir import Dot, Nonlin
 
-__all__ = ["mean_of", "not_centred", "scales", "sides_of", "values"]
-
-
-def sides_of(check: Context, dot: int) -> Iterator[tuple[Operand, Operand]]:
-    """Pairs of MatMuls that make the left and the right operand of a score."""
-    made = [
-        o
-        for o in check.sides[dot]
-        if o.definer is not None and isinstance(check.netsor.body[o.definer], MatMul)
-    ]
-    for left in (o for o in made if o.side == "left"):
-        yield from ((left, right) for right in made if right.side == "right")
+__all__ = ["mean_of", "not_centred", "scales", "values"]
 
 
 def mean_of(check: Context, position: int, argument: str = "") -> tuple[bool, str]:
@@ -63,25 +51,23 @@ def scales(check: Context) -> Iterator[Finding]:
             fix, DIVERGES,
         )
     for dot in check.scores:
-        for left, right in sides_of(check, dot):
-            assert left.definer is not None
-            maker = check.netsor.body[left.definer]
-            assert isinstance(maker, MatMul)
-            name = check.rewritten.initials.get(maker.weight.name)
-            verdict, _ = check.structure.same_weight_in_score(left, right)
+        for left, right in check.pairs(dot):
+            weight = left.statement.weight.name
+            name = check.rewritten.initials.get(weight)
+            verdict, _ = check.structure.same_weight_in_score(left.operand, right.operand)
             if name is None or verdict is HOLDS:
                 continue
             grows, why = mean_of(check, dot)
             then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"
             yield check.finding(
-                "fails" if verdict is FAILS else "unknown",
+                verdict,
                 (dot,),
                 f"initial vectors {name} that may depend on each other stand in both operands of the score "
                 f"{check.text(dot)}: its mean is {why}, {then}",
                 fix,
                 DIVERGES if grows else NOT_COVERED,
-                (left.definer, dot),
-                (check.weight(maker.weight.name),),
+                (left.position, dot),
+                (check.weight(weight),),
             )
 
 

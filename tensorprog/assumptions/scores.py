@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
+from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context, Maker
 from tensorprog.assumptions.report import Finding, Says
-from tensorprog.assumptions.scales import mean_of, not_centred, sides_of, values
+from tensorprog.assumptions.scales import mean_of, not_centred, values
 from tensorprog.calculus import Profile
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Expr, Variable
-from tensorprog.facts import FAILS, HOLDS
+from tensorprog.facts import FAILS, HOLDS, Verdict
 from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
 
@@ -70,7 +70,8 @@ def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Pro
 
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
-    for dot, definer, statement in check.products():
+    for maker in check.products():
+        dot, definer, statement = maker.dot, maker.position, maker.statement
         if check.calculus.vector(statement.vector, definer).bounded:
             continue
         definers = check.structure.definers(definer, statement.vector)
@@ -121,68 +122,44 @@ def _fresh(check: Context, wanted: str) -> str:
 
 def dedicated(check: Context) -> Iterator[Finding]:
     """Clause (a): a weight that makes a score operand makes nothing else."""
-    makers = {o.definer for o in check.operands if o.definer is not None}
-    done = set()
-    for operand in check.operands:
-        maker, dot = operand.definer, operand.dot
-        if maker is None:
-            continue
-        statement = check.netsor.body[maker]
-        if not isinstance(statement, MatMul):
-            continue
-        for other in check.structure.weight_uses(statement.weight.name):
-            if other in makers or (statement.weight.name, other) in done:
+    makers = list(check.makers(check.operands))
+    done = {maker.position for maker in makers}  # these, and what was told
+    for maker in makers:
+        for other in check.structure.weight_uses(maker.statement.weight.name):
+            if other in done:
                 continue
-            verdict, witness = check.structure.same_member(maker, other, read_by=operand)
+            verdict, witness = check.structure.same_member(maker.position, other, read_by=maker.operand)
             if verdict is HOLDS:
                 continue
-            done.add((statement.weight.name, other))
-            one, two = check.source(maker), check.source(other)
-            assert isinstance(one, MatMul)
-            assert isinstance(two, MatMul)
+            done.add(other)
+            one, two = check.written_product(maker.position), check.written_product(other)
             may = "makes" if verdict is FAILS else "may make"
-            yield check.finding(
-                "fails" if verdict is FAILS else "unknown",
-                (other, maker),
+            message = (
                 f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
-                f"{one.target}, an operand of the score {check.text(dot)}: the same matrix{values(witness)}. A weight "
-                "that makes a score operand may make nothing else",
-                f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}",
-                NOT_COVERED,
-                (maker, dot),
-                (check.weight(one.weight.name),),
+                f"{one.target}, an operand of the score {check.text(maker.dot)}: the same matrix{values(witness)}. "
+                "A weight that makes a score operand may make nothing else"
             )
+            yield check.used_again(verdict, maker.position, other, message, (maker.position, maker.dot))
 
 
 def different(check: Context) -> Iterator[Finding]:
     """Clause (b): the two weights of one score differ, for all values of its indices."""
     for dot in check.scores:
-        for left, right in sides_of(check, dot):
-            assert left.definer is not None
-            assert right.definer is not None
-            one, two = check.netsor.body[left.definer], check.netsor.body[right.definer]
-            assert isinstance(one, MatMul)
-            assert isinstance(two, MatMul)
+        for left, right in check.pairs(dot):
+            one, two = left.statement, right.statement
             # initial vectors are a matter of scales, a matrix with its transpose one of transposes
             if one.weight.name not in check.rewritten.initials and one.transposed == two.transposed:
-                verdict, witness = check.structure.same_weight_in_score(left, right)
+                verdict, witness = check.structure.same_weight_in_score(left.operand, right.operand)
                 if verdict is not HOLDS:
-                    yield _tied(check, left, right, verdict is FAILS, witness)
+                    yield _tied(check, left, right, verdict, witness)
 
 
-def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness: dict[str, int]) -> Finding:
-    assert left.definer is not None
-    assert right.definer is not None
-    one, two, dot = (check.source(p) for p in (left.definer, right.definer, left.dot))
-    assert isinstance(one, MatMul)
-    assert isinstance(two, MatMul)
+def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: dict[str, int]) -> Finding:
+    one, two, dot = check.written_product(left.position), check.written_product(right.position), check.source(left.dot)
     assert isinstance(dot, Dot)
-    same, place = check.structure.same_weight_in_score(left, right, vectors=True)
-    profiles = tuple(
-        check.calculus.vector(s.vector, p)
-        for p in (left.definer, right.definer)
-        if isinstance(s := check.netsor.body[p], MatMul)
-    )
+    same, place = check.structure.same_weight_in_score(left.operand, right.operand, vectors=True)
+    certain = verdict is FAILS
+    profiles = [check.calculus.vector(side.statement.vector, side.position) for side in (left, right)]
     single = one.target == two.target
     pair = f"both operands, {dot.left} and {dot.right}," if single else f"{one.target} and {two.target}"
     grows, why = mean_of(check, left.dot, _not_zero(same is FAILS, place, (profiles[0], profiles[1])))
@@ -200,11 +177,11 @@ def _tied(check: Context, left: Operand, right: Operand, certain: bool, witness:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
     fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
-        "fails" if certain else "unknown",
-        (left.definer, right.definer),
+        verdict,
+        (left.position, right.position),
         message,
         fix,
         DIVERGES if diverges else NOT_COVERED,
-        (left.definer, right.definer, left.dot),
+        (left.position, right.position, left.dot),
         (check.weight(one.weight.name),),
     )

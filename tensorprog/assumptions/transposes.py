@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.assumptions.context import NOT_COVERED, Context
+from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.assumptions.scales import values
 from tensorprog.facts import FAILS, HOLDS, Verdict
-from tensorprog.ir import MatMul
 
 __all__ = ["transposes"]
 
@@ -24,7 +23,7 @@ def transposes(check: Context) -> Iterator[Finding]:
     for weight in check.netsor.weights:
         uses: dict[bool, list[int]] = {False: [], True: []}
         for position in check.structure.weight_uses(weight.name):
-            uses[_at(check, position).transposed].append(position)
+            uses[check.product(position).transposed].append(position)
         for position in uses[True]:
             met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
             possible = [entry for entry in met if entry[1] is not HOLDS]
@@ -32,29 +31,14 @@ def transposes(check: Context) -> Iterator[Finding]:
                 yield _both(check, position, next((entry for entry in possible if entry[1] is FAILS), possible[0]))
 
 
-def _at(check: Context, position: int) -> MatMul:
-    statement = check.netsor.body[position]
-    assert isinstance(statement, MatMul)
-    return statement
-
-
 def _both(check: Context, position: int, met: Meeting) -> Finding:
     plain, verdict, witness = met
-    certain = verdict is FAILS
-    one, two = _at(check, plain), _at(check, position)
+    one, two = check.product(plain), check.product(position)
     chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
     message = (
-        f"{two} and {one} {'use' if certain else 'may use'} the same matrix{values(witness)}"
+        f"{two} and {one} {'use' if verdict is FAILS else 'may use'} the same matrix{values(witness)}"
         + (f", and one depends on the other through {check.chain_text(chain)}" if chain else "")
         + ". A matrix and its transpose together need NetsorT, where the limit of "
         f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, a multiple of Z^x"
     )
-    return check.finding(
-        "fails" if certain else "unknown",
-        (position, plain),
-        message,
-        f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}",
-        NOT_COVERED,
-        chain,
-        (check.weight(two.weight.name),),
-    )
+    return check.used_again(verdict, plain, position, message, chain)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
-from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, rebuild, walk
+from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, walk
 from tensorprog.graph import Structure
 from tensorprog.ir import Nonlin, Range
-from tensorprog.rename import fresh_substitute
+from tensorprog.rename import MAX_NODES, fresh_substitute, replace_variables
 
-__all__ = ["TooLarge", "index_names", "inline", "substitute"]
-
-MAX_NODES = 400  # of an inlined expression
+__all__ = ["index_names", "inline", "instance"]
 
 
 class TooLarge(Exception):
@@ -40,7 +38,7 @@ def inline(
         if not any(isinstance(body[d], Nonlin) for d in definers):
             return None
         plain = "".join(structure.netsor.families[node.name].boundaries) == ""
-        if len(definers) == 1 and plain and not structure.cyclic_at(definers[0]):
+        if len(definers) == 1 and plain and not structure.cyclic(definers[0]):
             chosen = definers[0]
         else:
             found = next((d for d in definers if first and _inside(node, body[d].target, pinned)), None)
@@ -54,10 +52,10 @@ def inline(
             return None
         slots = dict(zip([s.bare for s in inner.target.slots], node.slots, strict=True))
         bound = {k: v for k, v in slots.items() if k is not None}
-        return go(substitute(inner.expr, bound, ranges, fresh), chosen, depth + 1)
+        return go(instance(inner.expr, bound, ranges, fresh), chosen, depth + 1)
 
     def go(node: Expr, at: int, depth: int) -> Expr:
-        result = rebuild(node, lambda n: definition(n, at, depth) if isinstance(n, Variable) else None)
+        result = replace_variables(node, lambda reference: definition(reference, at, depth))
         if sum(1 for _ in walk(result)) > MAX_NODES:
             raise TooLarge
         return result
@@ -77,7 +75,7 @@ def _inside(reference: Variable, target: Variable, ranges: Mapping[str, Range]) 
     return True
 
 
-def substitute(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: Iterator[int]) -> Expr:
+def instance(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: Iterator[int]) -> Expr:
     """Replace indices by affine forms; reduced indices get fresh names."""
 
     def renamed(name: str) -> str:

@@ -117,7 +117,7 @@ class Calculus(Composition):
         return all(d in self._profiles for v in statement.inputs for d in self.structure.definers(position, v))
 
     def _group(self, group: tuple[int, ...]) -> None:
-        if not self.structure.cyclic(group):
+        if not self.structure.cyclic(group[0]):
             self._profiles[group[0]] = self._single(group[0])
             return
         # Kleene iteration: a stable answer is an inductive invariant; else after as many rounds as the recurrence has

@@ -39,7 +39,7 @@ class Witness:
     "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
     "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
     "growth": |values| rises along the points, in a way that the property forbids;
-    "nan": there is no real number;  "infinite": the expression has a pole.
+    "nan": there is no real number;  "infinite": a number over 0, or log 0.
     """
 
     kind: Kind
@@ -82,7 +82,7 @@ class Witness:
                 f"{where}: slope {steep[0]:.3g} between t = {t[0]:g} and a point {abs(t[1] - t[0]):.0e} away, "
                 f"{steep[-1]:.3g} and {abs(t[-1] - t[0]):.0e} away"
             )
-        return f"{where}: |value| = {abs(v[0]):.4g} at t = {t[0]:g}, {abs(v[-1]):.4g} at t = {t[-1]:g}"
+        return f"{where}: |value| about {abs(v[0]):.1g} at t = {t[0]:g}, {abs(v[-1]):.1g} at t = {t[-1]:g}"
 
 
 def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:

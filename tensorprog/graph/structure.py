@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import networkx as nx
@@ -62,27 +63,26 @@ class Structure:
                 graph.add_edge(definer, user)
         condensed = nx.condensation(graph)
         order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(condensed.nodes[c]["members"]))
-        self._loops = {p for p in graph if graph.has_edge(p, p)}
         return tuple(tuple(sorted(condensed.nodes[c]["members"])) for c in order)
 
-    def cyclic(self, group: tuple[int, ...]) -> bool:
-        """Whether a group is a recurrence."""
-        return len(group) > 1 or group[0] in self._loops
+    @cached_property
+    def _recurrent(self) -> frozenset[int]:
+        itself = {user for user, definer, _ in self.edges if user == definer}
+        several = (group for group in self.groups if len(group) > 1)
+        return frozenset(p for p in (*itself, *chain(*several)) if isinstance(self.netsor.body[p], Nonlin))
 
-    def cyclic_at(self, position: int) -> bool:
+    def cyclic(self, position: int) -> bool:
         """Whether a statement belongs to a recurrence of Nonlins."""
-        return any(position in group and self.cyclic(group) for group in self.groups)
+        return position in self._recurrent
 
     def ancestors(self, position: int) -> frozenset[int]:
         """Statements that a statement depends on, without itself unless it recurs."""
-        found = set(nx.ancestors(self._graph, position))
-        if any(position in self.ancestors_of_one(d) for d in self._graph.predecessors(position)):
-            found.add(position)
-        return frozenset(found)
+        return _reached(self._graph.pred, self._graph.pred[position])
 
-    def ancestors_of_one(self, position: int) -> frozenset[int]:
-        """A statement and all it depends on."""
-        return frozenset(nx.ancestors(self._graph, position)) | {position}
+    @cached_property
+    def users(self) -> dict[int, tuple[int, ...]]:
+        """Statements that read what each statement binds."""
+        return {position: tuple(self._graph.succ[position]) for position in self._graph}
 
     def chain(self, start: int, end: int) -> tuple[int, ...]:
         """Shortest chain of statements from one to a dependent other; empty if there is none."""
@@ -145,11 +145,8 @@ class Structure:
     @cached_property
     def relevant(self) -> frozenset[int]:
         """Statements that the outputs depend on."""
-        found: set[int] = set()
-        for name in self.netsor.outputs:
-            for position in self.netsor.families[name].statements:
-                found |= self.ancestors_of_one(position)
-        return frozenset(found)
+        bound = (self.netsor.families[name].statements for name in self.netsor.outputs)
+        return _reached(self._graph.pred, (position for positions in bound for position in positions))
 
     @cached_property
     def scores(self) -> tuple[int, ...]:
@@ -168,10 +165,7 @@ class Structure:
     @cached_property
     def score_dependent(self) -> frozenset[int]:
         """Statements downstream of a score, the scores included."""
-        found: set[int] = set()
-        for position in self.scores:
-            found |= {position, *nx.descendants(self._graph, position)}
-        return frozenset(found)
+        return _reached(self._graph.succ, self.scores)
 
     @cached_property
     def finite(self) -> tuple[int, ...]:
@@ -190,10 +184,7 @@ class Structure:
         fixed = dict(self.netsor.fixed_widths)
         small = {v.name for v in self.netsor.initial if v.width in fixed}
         reading = [p for p, s in enumerate(self.netsor.body) if any(v.name in small for v in s.inputs)]
-        found: set[int] = set()
-        for position in (*self.finite, *reading):
-            found |= {position, *nx.descendants(self._graph, position)}
-        return frozenset(found)
+        return _reached(self._graph.succ, (*self.finite, *reading))
 
     @cached_property
     def random(self) -> frozenset[int]:
@@ -224,11 +215,15 @@ class Structure:
 
     def weight_uses(self, name: str) -> tuple[int, ...]:
         """Relevant MatMuls by a weight family."""
-        return tuple(
-            p
-            for p, s in enumerate(self.netsor.body)
-            if p in self.relevant and isinstance(s, MatMul) and s.weight.name == name
-        )
+        return tuple(self._uses.get(name, ()))
+
+    @cached_property
+    def _uses(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for position, s in enumerate(self.netsor.body):
+            if position in self.relevant and isinstance(s, MatMul):
+                found.setdefault(s.weight.name, []).append(position)
+        return found
 
     # -- can two uses touch the same member? ---------------------------------------------------------------------------
 
@@ -311,3 +306,14 @@ class Structure:
 
     def _rule(self, weight: str) -> str:
         return "wrap" if any(self.netsor.families[weight].boundaries) else ""
+
+
+def _reached(neighbours: Mapping[int, Iterable[int]], starts: Iterable[int]) -> frozenset[int]:
+    """Some statements and all that is reached from them."""
+    waiting = list(starts)
+    found = set(waiting)
+    while waiting:
+        new = set(neighbours[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return frozenset(found)

@@ -1,6 +1,6 @@
 """Programs brought under the theorem by rewrites that are exact at every finite n.
 
-`normalize(netsor)` rewrites only what the theorem asks for: products written twice, MatMuls of score-dependent
+`normalize(netsor)` rewrites only what the theorem asks for: weights used only transposed, MatMuls of score-dependent
 combinations, scores of sums, initial vectors in scores.  `written_out(netsor)` goes on to the theorem's form,
 h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
 

@@ -8,15 +8,13 @@ from functools import reduce
 from tensorprog.expr import (
     Affine,
     Call,
-    Constant,
     Expr,
-    IndexValue,
     Number,
     Reduction,
     Variable,
     walk,
 )
-from tensorprog.rename import affine_expr, compose, free_indices
+from tensorprog.rename import free_indices, substitute
 
 __all__ = ["Stuck", "bound_indices", "instantiate", "mapped"]
 
@@ -102,21 +100,8 @@ def instantiate(
     if not all(_renamable(node, name, values, alike) for node in kept for name in node.indices if name in values):
         raise Stuck
     bound = bound_indices(expr) - values.keys()
-    names = dict(values) | {name: Affine(((fresh(name), 1),)) for name in sorted(bound.intersection(taken))}
-
-    def go(node: Expr) -> Expr:
-        if isinstance(node, IndexValue):
-            return affine_expr(names[node.name]) if node.name in names else node
-        if isinstance(node, Constant | Variable):
-            return type(node)(node.name, tuple(compose(slot, names) for slot in node.slots), node.column)
-        if isinstance(node, Call):
-            return Call(node.atom, tuple(map(go, node.args)), node.column)
-        if isinstance(node, Reduction):
-            indices = tuple(names[name].indices[0] if name in names else name for name in node.indices)
-            return Reduction(node.reducer, indices, go(node.arg), node.column)
-        return node
-
-    return go(expr)
+    names = {name: Affine(((fresh(name), 1),)) for name in sorted(bound.intersection(taken))}
+    return substitute(expr, {**values, **names}, along=True)
 
 
 def bound_indices(expr: Expr) -> set[str]:

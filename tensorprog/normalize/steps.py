@@ -24,12 +24,11 @@ from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
-from tensorprog.rename import replace_variables
+from tensorprog.rename import MAX_NODES, replace_variables
 
 __all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
-MAX_NODES = 400  # of an expression with Nonlins written out
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,12 @@ class Rewrite:
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
     """Declare the transposes of weights that are used in no other way as the weights."""
+    by_weight: dict[str, dict[int, MatMul]] = {weight.name: {} for weight in editor.netsor.weights}
+    for position, statement in enumerate(editor.netsor.body):
+        if isinstance(statement, MatMul):
+            by_weight[statement.weight.name][position] = statement
     for weight in editor.netsor.weights:
-        uses = {
-            position: s
-            for position, s in enumerate(editor.netsor.body)
-            if isinstance(s, MatMul) and s.weight.name == weight.name
-        }
+        uses = by_weight[weight.name]
         finite = {width in dict(editor.netsor.fixed_widths) for width in weight.shape}
         if uses and len(finite) == 1 and all(s.transposed for s in uses.values()):
             name = editor.name(f"{weight.name}_T")

@@ -112,6 +112,8 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("log(exp(g[i]) + exp(e))", (-math.inf, math.inf), 1, 0),
     ("log(2 * exp(g[i]) + sum[j](exp(p[i,j])) + 1)", (0, math.inf), 1, 0),
     ("1 / (1 + g[i]**12)**6", (0, 1), 0, 0),
+    ("log(0.1 + 0.1*exp(g[i]))", (math.log(0.1), math.inf), 1, 0),
+    ("log(0.1*exp(-g[i]) + 0.1*exp(e))", (-math.inf, math.inf), 1, 0),
 ]
 
 
@@ -184,6 +186,15 @@ SHAPES = [  # expression, monotone, kinks
     ("g[i]**2", 0, {}),
     ("m * g[i]", 1, {}),
     ("3", 1, {}),
+    ("log(0.1 + 0.1*exp(g[i]))", 1, {}),
+    ("log(0.1 + 0.1*exp(-g[i]))", -1, {}),
+    ("1 / (2 + tanh(g[i]))", -1, {}),
+    ("1 / (tanh(g[i]) - 2)", -1, {}),
+    ("1 / (1 + relu(g[i]))", -1, {"g[i]": (0,)}),
+    ("1 / g[i]", 0, {"g[i]": (0,)}),  # falls on either side of 0, but not from one to the other
+    ("-1 / g[i]**3", 0, {"g[i]**3": (0,)}),
+    ("g[i]**-1", 0, {"g[i]": (0,)}),
+    ("tanh(1 / g[i])", 0, {"g[i]": (0,)}),
 ]
 
 
@@ -207,6 +218,12 @@ def _rule(module: object, name: str, change: Callable[..., object]) -> Callable[
     """A rule whose result is changed: change(result, *arguments)."""
     right = getattr(module, name)
     return lambda patch: patch.setattr(module, name, lambda *args: change(right(*args), *args))
+
+
+def _relation(name: str, change: Callable[..., object]) -> Callable[[pytest.MonkeyPatch], None]:
+    """The relation of an atom, whose result is changed."""
+    right = relations.RELATIONS[name]
+    return lambda patch: patch.setitem(relations.RELATIONS, name, lambda *args: change(right(*args)))
 
 
 def _without(field: str, value: object) -> Callable[..., object]:
@@ -237,6 +254,22 @@ MISTAKES = {
     "gelu is increasing": ("gelu(g[i])", _atom("gelu", monotone=1)),
     "a product of increasing functions increases": (
         "tanh(g[i]) * e", _rule(rules, "product_trend", lambda _, a, b: (a.rises and b.rises, False)),
+    ),
+    "the log of a sum of exponentials is bounded": (
+        "log(0.1 + 0.1*exp(g[i]))", _relation("log", _without("growth", 0.0)),
+    ),
+    "the log of a sum of exponentials is positive": (
+        "log(0.1 + 0.1*exp(g[i]))", _relation("log", _without("low", 0.0)),
+    ),
+    "1/x falls across its pole": (
+        "1 / g[i]",
+        _rule(composition.Composition, "_quotient", lambda found, *_: (replace(found[0], falls=True), *found[1:])),
+    ),
+    "a power of -1 falls across its pole": (
+        "g[i]**-1", lambda patch: patch.setitem(shape.LOCAL, "power", lambda interval, exponent: (False, True)),
+    ),
+    "1/x of a positive function moves as the function does": (
+        "1 / (1 + relu(g[i]))", _rule(composition, "product", lambda found, *_: replace(found, rises=found.falls)),
     ),
     "abs increases everywhere": (
         "abs(g[i]) + e", lambda patch: patch.setitem(shape.LOCAL, "abs", lambda interval: (True, False)),
