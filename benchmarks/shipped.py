@@ -69,19 +69,25 @@ def parts(numbers: Array, outputs: int) -> tuple[Array, Array]:
     return numbers[:-outputs], numbers[-outputs:]
 
 
-def estimated(program: tp.Program, width: int, networks: int) -> Moments:
-    """Pooled over coordinates; errors by the delta method, networks being independent and coordinates not."""
-    drawn = program.run(width, networks, seed=width, coordinates=COORDINATES, max_memory="4GiB")
-    values = np.concatenate([drawn[name].reshape(networks, COORDINATES, -1) for name in drawn.outputs], axis=2)
-    second = np.einsum("nci,ncj->nij", values, values, optimize=True) / COORDINATES
-    fourth = np.einsum("nci,nci->ni", values**2, values**2) / COORDINATES
+def pooled(second: Array, fourth: Array) -> Moments:
+    """From averages over the coordinates of each network; networks are independent, errors by the delta method.
+
+    Shapes    second (networks, m, m), fourth (networks, m)
+    """
     square = np.einsum("nii->ni", second)
     variance = square.mean(axis=0)
     kurtosis = fourth.mean(axis=0) / variance**2
-    influence = np.concatenate(
-        [second[:, *np.triu_indices(square.shape[1])], (fourth / variance - 2 * kurtosis * square) / variance], axis=1)
-    value = np.concatenate([influence[:, : -len(variance)].mean(axis=0), kurtosis])
-    return Moments(value, influence.std(axis=0) / np.sqrt(networks), networks)
+    upper = second[:, *np.triu_indices(len(variance))]
+    of_kurtosis = (fourth / variance - 2 * kurtosis * square) / variance
+    error = np.concatenate([upper.std(axis=0), of_kurtosis.std(axis=0)]) / np.sqrt(len(second))
+    return Moments(np.concatenate([upper.mean(axis=0), kurtosis]), error, len(second))
+
+
+def estimated(program: tp.Program, width: int, networks: int) -> Moments:
+    """Of the outputs at one width."""
+    drawn = program.run(width, networks, seed=width, coordinates=COORDINATES, max_memory="4GiB")
+    values = np.concatenate([drawn[name].reshape(networks, COORDINATES, -1) for name in drawn.outputs], axis=2)
+    return pooled(np.einsum("nci,ncj->nij", values, values, optimize=True) / COORDINATES, (values**4).mean(axis=1))
 
 
 def sufficient(program: tp.Program, width: int, demanded: tuple[float, float]) -> Moments:
