@@ -250,12 +250,3 @@ def test_infinitely_many_heads_are_the_limit_of_many() -> None:
     np.testing.assert_allclose(np.asarray(infinite.cov("y")), np.asarray(many.cov("y")), atol=1e-4)
     (first, error), (second, slack) = (law.kurtosis("y[0]", with_error=True) for law in (few, many))
     assert abs(16 * (first - 3) - 64 * (second - 3)) <= 16 * error + 64 * slack
-
-
-def test_one_text_has_the_limits_of_several() -> None:
-    regimes = {mu: limit(tp.load("attention_regimes", mu=mu)) for mu in (0, 0.5, 1)}
-    kurtosis = {mu: law.kurtosis("y[0]") for mu, law in regimes.items()}
-    assert kurtosis[0] > kurtosis[0.5] > kurtosis[1]
-    assert abs(kurtosis[1] - 3) < 1e-9
-    uniform = np.asarray(limit(tp.load("attention_1n")).cov("y"))
-    np.testing.assert_allclose(np.asarray(regimes[1].cov("y")), uniform, atol=1e-9)
