@@ -1,17 +1,26 @@
-"""Finite widths beside the limit, for every shipped program that has one: covariances and kurtosis of the outputs.
+"""Finite widths beside the limit, for every shipped program that has one: second moments and kurtosis of the outputs.
 
-    python benchmarks/shipped.py [--networks 20000] [--coordinates 16] [NAME ..]
+    python benchmarks/shipped.py [--quick] [--precision 1] [--out runs/shipped] [NAME ..]
 
-Estimates are pooled over coordinates.  With the limit known, the estimates at n = 256 and n = 1024 determine b in
-limit + b/n, for each number; that predicts the estimate at n = 4096.  z is a difference in standard errors, those of
-the prediction and the error of the limit included: at 4096, and of the two estimates from the fit (one degree of
-freedom).  Shown is the largest of all entries of the covariance of the outputs, and of the kurtosis of each output.
+For each number, law + b/n is fitted to the estimates at n = 256 and n = 1024, and predicts the one at n = 4096.
+z is the difference in standard errors of (estimate - prediction): those of all three estimates, and the law's own,
+which is common to the three.  The numbers are all second moments and cross moments of outputs, and their kurtosis.
+
+Networks are drawn until standard errors are at most 0.5% of a second moment (of sqrt(K_ii K_jj) for a cross moment)
+and 0.02 of a kurtosis, divided by --precision; --quick asks for a fifth of that.  What has been drawn is kept in the
+folder --out: the same command again goes on where it was stopped, and later only compiles the limits.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,76 +31,186 @@ from tensorprog.shipped import shipped_programs
 
 Array = NDArray[np.float64]
 FITTED, PREDICTED = (256, 1024), 4096
-HEADER = """\
-| program | outputs | kurtosis | n = 256 | n = 1024 | n = 4096 | se cov | z fit | z 4096 | z fit | z 4096 |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+WIDTHS = (*FITTED, PREDICTED)
+COORDINATES = 256  # of each network: they share its scores, so that more of them would not help for long
+PILOT = 256  # networks from which the number needed is judged
+DEMANDED = (0.005, 0.02)  # largest standard errors: relative, of second moments; of kurtosis
+LARGEST_Z = 5
+HEADER = ("program", "numbers", "kurtosis", *(f"n = {n}" for n in WIDTHS), "networks", "se moments", "se kurtosis",
+          "z moments", "z kurtosis")
 
 
-def estimates(program: tp.Program, output: str, width: int, networks: int, coordinates: int) -> tuple[Array, Array]:
-    """Covariances (upper triangle) and kurtosis of outputs of mean zero, with standard errors by the delta method."""
-    drawn = program.run(width, networks, seed=width, coordinates=coordinates)[output]
-    values = np.asarray(drawn, dtype=float).reshape(networks, coordinates, -1)
-    second = np.einsum("nci,ncj->nij", values, values) / coordinates
-    fourth = (values**4).mean(axis=1)
-    outputs = fourth.shape[1]
+@dataclass(frozen=True)
+class Moments:
+    """Second moments (upper triangle, row by row) and kurtosis of m outputs of mean zero, with standard errors.
+
+    Shapes    value and error (m (m + 1) / 2 + m,)
+    """
+
+    value: Array
+    error: Array
+    networks: int = 0
+
+    @property
+    def outputs(self) -> int:
+        return (math.isqrt(9 + 8 * len(self.value)) - 3) // 2
+
+    @property
+    def relative(self) -> Array:
+        """Standard errors of second moments in units of sqrt(K_ii K_jj), then those of the kurtosis."""
+        rows, columns = np.triu_indices(self.outputs)
+        variance = self.value[: len(rows)][rows == columns]
+        scale = np.sqrt(variance[rows] * variance[columns])
+        return np.concatenate([self.error[: len(rows)] / scale, self.error[len(rows) :]])
+
+
+def parts(numbers: Array, outputs: int) -> tuple[Array, Array]:
+    """The second moments, and the kurtosis."""
+    return numbers[:-outputs], numbers[-outputs:]
+
+
+def pooled(second: Array, fourth: Array) -> Moments:
+    """From averages over the coordinates of each network; networks are independent, errors by the delta method.
+
+    Shapes    second (networks, m, m), fourth (networks, m)
+    """
     square = np.einsum("nii->ni", second)
-    kurtosis = fourth.mean(axis=0) / square.mean(axis=0) ** 2
-    # what one network adds to the estimates
-    cov = second[:, *np.triu_indices(outputs)]
-    of_kurtosis = fourth / square.mean(axis=0) ** 2 - 2 * kurtosis * square / square.mean(axis=0)
-    error = np.concatenate([cov.std(axis=0), of_kurtosis.std(axis=0)]) / np.sqrt(networks)
-    return np.concatenate([cov.mean(axis=0), kurtosis]), error
+    variance = square.mean(axis=0)
+    kurtosis = fourth.mean(axis=0) / variance**2
+    upper = second[:, *np.triu_indices(len(variance))]
+    of_kurtosis = (fourth / variance - 2 * kurtosis * square) / variance
+    error = np.concatenate([upper.std(axis=0), of_kurtosis.std(axis=0)]) / np.sqrt(len(second))
+    return Moments(np.concatenate([upper.mean(axis=0), kurtosis]), error, len(second))
 
 
-def known(law: tp.Law, output: str) -> tuple[Array, Array, int]:
-    """The same numbers of the limit, with their errors, and how many of them are covariances."""
-    cov, cov_error = (np.asarray(part) for part in law.cov(output, with_error=True))
-    outputs = round(np.sqrt(cov.size))
-    upper = np.triu_indices(outputs)
-    parts = [np.broadcast_to(part, cov.shape).reshape(outputs, outputs)[upper] for part in (cov, cov_error)]
-    kurtosis = [np.ravel(part) for part in law.kurtosis(output, with_error=True)]
-    value, error = (np.concatenate(pair) for pair in zip(parts, kurtosis, strict=True))
-    return value, error, len(upper[0])
+def estimated(program: tp.Program, width: int, networks: int) -> Moments:
+    """Of the outputs at one width."""
+    drawn = program.run(width, networks, seed=width, coordinates=COORDINATES, max_memory="4GiB")
+    values = np.concatenate([drawn[name].reshape(networks, COORDINATES, -1) for name in drawn.outputs], axis=2)
+    return pooled(np.einsum("nci,ncj->nij", values, values, optimize=True) / COORDINATES, (values**4).mean(axis=1))
 
 
-def row(name: str, networks: int, coordinates: int) -> str:
-    """One line of the table."""
+def sufficient(program: tp.Program, width: int, demanded: tuple[float, float]) -> Moments:
+    """As many networks as the standard errors demanded want."""
+    networks = PILOT
+    while True:
+        found = estimated(program, width, networks)
+        excess = max(part.max() / most
+                     for part, most in zip(parts(found.relative, found.outputs), demanded, strict=True))
+        if excess <= 1:
+            return found
+        networks = math.ceil(1.2 * excess**2 * networks)
+
+
+def kept(folder: Path, program: tp.Program, width: int, demanded: tuple[float, float]) -> Moments:
+    """Estimates from the folder if they are there and good enough, else drawn and kept."""
+    path = folder / f"{program.name}_n{width}.json"
+    settings = {"text": program.to_yaml(), "demanded": list(demanded), "coordinates": COORDINATES}
+    if path.is_file():
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if known["settings"] == settings:
+            return Moments(np.array(known["value"]), np.array(known["error"]), known["networks"])
+    found = sufficient(program, width, demanded)
+    entry = {"settings": settings, "value": found.value.tolist(), "error": found.error.tolist(),
+             "networks": found.networks}
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(entry), encoding="utf-8")
+    return found
+
+
+def limiting(law: tp.Law) -> Moments:
+    """The same numbers of the limit; its errors are three standard errors where they are statistical."""
+    assert all(np.all(np.abs(law.mean(name)) < 1e-9) for name in law.outputs), "the moments here are about zero"
+    blocks = [[law.cov(a, b, with_error=True) for b in law.outputs] for a in law.outputs]
+    kurtosis = [law.kurtosis(name, with_error=True) for name in law.outputs]
+    numbers = []
+    for which in range(2):
+        square = np.block([[_matrix(block[which]) for block in row] for row in blocks])
+        upper = square[np.triu_indices(len(square))]
+        numbers.append(np.concatenate([upper, *(np.ravel(part[which]) for part in kurtosis)]))
+    return Moments(numbers[0], numbers[1] / 3)
+
+
+def _matrix(covariance: Any) -> Array:
+    array = np.asarray(covariance)
+    return array.reshape(math.prod(array.shape[: array.ndim // 2]), -1)
+
+
+def scores(law: Moments, found: dict[int, Moments]) -> Array:
+    """z of each number at n = 4096.
+
+    With weights w_n that minimise the error of b = sum_n w_n n (x_n - law), sum_n w_n = 1, the difference
+    x_4096 - law - b/4096 is linear in the independent x_256, x_1024, x_4096 and law: so is its variance.
+    """
+    value = np.stack([found[n].value - law.value for n in WIDTHS])
+    error = np.stack([found[n].error for n in WIDTHS])
+    width = np.array(FITTED)[:, None]
+    weight = 1 / (width * error[:-1]) ** 2
+    share = weight * width / weight.sum(axis=0) / PREDICTED  # of x_n - law in the prediction
+    coefficients = np.concatenate([-share, np.ones_like(share[:1])])
+    of_law = coefficients.sum(axis=0) * law.error
+    z: Array = (coefficients * value).sum(axis=0) / np.sqrt(((coefficients * error) ** 2).sum(axis=0) + of_law**2)
+    return z
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program: what its line of the table says, and whether all is as demanded."""
+
+    cells: list[str]
+    largest_z: float
+    reached: bool
+
+
+def line(cells: Sequence[str]) -> str:
+    """One line of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def row(name: str, folder: Path, demanded: tuple[float, float]) -> Row:
+    """One line of the table; networks are drawn before the limit is compiled, and kept if it is refused."""
     program = tp.load(name)
-    law = program.limit()
-    output = law.outputs[0]
-    limit, limit_error, entries = known(law, output)
-    assert np.all(np.abs(np.ravel(law.mean(output))) < 1e-9), "the moments here are about zero"
-    found = {n: estimates(program, output, n, networks, coordinates) for n in (*FITTED, PREDICTED)}
-    noise = {n: np.hypot(error, limit_error) for n, (_, error) in found.items()}
-    precision = sum(1 / (n * noise[n]) ** 2 for n in FITTED)
-    slope = sum((found[n][0] - limit) / (n * noise[n] ** 2) for n in FITTED) / precision
-    fit = np.sqrt(sum(((found[n][0] - limit - slope / n) / noise[n]) ** 2 for n in FITTED))
-    predicted = limit + slope / PREDICTED
-    z = np.abs(found[PREDICTED][0] - predicted) / np.hypot(noise[PREDICTED], 1 / np.sqrt(precision) / PREDICTED)
-    relative = (found[PREDICTED][1][:entries] / np.abs(limit[:entries]).max()).max()
-    kurtosis = [quantity(value[-1], error[-1]) for value, error in found.values()]
-    worst = [part.max() for part in (fit[:entries], z[:entries], fit[entries:], z[entries:])]
-    cells = [name, len(limit) - entries, f"{limit[-1]:.4f}", *kurtosis, f"{relative:.2%}", *(f"{x:.1f}" for x in worst)]
-    return f"| {' | '.join(map(str, cells))} |"
+    found = {n: kept(folder, program, n, demanded) for n in WIDTHS}
+    law = limiting(program.limit())
+    errors = [max(part) for part in zip(*(
+        [part.max() for part in parts(found[n].relative, law.outputs)] for n in WIDTHS), strict=True)]
+    z = [part.max() for part in parts(np.abs(scores(law, found)), law.outputs)]
+    networks = "/".join(f"{found[n].networks:,}" for n in WIDTHS)
+    kurtosis = [quantity(found[n].value[-1], found[n].error[-1]) for n in WIDTHS]
+    cells = [name, str(len(law.value)), f"{law.value[-1]:.4f}", *kurtosis, networks, f"{errors[0]:.2%}",
+             f"{errors[1]:.3f}", *(f"{part:.1f}" for part in z)]
+    return Row(cells, max(z), all(error <= most for error, most in zip(errors, demanded, strict=True)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--networks", type=int, default=20_000)
-    parser.add_argument("--coordinates", type=int, default=16)
+    parser.add_argument("--quick", action="store_true", help="errors five times as large")
+    parser.add_argument("--precision", type=float, default=1, help="divides the errors demanded")
+    parser.add_argument("--out", type=Path, default=Path("runs/shipped"), metavar="DIR")
     arguments = parser.parse_args()
+    demanded = tuple(error / arguments.precision * (5 if arguments.quick else 1) for error in DEMANDED)
     start = time.perf_counter()
-    print(HEADER)
-    refused: dict[str, list[str]] = {}
+    print(line(HEADER))
+    print(line(["---"] * len(HEADER)))
+    rows: list[Row] = []
+    left: dict[str, list[str]] = {"outside": [], "not compiled": []}
     for name in arguments.names or shipped_programs():
+        if tp.load(name).check().grade == "outside":
+            left["outside"].append(name)
+            continue
         try:
-            print(row(name, arguments.networks, arguments.coordinates), flush=True)
-        except (tp.OutsideError, tp.NotCompiledError) as error:
-            refused.setdefault("outside" if isinstance(error, tp.OutsideError) else "not compiled", []).append(name)
-    for reason, names in refused.items():
-        print(f"\n{reason}: {', '.join(names)}")
-    print(f"\n{time.perf_counter() - start:.0f} s")
+            rows.append(row(name, arguments.out, demanded))
+            print(line(rows[-1].cells), flush=True)
+        except tp.NotCompiledError:
+            left["not compiled"].append(name)
+    for reason, names in left.items():
+        if names:
+            print(f"\n{reason}: {', '.join(names)}")
+    largest = max((entry.largest_z for entry in rows), default=0)
+    print(f"\nlargest |z|: {largest:.1f}; {time.perf_counter() - start:.0f} s")
+    if largest > LARGEST_Z or not all(entry.reached for entry in rows):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

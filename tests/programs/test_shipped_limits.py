@@ -6,6 +6,7 @@ A limit that this version does not compile is refused, and its test skipped.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from scipy import integrate, stats
 
 import tensorprog as tp
 from tensorprog.shipped import shipped_programs
-from tests.limit.oracles import arccos_kernel, arcsine_kernel
+from tests.limit.oracles import arccos_kernel
+from tests.programs import sentences
 
 Array = NDArray[np.float64]
 
 PROGRAMS = shipped_programs()
+SHARED_KEYS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "shared_keys.py"))
 REAL = os.environ.get("TENSORPROG_GLOVE", "")  # a folder with vectors.npy: 16 real token vectors of the same sentences
-SENTENCES = (slice(0, 7), slice(7, 16))
 
 
 def limit(program: tp.Program) -> tp.Law:
@@ -72,16 +74,7 @@ def on(vectors: Array, name: str, folder: Path, **constants: Any) -> tp.Program:
     return tp.load(folder / f"{name}.yaml", **constants)
 
 
-def gram(vectors: Array) -> Array:
-    return vectors @ vectors.T / vectors.shape[1]  # type: ignore[no-any-return]
-
-
 # -- networks
-
-
-def test_mlp_bias(vectors: Array, tmp_path: Path) -> None:
-    first = arcsine_kernel(2 * gram(vectors) + 0.1)
-    holds(limit(on(vectors, "mlp_bias", tmp_path)), "f", arcsine_kernel(2 * first + 0.1))
 
 
 def test_resnet() -> None:
@@ -150,51 +143,41 @@ def test_cnn_pool() -> None:
 # -- sentences
 
 
-def recurrent(tokens: Array) -> Array:
-    """Second moments of the states of an erf network on two sentences, all 16 x 16."""
-    starts = [sentence.start for sentence in SENTENCES]
-    states = np.zeros((16, 16))
-    before = np.zeros((16, 16))  # moments of the states before each token, zero at the start of a sentence
-    for _ in range(9):  # each pass fixes one more position of both sentences
-        states = arcsine_kernel(before + tokens + 0.1)
-        before[1:, 1:] = states[:-1, :-1]
-        before[starts] = before[:, starts] = 0
-    return states
+@pytest.mark.parametrize("name", sentences.CLOSED)
+def test_closed_forms_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
+    law = limit(on(vectors, name, tmp_path))
+    holds(law, law.outputs[0], sentences.CLOSED[name](sentences.gram(vectors)))
 
 
-def test_rnn(vectors: Array, tmp_path: Path) -> None:
-    holds(limit(on(vectors, "rnn", tmp_path)), "f", recurrent(gram(vectors)))
+def test_one_layer_of_the_transformer(vectors: Array, tmp_path: Path) -> None:
+    law = limit(on(vectors, "transformer_yang", tmp_path, L=1))
+    holds(law, "out", sentences.transformer_yang(sentences.gram(vectors), layers=1))
 
 
-def test_rnn_avgpool(vectors: Array, tmp_path: Path) -> None:
-    states = recurrent(gram(vectors))
-    pooled = np.array([[states[a, b].mean() for b in SENTENCES] for a in SENTENCES])
-    holds(limit(on(vectors, "rnn_avgpool", tmp_path)), "f", pooled)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sentences.GATED)
+def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
+    """Two million coordinates of networks that are simulated without the package."""
+    found, error = limit(on(vectors, name, tmp_path)).cov("y", with_error=True)
+    expected, se = sentences.simulated(name, sentences.gram(vectors), networks=64)
+    assert np.max(error) < 1e-3
+    assert np.all(np.abs(found - expected) <= error + 4.9 * se)
 
 
-def causal(scores: Array) -> Array:
-    """Softmax over the tokens of the same sentence up to each token."""
-    weights = np.zeros_like(scores)
-    for sentence in SENTENCES:
-        for row in range(sentence.start, sentence.stop):
-            part = np.exp(scores[row, sentence.start : row + 1])
-            weights[row, sentence.start : row + 1] = part / part.sum()
-    return weights
+@pytest.mark.parametrize("name", [*sentences.CLOSED, *sentences.GATED])
+def test_sentences_of_other_lengths(name: str, tmp_path: Path) -> None:
+    """Lengths are constants, and the data have one row for each token."""
+    def lengths(tokens: int) -> dict[str, int]:
+        return {"m": tokens} if name == "mlp_bias" else {"S": 2, "T": tokens}
 
-
-def correlation(moment: Array) -> Array:
-    scale = np.sqrt(np.diag(moment))
-    return moment / np.outer(scale, scale)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_transformer_yang(vectors: Array, layers: int, tmp_path: Path) -> None:
-    state = gram(vectors)
-    for _ in range(layers):
-        mixed = np.eye(16) + causal(state)
-        attended = correlation(mixed @ state @ mixed.T)
-        state = correlation(arccos_kernel(attended + 1) + 1 + attended)
-    holds(limit(on(vectors, "transformer_yang", tmp_path, L=layers)), "out", state)
+    tokens = np.load(PROGRAMS["rnn"].parent / "data" / "tokens.npy")[[0, 1, 7, 8, 9]]
+    program = on(tokens, name, tmp_path, **lengths(5))
+    assert program.check().grade in ("theorem", "extension")
+    if name in sentences.CLOSED:
+        law = program.limit()
+        holds(law, law.outputs[0], sentences.CLOSED[name](sentences.gram(tokens), first=2))
+    with pytest.raises(tp.ProgramError, match=r"not \(6, d\)"):
+        tp.load(tmp_path / f"{name}.yaml", **lengths(6))
 
 
 # -- attention
@@ -235,19 +218,20 @@ def test_keys_shared_by_heads_leave_the_scores_of_heads_independent() -> None:
     assert np.all(np.einsum("aaijij->aij", heads) > 0)
 
 
+def test_the_coefficient_of_shared_keys_is_that_of_the_exact_covariance() -> None:
+    """By Richardson extrapolation of n times the covariance at two widths."""
+    first, second = (n * SHARED_KEYS["exact"](n)[1] for n in (1000, 2000))
+    assert abs(2 * second - first - SHARED_KEYS["coefficient"]()) < 1e-4
+
+
 @pytest.mark.slow
-def test_shared_keys_correlate_the_squares_of_scores_like_one_over_n() -> None:
-    """Given tokens and keys the scores of two heads are independent normals of one variance, |x|^2 |k|^2 / n^2."""
-    scaled, errors = [], []
-    for width in (64, 256):
-        p = tp.load("attention_mqa").run(width, 200_000, seed=width)["p"][:, :2, 0, 1]
-        first, second = (p**2 - (p**2).mean(axis=0)).T
-        products = first * second
-        scaled.append(width * products.mean())
-        errors.append(width * products.std() / np.sqrt(len(products)))
-        assert abs(np.mean(p[:, 0] * p[:, 1])) < 4.9 * np.std(p[:, 0] * p[:, 1]) / np.sqrt(len(p))
-    assert scaled[0] > 4.9 * errors[0]
-    assert abs(scaled[0] - scaled[1]) < 4.9 * np.hypot(*errors)
+@pytest.mark.parametrize("width", [64, 256, 1024])
+def test_shared_keys_correlate_the_squares_of_scores_like_one_over_n(width: int) -> None:
+    program = tp.load("attention_mqa", C=SHARED_KEYS["C"])
+    plain, squares = SHARED_KEYS["measured"](program, width, 100_000)
+    for products, expected in ((plain, 0), (squares, SHARED_KEYS["exact"](width)[1])):
+        assert abs(products.mean() - expected) < 4.9 * products.std() / np.sqrt(len(products))
+    assert squares.mean() > 8 * squares.std() / np.sqrt(len(squares))  # so the measurement could have failed
 
 
 @pytest.mark.slow
@@ -266,12 +250,3 @@ def test_infinitely_many_heads_are_the_limit_of_many() -> None:
     np.testing.assert_allclose(np.asarray(infinite.cov("y")), np.asarray(many.cov("y")), atol=1e-4)
     (first, error), (second, slack) = (law.kurtosis("y[0]", with_error=True) for law in (few, many))
     assert abs(16 * (first - 3) - 64 * (second - 3)) <= 16 * error + 64 * slack
-
-
-def test_one_text_has_the_limits_of_several() -> None:
-    regimes = {mu: limit(tp.load("attention_regimes", mu=mu)) for mu in (0, 0.5, 1)}
-    kurtosis = {mu: law.kurtosis("y[0]") for mu, law in regimes.items()}
-    assert kurtosis[0] > kurtosis[0.5] > kurtosis[1]
-    assert abs(kurtosis[1] - 3) < 1e-9
-    uniform = np.asarray(limit(tp.load("attention_1n")).cov("y"))
-    np.testing.assert_allclose(np.asarray(regimes[1].cov("y")), uniform, atol=1e-9)
