@@ -80,15 +80,17 @@ class Columns:
         """The pairs of weight members that meet in scores, by the key of their normals."""
         found: dict[tuple[str, ...], Numbers] = {}
         for statement in self.netsor.body:
-            if isinstance(statement, Dot) and statement.scale != "1/n" and not self._finite(statement):
+            if isinstance(statement, Dot) and statement.scale != "1/n" and self._drawn(statement):
                 box = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
                 meeting = self.meeting(statement, box)
                 self.source[statement.target.name] = key = ("pair", *meeting.weights)
                 found[key] = np.union1d(found.get(key, np.zeros(0, np.int64)), meeting.pairs)
         return found
 
-    def _finite(self, statement: Dot) -> bool:
-        return self.netsor.families[statement.left.name].width in dict(self.netsor.fixed_widths)
+    def _drawn(self, statement: Dot) -> bool:
+        """Whether a score has normals of its own: one of infinite width, of two products."""
+        infinite = self.netsor.families[statement.left.name].width not in dict(self.netsor.fixed_widths)
+        return infinite and {statement.left.name, statement.right.name} <= self.weight.keys()
 
     def _declare(self, statement: MatMul) -> None:
         name, weight = statement.target.name, statement.weight

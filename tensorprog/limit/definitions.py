@@ -133,11 +133,13 @@ def carried(netsor: Netsor) -> frozenset[str]:
 
 
 def refuse_steps(netsor: Netsor) -> None:
-    """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
+    """Raise NotCompiledError for recurrences, finite widths, families with several definitions, and reads beyond a boundary."""
     boundaries = {name: family.boundaries for name, family in netsor.families.items()}
     order, _ = schedule(netsor.body, netsor.ranges, boundaries)
     if any(isinstance(entry, Loop) for entry in order):
         raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
+    if netsor.fixed_widths:
+        raise NotCompiledError("formulas for widths that stay finite are not compiled by this version; numbers are")
     for statement in netsor.body:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:

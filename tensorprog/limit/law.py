@@ -557,6 +557,11 @@ class Law:
                   divided by the square root of their number
         Source    Hron et al. 2020 (arXiv 2006.10540)
         """
+        if self.compiler.layered:
+            raise NotCompiledError(
+                "infinite_heads is for one layer of scores and infinite widths; here moments of vectors are random, for "
+                "the scores or the widths that they depend on"
+            )
         return InfiniteHeads(self, index)
 
     # -- files --------------------------------------------------------------------------------------------------
