@@ -246,8 +246,11 @@ def limit(
         print_json(header(program.netsor, program.check()) | {"limit": limit_json(reference)})
     elif not quiet:
         from tensorprog.display import limit_tables, show
+        from tensorprog.limit.law import widths_text
 
         click.echo(str(program.check()).splitlines()[0])
+        if len(reference.law.widths) > 1:
+            click.echo(widths_text(reference.law.widths))
         for table in limit_tables(reference):
             if table.title:
                 click.echo()

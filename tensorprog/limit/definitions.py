@@ -138,8 +138,6 @@ def refuse_steps(netsor: Netsor) -> None:
     order, _ = schedule(netsor.body, netsor.ranges, boundaries)
     if any(isinstance(entry, Loop) for entry in order):
         raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
-    if netsor.fixed_widths:
-        raise NotCompiledError("formulas for widths that stay finite are not compiled by this version; numbers are")
     for statement in netsor.body:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:

@@ -38,7 +38,7 @@ from tensorprog.limit.structured import Covariance
 from tensorprog.parse import Names, parse_target
 from tensorprog.samples import Samples
 
-__all__ = ["Law"]
+__all__ = ["Law", "widths_text"]
 
 Array = NDArray[Any]
 
@@ -88,8 +88,15 @@ class Law:
         """Names of the scores."""
         return self.netsor.scores
 
+    @property
+    def widths(self) -> dict[str, float]:
+        """What each width is in the limit: infinity, or the number at which it stays."""
+        infinite = ("n", *(name for name, *_ in self.netsor.widths))
+        return dict.fromkeys(infinite, math.inf) | dict(self.netsor.fixed_widths)
+
     def __repr__(self) -> str:
-        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={', '.join(self.scores) or 'none'})"
+        scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
+        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
@@ -611,6 +618,12 @@ class Law:
         for name in netsor.own:
             check_sketch(name, meta.get("functions", {}).get(name))
         return cls(netsor, grade=grade, accuracy=accuracy, seed=seed)
+
+
+def widths_text(widths: Mapping[str, float]) -> str:
+    """In words: which widths go to infinity, and which stay."""
+    infinite = " and ".join(name for name, value in widths.items() if value == math.inf)
+    return ", ".join([f"{infinite} to infinity", *(f"{n} stays {v}" for n, v in widths.items() if v != math.inf)])
 
 
 @contextmanager

@@ -315,6 +315,9 @@ def test_what_layers_do_not_compile_is_refused_in_words() -> None:
     for text in (DEEP, HEADS):
         with pytest.raises(tp.NotCompiledError, match="infinite_heads"):
             _law(text).infinite_heads("a")
+    for text in (ITERATED, HEADS):
+        with pytest.raises(tp.NotCompiledError, match="formulas for layers"):
+            _law(text).latex()
     cell = """
 program: cell
 indices: {t: "1..2"}

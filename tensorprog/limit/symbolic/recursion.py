@@ -44,6 +44,10 @@ class Formulas:
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         refuse_steps(netsor)
         self.numeric = Compiler(netsor)  # refuses; knows parts, patterns and operands
+        if self.numeric.layered:
+            raise NotCompiledError(
+                "formulas for layers of scores and for finite widths are not compiled by this version; numbers are"
+            )
         self.netsor = self.numeric.netsor
         self.parts, self.random = self.numeric.parts, self.numeric.random
         self.converter = Converter(self.netsor, kept)
