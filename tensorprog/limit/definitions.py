@@ -18,8 +18,8 @@ from tensorprog.rename import affine_expr, compose
 
 __all__ = [
     "ONE", "ZERO",
-    "Reading", "carried", "held_ranges", "indicator", "leaves", "product_of", "readings", "refuse_steps", "single",
-    "target_box",
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "multiplied", "product_of", "readings", "refuse_steps",
+    "single", "target_box",
 ]  # fmt: skip
 
 Condition = tuple[Affine, Range]  # the form lies in the range
@@ -73,6 +73,13 @@ def indicator(inside: Sequence[Condition]) -> Expr:
         for pair in ((Number(start), affine_expr(form)), (affine_expr(form), Number(stop - 1)))
     ]
     return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), tests), ONE, ZERO)) if tests else ONE
+
+
+def multiplied(expr: Expr) -> list[Expr]:
+    """What a product multiplies: unlike `evaluate.factors`, fractions and signs stay with their factor."""
+    if isinstance(expr, Call) and expr.atom == "multiply":
+        return [*multiplied(expr.args[0]), *multiplied(expr.args[1])]
+    return [expr]
 
 
 def product_of(factors: Sequence[Expr]) -> Expr:

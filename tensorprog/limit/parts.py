@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import factors
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import Netsor, Nonlin, Range
 from tensorprog.limit.branches import branches_apart
-from tensorprog.limit.definitions import Reading, carried, indicator, product_of, readings, target_box
+from tensorprog.limit.definitions import Reading, carried, indicator, multiplied, product_of, readings, target_box
 from tensorprog.limit.streams import running_sum
 from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
 
@@ -262,8 +261,13 @@ class Parts:
             if expr.atom in ("add", "subtract"):
                 left, right = (self.split(arg) for arg in expr.args)
                 return left + ([self.scale(part, Number(-1)) for part in right] if expr.atom == "subtract" else right)
-            found = factors(expr)
-            numbers = [factor for factor in found if factor != ONE and not self.is_vector(factor)]
+            if expr.atom == "negative":
+                return [self.scale(part, Number(-1)) for part in self.split(expr.args[0])]
+            if expr.atom == "divide" and not self.is_vector(expr.args[1]):
+                inverse = Call("divide", (ONE, expr.args[1]))
+                return [self.scale(part, inverse) for part in self.split(expr.args[0])]
+            found = multiplied(expr)
+            numbers = [factor for factor in found if not self.is_vector(factor)]
             if numbers:
                 others = product_of([factor for factor in found if self.is_vector(factor)])
                 return [self.scale(part, product_of(numbers)) for part in self.split(others)]

@@ -42,6 +42,7 @@ __all__ = ["Paths"]
 Array = NDArray[Any]
 Box = tuple[Range, ...]
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
+FEW = 2  # rows of a matrix product
 
 
 class _Joint:
@@ -230,9 +231,8 @@ class Paths:
         starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
         rows = gather(Open(tuple(slots), self._rows[name]), slots, ranges, starts)
         flat = rows.data.reshape(-1)
-        drawn = np.stack([factor[flat] @ normals[joint.columns]
-                          for factor, normals in
-                          zip(joint.factor, self.normals, strict=True)])  # fmt: skip
+        drawn = np.stack([_product(factor[flat], normals[joint.columns])
+                          for factor, normals in zip(joint.factor, self.normals, strict=True)])  # fmt: skip
         mean = self.compiler.base_mean(reference, ranges)
         value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(self.replicates, *rows.data.shape, -1))
         if mean.zero():
@@ -297,8 +297,14 @@ class Paths:
         own = [tuple(name for name in side.axes if name not in (REPLICATE, COORDINATE)) for side in sides]
         arrays = [align(side, (REPLICATE, *axes, COORDINATE)) for side, axes in zip(sides, own, strict=True)]
         one, two = (np.ascontiguousarray(a.reshape(self.replicates, -1, self.points)) for a in arrays)
-        total = np.matmul(one, two.swapaxes(1, 2)) / self.points
+        total = _product(one, two.swapaxes(1, 2)) / self.points
         if not np.isfinite(total).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
         value = total.reshape(self.replicates, *(n for a in arrays for n in a.shape[1:-1]))
         return Value((REPLICATE, *own[0], *own[1]), Estimate(value, self.relative * np.abs(value)))
+
+
+def _product(first: Array, second: Array) -> Array:
+    """Matrix products; with few rows they only read memory, and the threads of a BLAS would wait for each other."""
+    few = min(first.shape[-2], second.shape[-1]) <= FEW
+    return np.asarray(np.einsum("...ab,...bc->...ac", first, second) if few else np.matmul(first, second))

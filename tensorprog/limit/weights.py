@@ -90,7 +90,7 @@ class Weights:
         fixed = {s for _, _, v, factors in split if v is not None for f in factors for s in self.paths.sources_of(f)}
         result: dict[int, list[_Summand]] = {}
         for position, part, variable, factors in split:
-            apart = [f for f in factors if not meet(fixed, self.paths.sources_of(f))]
+            apart = [f for f in factors if f.function is not None and not meet(fixed, self.paths.sources_of(f))]
             free = [] if variable is not None else apart
             held = [f for f in factors if not any(f is g for g in free)]
             coefficient = product_of([part.coefficient, *(written(f) for f in held)])
