@@ -7,7 +7,7 @@ z is the difference in standard errors of (estimate - prediction): those of all 
 which is common to the three.  The numbers are all second moments and cross moments of outputs, and their kurtosis.
 
 Networks are drawn until standard errors are at most 0.5% of a second moment (of sqrt(K_ii K_jj) for a cross moment)
-and 0.02 of a kurtosis, divided by --precision; --quick asks for a fifth of that.  What has been drawn is kept in the
+and 0.02 of a kurtosis, divided by --precision; --quick asks for a fifth of that.  The law must be as exact.  What has been drawn is kept in the
 folder --out: the same command again goes on where it was stopped, and later only compiles the limits.
 """
 
@@ -174,8 +174,8 @@ def row(name: str, folder: Path, demanded: tuple[float, float]) -> Row:
     program = tp.load(name)
     found = {n: kept(folder, program, n, demanded) for n in WIDTHS}
     law = limiting(program.limit())
-    errors = [max(part) for part in zip(*(
-        [part.max() for part in parts(found[n].relative, law.outputs)] for n in WIDTHS), strict=True)]
+    largest = ([part.max() for part in parts(each.relative, law.outputs)] for each in (*found.values(), law))
+    errors = [max(part) for part in zip(*largest, strict=True)]
     z = [part.max() for part in parts(np.abs(scores(law, found)), law.outputs)]
     networks = "/".join(f"{found[n].networks:,}" for n in WIDTHS)
     kurtosis = [quantity(found[n].value[-1], found[n].error[-1]) for n in WIDTHS]
@@ -211,7 +211,10 @@ def main() -> None:
             print(f"\n{reason}: {', '.join(names)}")
     largest = max((entry.largest_z for entry in rows), default=0)
     print(f"\nlargest |z|: {largest:.1f}; {time.perf_counter() - start:.0f} s")
-    if largest > LARGEST_Z or not all(entry.reached for entry in rows):
+    short = [entry.cells[0] for entry in rows if not entry.reached]
+    if short:
+        print(f"standard errors above those demanded: {', '.join(short)}")
+    if largest > LARGEST_Z or short:
         raise SystemExit(1)
 
 
