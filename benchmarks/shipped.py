@@ -7,8 +7,9 @@ z is the difference in standard errors of (estimate - prediction): those of all 
 which is common to the three.  The numbers are all second moments and cross moments of outputs, and their kurtosis.
 
 Networks are drawn until standard errors are at most 0.5% of a second moment (of sqrt(K_ii K_jj) for a cross moment)
-and 0.02 of a kurtosis, divided by --precision; --quick asks for a fifth of that.  The law must be as exact.  What has been drawn is kept in the
-folder --out: the same command again goes on where it was stopped, and later only compiles the limits.
+and 0.02 of a kurtosis, divided by --precision; --quick asks for a fifth of that.  Those of the law are to be as small.
+What has been drawn is kept in the folder --out: the same command again goes on where it was stopped, and later only
+compiles the limits.
 """
 
 from __future__ import annotations
