@@ -145,7 +145,7 @@ def limit_json(reference: Reference, kept: Sequence[str] = ()) -> dict[str, Any]
 
     return {"outputs": {name: family(name) for name in dict.fromkeys([*reference.law.outputs, *kept])},
             "scores": {name: family(name) for name in reference.law.scores}, "error": float(reference.law.error),
-            "widths": {name: "infinity" if width == math.inf else width for name, width in reference.law.widths.items()}}
+            "widths": {name: "infinity" if n == math.inf else n for name, n in reference.law.widths.items()}}
 
 
 def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def carried(netsor: Netsor) -> frozenset[str]:
 
 
 def refuse_steps(netsor: Netsor) -> None:
-    """Raise NotCompiledError for recurrences, finite widths, families with several definitions, and reads beyond a boundary."""
+    """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
     boundaries = {name: family.boundaries for name, family in netsor.families.items()}
     order, _ = schedule(netsor.body, netsor.ranges, boundaries)
     if any(isinstance(entry, Loop) for entry in order):

@@ -566,8 +566,8 @@ class Law:
         """
         if self.compiler.layered:
             raise NotCompiledError(
-                "infinite_heads is for one layer of scores and infinite widths; here moments of vectors are random, for "
-                "the scores or the widths that they depend on"
+                "infinite_heads is for one layer of scores and infinite widths; here vectors have random moments, from "
+                "scores or finite widths that they depend on"
             )
         return InfiniteHeads(self, index)
 
