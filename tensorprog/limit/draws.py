@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError
-from tensorprog.limit.layers import Layers
+from tensorprog.limit.layers import Layers, bases_of
 from tensorprog.limit.normals import CHUNK, Streams
 from tensorprog.limit.outputs import plain
 from tensorprog.limit.sampler import Sampler
@@ -44,7 +44,9 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._check(held)
         self.sampler: Sampler | Layers
         if law.compiler.layered:
-            self.sampler = Layers(law.compiler, names)
+            vectors = [name for name in names if law.compiled.families[name].kind == "vector"]
+            parts = (part for name in vectors for part in law.compiler.parts.of(name))
+            self.sampler = Layers(law.compiler, names, bases_of(law.compiler, parts))
         else:
             self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,25 +15,30 @@ from tensorprog.limit.columns import Columns
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.normals import Normals, Points, Source
-from tensorprog.limit.parts import position_names
+from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.replicates import REPLICATE
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "bases_of"]
 
 Array = NDArray[Any]
 
 
+def bases_of(compiler: Compiler, parts: Iterable[Part]) -> set[str]:
+    """The Gaussian families that parts of vectors read."""
+    return {variable.name for part in parts for _, variable, _ in part.inner}
+
+
 class Layers:
-    """Draws all that is random and upstream of some variables; with `vectors`, these themselves too.
+    """Draws all that is random and upstream of some variables, and one coordinate of each family in `bases`.
 
     `dim` normals make one draw.
 
     Raises    NotCompiledError for gated cells of a recurrence that depend on scores
     """
 
-    def __init__(self, compiler: Compiler, wanted: Collection[str], vectors: bool = True) -> None:
+    def __init__(self, compiler: Compiler, wanted: Collection[str], bases: Collection[str] = ()) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
-        self.wanted, self.vectors = tuple(wanted), vectors
+        self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.averages: dict[str, Any] = {}
         cells = [name for name in sorted(compiler.parts.carried & compiler.random) if self._is_vector(name)]
         if cells:
@@ -77,10 +82,7 @@ class Layers:
     def _sources(self) -> list[Source]:
         upstream, families = self._upstream(), self.netsor.families
         drawn = {name for name in upstream if self._is_vector(name) and self.compiler.is_finite(name)}
-        if self.vectors:
-            for name in filter(self._is_vector, self.wanted):
-                drawn |= {variable.name for part in self.compiler.parts.of(name) for _, variable, _ in part.inner}
-        drawn = {name for name in drawn if self.compiler.parts.is_base(name)}
+        drawn = {name for name in drawn if self.compiler.parts.is_base(name)} | self.bases
         columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
         found: list[Source] = []
         for key in sorted({self.columns.source[name] for name in upstream & self.columns.source.keys()}):
