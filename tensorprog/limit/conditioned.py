@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, align, gather
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Affine, Expr, Variable
+from tensorprog.expr import Affine, Expr, Reduction, Variable
 from tensorprog.ir import Dot, Range
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import product_of
 from tensorprog.limit.gaussians import initial_draws
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.normals import Normals
-from tensorprog.limit.parts import position_names
+from tensorprog.limit.parts import Part, position_names
+from tensorprog.limit.products import written
 from tensorprog.limit.recurrences import Box
 from tensorprog.limit.replicates import REPLICATE
 
@@ -207,12 +209,15 @@ class Conditioned(Compiler):
 
         Shapes    over REPLICATE, indices in the ranges, COORDINATE; axes that do not matter may be missing
         """
-        slots = [Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))]
-        if names is not None:
-            slots = [names[str(k)] for k in range(len(slots))]
-        expr: Expr = Variable(name, tuple(slots))
-        if not self.parts.is_base(name):
-            expr = self.parts.fresh(self.parts.inlined(name), {str(k): slot for k, slot in enumerate(slots)})
+        slots = {str(k): Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))} | dict(
+            names or {}
+        )
+        if self.parts.is_base(name):
+            return self.evaluate(Variable(name, tuple(slots.values())), ranges)
+        return self.evaluate(self.parts.fresh(self.parts.inlined(name), slots), ranges)
+
+    def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
+        """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
         declared = dict(self.netsor.ranges)
         full = declared | {f"{n}*": span for n, span in declared.items()} | self.parts.bound_ranges | dict(ranges)
         return evaluate(expr, Scope(self.netsor, full, self._read))
@@ -263,6 +268,29 @@ class Conditioned(Compiler):
 
     def _moment(self, f: str, g: str) -> Moment:
         return self.score(f, g) if f in self.scores else self.centred(f, g)
+
+    def halves(self, gaussian: Sequence[Part], others: Sequence[Part], name: str, box: Box) -> tuple[Array, Array]:
+        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn.
+
+        Shapes    (draws, *members), twice
+        """
+        whole = position_names(self.netsor, name)
+        ranges, drawn = {str(k): span for k, span in enumerate(box)}, np.zeros(())
+        for part in others:
+            expr = product_of([part.coefficient, written(part.without_coefficient)])
+            expr = Reduction("sum", part.bound, expr) if part.bound else expr
+            value = self.evaluate(expr, ranges)
+            axes = (REPLICATE, *ranges, COORDINATE)
+            drawn = drawn + align(value, axes)[..., 0]
+        mean = self._mean_of(name, gaussian)
+        pairs = self.over(whole | position_names(self.netsor, name, "_"))
+        second = Moment((), pairs)
+        for p in gaussian:
+            for q in gaussian:
+                second = second + self.expectation(p, q, pairs).widened(pairs)
+        places = _places(box, "")
+        means = self._at(Moment((Term(frozenset(), mean),), self.over(whole)), places)
+        return means + drawn, self._at(second, places | _places(box, "_")) - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
         """Variances of scores of finite width given their right operands, which stand on other weights.

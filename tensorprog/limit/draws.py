@@ -46,7 +46,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         if law.compiler.layered:
             vectors = [name for name in names if law.compiled.families[name].kind == "vector"]
             parts = (part for name in vectors for part in law.compiler.parts.of(name))
-            self.sampler = Layers(law.compiler, names, bases_of(law.compiler, parts))
+            self.sampler = Layers(law.compiler, names, bases_of(parts))
         else:
             self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)

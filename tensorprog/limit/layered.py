@@ -19,9 +19,10 @@ from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import Layers
+from tensorprog.limit.layers import Layers, bases_of
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
+from tensorprog.limit.parts import Part
 from tensorprog.limit.sampler import Box
 
 __all__ = ["LayeredOutputs"]
@@ -44,13 +45,13 @@ class LayeredOutputs(Outputs):
 
     def _averaged(
         self, names: Collection[str], read: Read, finish: Callable[[Sequence[tuple[Array, ...]], float], Any],
-        what: str, numbers: int = 1, vectors: bool = False, extra: int = 0, most: int | None = None,
+        what: str, numbers: int = 1, bases: Collection[str] = (), extra: int = 0, most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Values read for all draws of each replicate, made a number with its error by `finish`.
 
         `numbers` are those kept of a draw; `extra` normals are drawn besides and come last.
         """
-        layers = Layers(self.compiler, names, vectors)
+        layers = Layers(self.compiler, names, bases)
         size = 1 << max(0, (NUMBERS // max(layers.width, numbers)).bit_length() - 1)  # equal parts
         relative = 0.0
 
@@ -73,26 +74,43 @@ class LayeredOutputs(Outputs):
     # -- one variable ---------------------------------------------------------------------------------------------
 
     def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
-        """Conditional means and variances of members, or draws of what is not Gaussian given the draws."""
-        gaussian = self.linear(name)
-        return self._mixed(name, box, lambda layers, found: self._gaussian(found, name, box) if gaussian else
-                           self._drawn(layers, found, name, box), not gaussian)  # fmt: skip
+        """Conditional means and variances of members: of the whole, of the parts that are Gaussian given the draws and
+        independent of the others, which are drawn, or draws alone."""
+        if not self._moments(name):
+            return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), smoothed=True)
+        gaussian, others = self._halves(name)
+        if not others:
+            return self._mixed(name, box, lambda _, found: (found.means(name, box), found.variances(name, box)))
+        bases = bases_of(others)
+        if gaussian:
+            return self._mixed(name, box, lambda _, found: found.halves(gaussian, others, name, box), bases)
+        return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), bases, smoothed=True)
+
+    def _halves(self, name: str) -> tuple[Sequence[Part], Sequence[Part]]:
+        """The parts of a vector that are Gaussian given the draws, if they are independent of the others, and these."""
+        parts = self.compiler.parts.of(name)
+        gaussian = [part for part in parts if self.compiler.parts.gaussian(part)]
+        others = [part for part in parts if not self.compiler.parts.gaussian(part)]
+        sources = [{self._source(name) for name in bases_of(own)} for own in (gaussian, others)]
+        return ((), parts) if sources[0] & sources[1] else (gaussian, others)
+
+    def _source(self, name: str) -> str:
+        """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
+        products = [self.netsor.body[position] for position in self.netsor.families[name].statements]
+        return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
 
     def score_mixture(self, name: str, box: Box) -> Mixture:
         """Scores are Gaussian given what their operands depend on; of finite width, given one of the operands."""
         score = self.compiler.dot(name)
         finite = self.compiler.is_finite(score.left.name)
         if not self._score(name):
-            return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), True)
+            return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), smoothed=True)
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
             var = found.score_variances(name, box) if finite else found.variances(name, box)
             return np.zeros_like(var), var
 
-        return self._mixed(name, box, read, False, {score.left.name, score.right.name})
-
-    def _gaussian(self, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
-        return found.means(name, box), found.variances(name, box)
+        return self._mixed(name, box, read, wanted={score.left.name, score.right.name})
 
     def _drawn(self, layers: Layers, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
         family = self.netsor.families[name]
@@ -100,7 +118,10 @@ class LayeredOutputs(Outputs):
         values = plain(layers.drawn(found, name), found.normals.draws)[(slice(None), *place)]
         return values, np.zeros_like(values)
 
-    def _mixed(self, name: str, box: Box, read: Read, smoothed: bool, wanted: Collection[str] = ()) -> Mixture:
+    def _mixed(
+        self, name: str, box: Box, read: Read, bases: Collection[str] = (), *, smoothed: bool = False,
+        wanted: Collection[str] = (),
+    ) -> Mixture:  # fmt: skip
         members = tuple(b - a for a, b in box)
         kept: list[Mixture] = []
 
@@ -111,7 +132,7 @@ class LayeredOutputs(Outputs):
             kept[:] = [Mixture((Summand(mean, var, weights),), zero, zero, relative, smoothed, Rule())]
             return kept[0].standardised(4)
 
-        self._averaged(wanted or {name}, read, finish, f"the law of {name}", math.prod(members), vectors=smoothed)
+        self._averaged(wanted or {name}, read, finish, f"the law of {name}", math.prod(members), bases)
         return kept[0]
 
     # -- several --------------------------------------------------------------------------------------------------
@@ -190,9 +211,8 @@ class LayeredOutputs(Outputs):
             value = centred(*(np.mean([e[k] for e in each], axis=0) for k in range(3)))
             return value, standard_errors([centred(*e) for e in each]) + relative * np.abs(value)
 
-        drawn = any(self.netsor.families[n].kind == "vector" and not self._moments(n) for n in names)
         numbers = math.prod((*shapes[0], *shapes[1]))
-        return self._averaged(names, read, finish, f"the covariance of {first} and {second}", numbers, vectors=drawn)
+        return self._averaged(names, read, finish, f"the covariance of {first} and {second}", numbers)
 
     def _score(self, name: str) -> bool:
         """Whether this is a score of two products with different weights: its covariances are known from theirs."""

@@ -23,7 +23,7 @@ __all__ = ["Layers", "bases_of"]
 Array = NDArray[Any]
 
 
-def bases_of(compiler: Compiler, parts: Iterable[Part]) -> set[str]:
+def bases_of(parts: Iterable[Part]) -> set[str]:
     """The Gaussian families that parts of vectors read."""
     return {variable.name for part in parts for _, variable, _ in part.inner}
 
