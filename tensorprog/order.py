@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from tensorprog.errors import Problem
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Netsor, Range, Statement
 
-__all__ = ["Loop", "Step", "dependencies", "lag", "schedule", "steps"]
+__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps"]
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,11 @@ def _members(entry: int | Loop) -> Iterator[int]:
     else:
         for inner in entry.body:
             yield from _members(inner)
+
+
+def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
+    """Whether none of the names reads itself, directly or through others of them."""
+    return nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads))
 
 
 def steps(netsor: Netsor, key: Callable[[int], Any] | None = None) -> list[Step]:

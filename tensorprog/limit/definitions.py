@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
-import networkx as nx
-
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Call, Expr, Number, Variable
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.order import Loop, schedule
+from tensorprog.order import Loop, acyclic, schedule
 from tensorprog.rename import affine_expr, compose
 
 __all__ = [
@@ -133,8 +131,8 @@ def carried(netsor: Netsor) -> frozenset[str]:
     reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
     written: set[str] = set()
     for name in sorted(found):
-        graph = nx.DiGraph((f, g) for f in (*written, name) for g in reads[f] & {*written, name})
-        if len(netsor.families[name].statements) == 1 and nx.is_directed_acyclic_graph(graph):
+        once = len(netsor.families[name].statements) == 1
+        if once and acyclic({other: reads[other] for other in (*written, name)}):
             written.add(name)
     return frozenset(found - written)
 
