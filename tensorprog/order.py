@@ -170,7 +170,7 @@ def _members(entry: int | Loop) -> Iterator[int]:
 
 def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
     """Whether none of the names reads itself, directly or through others of them."""
-    return nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads))
+    return bool(nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads)))
 
 
 def steps(netsor: Netsor, key: Callable[[int], Any] | None = None) -> list[Step]:
