@@ -16,20 +16,20 @@ from tensorprog.shipped import shipped_programs
 
 PROGRAMS = shipped_programs()
 FILES = {"report.json", "report.html", "samples.npz", "density.png", "convergence.png", "program.svg"}
-# limits by quasi-Monte Carlo take long for long sentences
-SHORTER = {"gru": {"S": 2, "T": 4}, "lstm": {"S": 2, "T": 4}}
+# limits by quasi-Monte Carlo take long for long sentences and many layers
+SHORTER = {"gru": {"S": 2, "T": 4}, "lstm": {"S": 2, "T": 4}, "deep_attention": {"L": 1}}
 REGIMES = [("attention_regimes", setting) for setting in ("mu=0.5", "mu=1", "r=4", "H=16")]
 REGIMES += [("attention_fixed_head", "D=8"), ("attention_lowrank", "r=1")]
 
 
 def shortened(name: str, folder: Path) -> list[str]:
-    """The file to run and its settings; a copy on shorter sentences where that is quicker."""
-    if name not in SHORTER:
-        return [str(PROGRAMS[name])]
-    path = Path(shutil.copy(PROGRAMS[name], folder))
-    (folder / "data").mkdir()
-    np.save(folder / "data" / "tokens.npy", np.load(PROGRAMS[name].parent / "data" / "tokens.npy")[[0, 1, 7, 8]])
-    return [str(path), *(part for key, value in SHORTER[name].items() for part in ("--set", f"{key}={value}"))]
+    """The file to run and its settings; a copy beside the first tokens where sentences are shorter."""
+    path, settings = PROGRAMS[name], SHORTER.get(name, {})
+    if "T" in settings:
+        path = Path(shutil.copy(path, folder))
+        (folder / "data").mkdir()
+        np.save(folder / "data" / "tokens.npy", np.load(PROGRAMS[name].parent / "data" / "tokens.npy")[[0, 1, 7, 8]])
+    return [str(path), *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
 
 
 def run(arguments: list[str], outside: bool, folder: Path) -> None:
