@@ -143,9 +143,10 @@ class Law:
         known = np.isfinite(value)
         size = max(1.0, float(np.max(np.abs(value), initial=0.0, where=known)))
         if what and self.accuracy is not None and worst > self.accuracy * size:
+            more = "" if self.compiler.paths is None else ", or allow more draws with max_memory="
             raise AccuracyError(
                 f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
-                "ask for less with accuracy="
+                f"ask for less with accuracy={more}"
             )
 
     # -- means and covariances ----------------------------------------------------------------------------------
