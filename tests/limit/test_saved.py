@@ -121,7 +121,7 @@ constants:
 indices: {i: 3, j: 1}
 initial:
   X[j]: {data: row.csv}
-  h[i]: {mean: c[i], cov: 1}
+  h[i]: {mean: "c[i]", cov: 1}
 weights: {W: 1, V: 1}
 body:
   - u[j] = MatMul(W, X[j])
