@@ -36,7 +36,7 @@ class Table:
 
     shape: tuple[int, ...]
     data: bytes = field(repr=False)
-    file: str = ""
+    file: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, values: Any, file: str = "") -> Table:
@@ -252,6 +252,14 @@ class Netsor:
         parts += [statement.expr for statement in self.body if isinstance(statement, Nonlin)]
         called = {n.atom for part in parts if isinstance(part, Expr) for n in walk(part) if isinstance(n, Call)}
         return tuple(sorted(name for name in called if ATOMS[name].declared))
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """All arrays of numbers: 'c' of a constant, 'X.mean', 'X.cov', 'X.data' of an initial vector."""
+        parts = {constant.name: constant.value for constant in self.constants} | {
+            f"{entry.name}.{part}": getattr(entry, part) for entry in self.initial for part in ("mean", "cov", "data")
+        }
+        return {name: value for name, value in parts.items() if isinstance(value, Table)}
 
     @cached_property
     def weight(self) -> dict[str, Weight]:

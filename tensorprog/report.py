@@ -41,14 +41,16 @@ def write_text(path: Path, text: str) -> None:
 class SamplesFile:
     """samples.npz, written array by array: memory holds one width at a time, and leaving the block completes the file.
 
-    Holds `meta.json` (program text, version, seed, widths) and, for each output and width, e.g. `y_n64` with shape
-    (samples, *members) or (samples, coordinates, *members).
+    Holds `meta.json` (program text, version, seed, widths), the program's tables, and, for each output and width, e.g.
+    `y_n64` with shape (samples, *members) or (samples, coordinates, *members).
     """
 
-    def __init__(self, path: str | os.PathLike[str], meta: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], meta: Mapping[str, Any], tables: Mapping[str, Array] | None = None
+    ) -> None:
         self.path = Path(path)
         self.partial = partial_name(self.path)
-        self.meta = dict(meta)
+        self.meta, self.tables = dict(meta), dict(tables or {})
         self.names: list[str] = []
 
     def __enter__(self) -> SamplesFile:
@@ -72,7 +74,8 @@ class SamplesFile:
         with writing(self.path):
             try:
                 if self.names:
-                    self.add("meta.json", np.array(json.dumps(self.meta)))
+                    for name, array in (self.tables | {"meta.json": np.array(json.dumps(self.meta))}).items():
+                        self.add(name, array)
                 self._zip.close()
                 if self.names:
                     self.partial.replace(self.path)

@@ -20,10 +20,10 @@ __all__ = ["Samples", "program_text"]
 
 
 def program_text(netsor: Netsor) -> str:
-    """The program as a file, without what numbers do not depend on: title, reference, run defaults."""
-    from tensorprog.yaml_io import dump
+    """The program as a file, without what numbers do not depend on: tables, title, reference, run defaults."""
+    from tensorprog.yaml_io import pack
 
-    return dump(replace(netsor, title="", reference="", run=()))
+    return pack(replace(netsor, title="", reference="", run=()))[0]
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,16 @@ class Samples(Mapping[str, NDArray[Any]]):
         return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an .npz with every array, the seed, the version and the program's text, in one step.
+        """Write an .npz with every array, the seed, the version and the program with its tables, in one step.
 
         Functions declared in Python are not written, only a few of their values.
         """
         from tensorprog import __version__
-        from tensorprog.yaml_io import dump
+        from tensorprog.yaml_io import pack
 
+        text, tables = pack(self.netsor)
         meta = {
-            "program": dump(self.netsor),
+            "program": text,
             "version": __version__,
             "seed": self.seed,
             "method": self.method,
@@ -91,7 +92,7 @@ class Samples(Mapping[str, NDArray[Any]]):
             "averages": dict(self.psi),
             "functions": {name: own(name).sketch for name in self.netsor.own},
         }
-        arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()}
+        arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
         with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays

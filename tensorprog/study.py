@@ -18,6 +18,7 @@ from tensorprog.errors import OutsideError, ProgramError, TensorprogError
 from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split
 from tensorprog.samples import Samples
+from tensorprog.yaml_io import pack
 
 __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
 
@@ -168,7 +169,8 @@ def run(
             with files.writing(out):
                 out.mkdir(parents=True, exist_ok=True)
             if not stream:
-                store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(program, settings)))
+                text, tables = pack(netsor)
+                store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(text, settings), tables))
             _write(study, out, "program.svg", lambda path: files.write_text(path, _svg(study)))
         _limit(program, study, told)
         if settings.averages:
@@ -197,10 +199,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
 
 
-def _meta(program: Any, settings: Settings) -> dict[str, Any]:
+def _meta(text: str, settings: Settings) -> dict[str, Any]:
     from tensorprog import __version__
 
-    return {"program": program.to_yaml(), "version": __version__, "seed": settings.seed, "samples": settings.samples,
+    return {"program": text, "version": __version__, "seed": settings.seed, "samples": settings.samples,
             "width": [], "method": settings.method, "coordinates": settings.coordinates}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tensorprog.atoms.own import own
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import libraries
-from tensorprog.ir import Netsor, Table
+from tensorprog.ir import Netsor
 from tensorprog.samples import program_text
 
 __all__ = ["differences", "settings"]
@@ -60,15 +60,9 @@ def _shown(key: str, value: Any, other: Any) -> str:
 
 def _tables(netsor: Netsor) -> dict[str, str]:
     """Digest of each table of numbers: the program's text has only the names of their files."""
-    values = {constant.name: constant.value for constant in netsor.constants} | {
-        f"{initial.name}.{part}": getattr(initial, part)
-        for initial in netsor.initial
-        for part in ("mean", "cov", "data")
-    }
     return {
-        name: hashlib.sha256(repr(value.shape).encode() + value.data).hexdigest()
-        for name, value in values.items()
-        if isinstance(value, Table)
+        name: hashlib.sha256(repr(table.shape).encode() + table.data).hexdigest()
+        for name, table in netsor.tables.items()
     }
 
 

@@ -2,75 +2,148 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from typing import Any
 
-from tensorprog.ir import Dot, MatMul, Nonlin
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.limit.law import Law
+from tensorprog.limit.structured import Covariance
 
 __all__ = ["explain"]
 
+Array = NDArray[Any]
+
 SOURCE = "Sakai et al. 2025, Definition 1"
+CLAUSES = {
+    "initial": "(i): initial vectors are Gaussian with the mean and covariance declared",
+    "matmul": "(ii): Gaussian with mean 0; Cov = variance of the weight times E[Z Z'] of the vectors where it is the "
+    "same, else 0",
+    "nonlin": "(iii): the same function of the limits",
+    "score": "(iv): Gaussian with mean 0, independent of every vector; Cov = C(q,q') C(k,k') + C(q,k') C(k,q')",
+}
 
 
 def explain(law: Law, text: str) -> str:
     """Explain a family or one member of it."""
-    name, box, _ = law.member(text)
-    family = law.compiled.families[name]
-    member = tuple(a for a, _ in box)
-    lines = []
-    if not family.statements:
-        lines.append(f"{name}: an initial vector")
-        clause = "(i): initial vectors are Gaussian with the mean and covariance declared"
+    name, box, single = law.member(text)
+    head = [f"{name}: an initial vector"] if not law.compiled.families[name].statements else _statements(law, name)
+    numbers = _of_family(law, name) if not single else _of_member(law, text, name, tuple(a for a, _ in box))
+    return "\n".join([*head, *(f"  {line}" for line in (*_clause(law, name), *numbers))])
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _statements(law: Law, name: str) -> list[str]:
+    """The definitions of a family as written, with their places; bases come first."""
+    source = law.netsor if name in law.netsor.families else law.compiled
+    found = [source.body[position] for position in source.families[name].statements]
+    return [f"{s}   [{s.span}]" if str(s.span) else str(s) for s in found]
+
+
+def _clause(law: Law, name: str) -> Iterator[str]:
+    """What makes the limit of a family, and what it is conditional on."""
+    family, compiler = law.compiled.families[name], law.compiler
+    statement = law.compiled.body[family.statements[-1]] if family.statements else None
+    given = ", ".join(sorted(_drawn(law.compiled, name) & compiler.random))
+    averages = f"given the draws of {given} upstream; the numbers are averages over draws"
+    covariance = f"given the draws of {given} upstream, this covariance is random; the numbers are averages over draws"
+    if isinstance(statement, Dot) and compiler.is_finite(statement.left.name):
+        width = compiler.width(statement.left.name)
+        yield f"exact: a sum over {width} coordinates, which are random in the limit"
+        yield averages
+    elif isinstance(statement, Dot) and statement.scale == "1/n":
+        yield f"an average: the number E[Z Z'{' | draws' if given else ''}] (Yang 2019, Netsor+)"
+        if given:
+            yield averages
     else:
-        as_written = law.netsor.families.get(name)
-        source = law.compiled if as_written is None else law.netsor
-        statements = [source.body[position] for position in source.families[name].statements]
-        for statement in statements:
-            place = f"   [{statement.span}]" if str(statement.span) else ""
-            lines.append(f"{statement}{place}")
-        statement = statements[-1]  # bases first
-        if isinstance(statement, MatMul):
-            clause = (
-                "(ii): Gaussian with mean 0; Cov = variance of the weight times E[Z Z'] of the vectors where it "
-                "is the same, else 0"
-            )
-        elif isinstance(statement, Dot) and statement.scale == "n**-0.5":
-            clause = "(iv): Gaussian with mean 0, independent of every vector; Cov = C(q,q') C(k,k') + C(q,k') C(k,q')"
-        elif isinstance(statement, Dot):
-            clause = "an average: the number E[Z Z'] (Yang 2019, Netsor+)"
-        else:
-            assert isinstance(statement, Nonlin)
-            clause = "(iii): the same function of the limits" + (
-                ", given the scores" if name in law.compiler.random else ""
-            )
-    lines.append(f"  {SOURCE} {clause}")
+        kind = {MatMul: "matmul", Dot: "score", Nonlin: "nonlin"}.get(type(statement), "initial")
+        yield f"{SOURCE} {CLAUSES[kind]}"
+        if given:
+            yield averages if kind == "nonlin" else covariance
+    if isinstance(statement, MatMul) and compiler.is_finite(name):
+        yield f"of width {compiler.width(name)}, which stays finite: so many coordinates, i.i.d. given its vectors"
+
+
+def _drawn(netsor: Netsor, name: str) -> set[str]:
+    """Scores, and Gaussian vectors of finite width, that a family depends on."""
+    finite = dict(netsor.fixed_widths)
+    found: set[str] = set()
+    open_names = [name]
+    while open_names:
+        for position in netsor.families[open_names.pop()].statements:
+            new = {reference.name for reference in netsor.body[position].inputs} - found
+            found |= new
+            open_names += new
+    return {n for n in found if _is_product(netsor, n) and (n in netsor.scores or netsor.families[n].width in finite)}
+
+
+def _is_product(netsor: Netsor, name: str) -> bool:
+    statements = netsor.families[name].statements
+    return all(isinstance(netsor.body[position], MatMul | Dot) for position in statements)
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def _structured(law: Law, name: str) -> Covariance | None:
+    """The covariance of a family whose members are Gaussian, or functions of Gaussian variables, without any draws."""
+    if name in law.compiler.random and (name not in law.scores or law.compiler.layered):
+        return None
+    cov = law.cov(name)
+    return cov if isinstance(cov, Covariance) else None
+
+
+def _of_member(law: Law, text: str, name: str, member: tuple[int, ...]) -> Iterator[str]:
     mean, error = law.mean(text, with_error=True)
-    if np.ndim(mean) == 0:
-        lines.append(f"  mean      {mean:.10g} +- {error:.1e}")
-        if name in law.compiler.scores:
-            moment = law.cov(name)
-            lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
-        elif name in law.compiler.random:
-            value, error = law.moment(text, 2, with_error=True)
-            lines.append(f"  variance  {value:.10g} +- {error:.1e}")
-            value, error = law.kurtosis(text, with_error=True)
-            lines.append(f"  kurtosis  {value:.8g} +- {error:.1e}  (a Gaussian has 3)")
-        elif family.kind == "vector":
-            moment = law.cov(name)
-            lines.append(f"  variance  {float(moment.at(member, member)):.10g} +- {moment.error:.1e}")
-    elif (family.kind == "vector" and name not in law.compiler.random) or name in law.compiler.scores:
-        names = _index_names(law, name)
-        for factor in law.cov(name).written(names):
-            where = " and ".join(factor["equations"]) or "always"
-            shown = " times ".join(
-                f"{float(values.flat[0]):.10g}"
-                if values.size == 1 or np.all(values == values.flat[0])
-                else f"values from {values.min():.6g} to {values.max():.6g}"
-                for _, values in factor["factors"]
-            )
-            copies = f"  (second copies {', '.join(n for n in names.values() if n.endswith('_'))})"
-            lines.append(f"  covariance {shown} where {where}{copies if factor['equations'] else ''}")
-    return "\n".join(lines)
+    yield f"mean      {mean:.10g} +- {error:.1e}"
+    if _is_number(law, name):
+        return
+    cov = _structured(law, name)
+    value, error = law.var(text, with_error=True) if cov is None else (float(cov.at(member, member)), cov.error)
+    yield f"variance  {value:.10g} +- {error:.1e}"
+    if cov is None:
+        value, error = law.kurtosis(text, with_error=True)
+        yield f"kurtosis  {value:.8g} +- {error:.1e}  (a Gaussian has 3)"
+
+
+def _of_family(law: Law, name: str) -> Iterator[str]:
+    """The covariance where it is known without draws, else the variances of the members."""
+    cov = None if _is_number(law, name) else _structured(law, name)
+    if _is_number(law, name):
+        yield f"value     {_spread(*law.mean(name, with_error=True))}"
+    elif cov is None:
+        yield f"variance  {_spread(*law.var(name, with_error=True))}"
+    else:
+        yield from _factors(law, name, cov)
+
+
+def _is_number(law: Law, name: str) -> bool:
+    return law.compiled.families[name].kind == "scalar" and name not in law.compiler.random | law.compiler.scores.keys()
+
+
+def _spread(value: Array, error: Array) -> str:
+    """Numbers of a family in short."""
+    low, high = float(np.min(value)), float(np.max(value))
+    shown = f"{low:.6g}" if f"{low:.6g}" == f"{high:.6g}" else f"from {low:.6g} to {high:.6g}"
+    return f"{shown} +- {float(np.max(error)):.1e}"
+
+
+def _factors(law: Law, name: str, cov: Covariance) -> Iterator[str]:
+    names = _index_names(law, name)
+    for factor in cov.written(names):
+        where = " and ".join(factor["equations"]) or "always"
+        shown = " times ".join(
+            f"{float(values.flat[0]):.10g}"
+            if values.size == 1 or np.all(values == values.flat[0])
+            else f"values from {values.min():.6g} to {values.max():.6g}"
+            for _, values in factor["factors"]
+        )
+        copies = f"  (second copies {', '.join(n for n in names.values() if n.endswith('_'))})"
+        yield f"covariance {shown} where {where}{copies if factor['equations'] else ''}"
 
 
 def _index_names(law: Law, name: str) -> dict[str, str]:

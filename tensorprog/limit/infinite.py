@@ -176,11 +176,11 @@ class InfiniteHeads:
 
 def _doubled(netsor: Netsor, index: str) -> Netsor:
     """The program with twice as many heads."""
-    from tensorprog.yaml_io import dump, loads
+    from tensorprog.yaml_io import pack, unpack
 
     declared = netsor.index[index]
     size = declared.text.rpartition("..")[2].strip()
     heads = netsor.scalars.get(size)
     if heads is None:
         raise ProgramError(f"the number of heads must be a constant: declare {index} with a name for its size")
-    return loads(dump(netsor), {size: 2 * heads})
+    return unpack(*pack(netsor), {size: 2 * heads})

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
-from tensorprog.atoms.own import check_sketch, own
 from tensorprog.averages import Averages, with_averages
 from tensorprog.errors import AccuracyError, NotCompiledError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
-from tensorprog.files import whole
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
+from tensorprog.limit import saved
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.convolution import Convolution
@@ -575,25 +574,11 @@ class Law:
     # -- files --------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the program and the settings from which the law is compiled again, exactly, by `Law.load`.
+        """Write the program with its tables, and the settings from which `Law.load` compiles the law again, exactly.
 
         Functions declared in Python are not written, only a few of their values.
         """
-        import json
-
-        from tensorprog import __version__
-        from tensorprog.yaml_io import dump
-
-        meta = {
-            "program": dump(self.netsor),
-            "grade": self.grade,
-            "accuracy": self.accuracy,
-            "seed": self._seed,
-            "version": __version__,
-            "functions": {name: own(name).sketch for name in self.netsor.own},
-        }
-        with whole(path) as partial, partial.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **{"law.json": np.array(json.dumps(meta))})  # type: ignore[arg-type]
+        saved.write(path, saved.Saved(self.netsor, self.grade, self.accuracy, self._seed))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Law:
@@ -601,24 +586,8 @@ class Law:
 
         Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
         """
-        import json
-        import zipfile
-
-        from tensorprog.yaml_io import loads
-
-        try:
-            with np.load(path, allow_pickle=False) as data:
-                meta = json.loads(str(data["law.json"]))
-            program, grade, accuracy, seed = (meta[key] for key in ("program", "grade", "accuracy", "seed"))
-            if not (isinstance(program, str) and isinstance(grade, str) and isinstance(seed, int)):
-                raise ValueError("entries of the wrong kind")
-            accuracy = None if accuracy is None else float(accuracy)
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
-        netsor = loads(program)
-        for name in netsor.own:
-            check_sketch(name, meta.get("functions", {}).get(name))
-        return cls(netsor, grade=grade, accuracy=accuracy, seed=seed)
+        found = saved.read(path)
+        return cls(found.netsor, grade=found.grade, accuracy=found.accuracy, seed=found.seed)
 
 
 def widths_text(widths: Mapping[str, float]) -> str:

@@ -6,8 +6,9 @@ import math
 import os
 import stat
 import warnings
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -48,48 +49,63 @@ def _data_path(name: str, base: Path | None) -> Path:
     return path
 
 
-def read_array(name: str, base: Path | None, dimensions: int) -> Any:
+def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int) -> Any:
     """Numbers of the file `name` below the folder `base`; a .csv file of one line is a vector if `dimensions` is 1.
 
+    `base` may hold the numbers themselves, by the names of the files.
     Raises    DataError
     """
-    path = _data_path(name, base)
-    suffix = path.suffix.lower()
-    if suffix not in (".npy", ".csv"):
-        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
-    try:
-        array = _read_npy(path) if suffix == ".npy" else _read_csv(path)
-    except OSError:
-        raise DataError("cannot be read") from None
-    if suffix == ".csv" and dimensions == 1 and 1 in array.shape:
+    array = _given(name, base) if isinstance(base, Mapping) else _read_file(_data_path(name, base))
+    if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
         array = array.reshape(-1)
     return array
 
 
-def _read_npy(path: Path) -> Any:
-    """Numbers of a .npy file; the header is checked against cap and size of the file before anything is allocated."""
-    with path.open("rb") as stream:
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
-                shape, fortran, dtype = read(stream, max_header_size=10_000)
-        except OSError:
-            raise
-        except Exception:  # the reader parses untrusted text in ways that raise almost anything
-            raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
-        if dtype.hasobject or dtype.kind not in "fiu":
-            raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
-        count = math.prod(shape)
-        if len(shape) > 8:
-            raise DataError(f"announces {len(shape)} dimensions, more than the 8 allowed")
-        if count > MAX_ENTRIES:
-            raise DataError(f"announces {count} numbers, more than the {MAX_ENTRIES} allowed")
-        size = os.fstat(stream.fileno()).st_size - stream.tell()
-        if count == 0 or size != count * dtype.itemsize:
-            raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
-        array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
+def _given(name: str, arrays: Mapping[str, Any]) -> Any:
+    if name not in arrays:
+        raise DataError("is not among the arrays given", did_you_mean(name, list(arrays)))
+    return arrays[name]
+
+
+def _read_file(path: Path) -> Any:
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".csv"):
+        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
+    try:
+        if suffix == ".csv":
+            return _read_csv(path)
+        with path.open("rb") as stream:
+            return read_npy(stream, os.fstat(stream.fileno()).st_size)
+    except OSError:
+        raise DataError("cannot be read") from None
+
+
+def read_npy(stream: IO[bytes], size: int) -> Any:
+    """Numbers of a .npy file of `size` bytes; its header is checked against cap and size before anything is allocated.
+
+    Raises    DataError
+    """
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
+            shape, fortran, dtype = read(stream, max_header_size=10_000)
+    except OSError:
+        raise
+    except Exception:  # the reader parses untrusted text in ways that raise almost anything
+        raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
+    count = math.prod(shape)
+    if len(shape) > 8:
+        raise DataError(f"announces {len(shape)} dimensions, more than the 8 allowed")
+    if count > MAX_ENTRIES:
+        raise DataError(f"announces {count} numbers, more than the {MAX_ENTRIES} allowed")
+    size -= stream.tell()
+    if count == 0 or size != count * dtype.itemsize:
+        raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
+    array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
     return array.reshape(shape, order="F" if fortran else "C")
 
 

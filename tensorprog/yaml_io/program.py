@@ -62,10 +62,11 @@ def load(
 
 def loads(
     text: str, overrides: Mapping[str, Any] | None = None, *, file: str = "<text>",
-    base: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> Netsor:
-    """As `load`, from text; data files are looked up below the folder `base`."""
-    return read_program(Reader(text, file, None if base is None else Path(base)), overrides or {})
+    """As `load`, from text; data files are looked up below the folder `base`, or in arrays by their names."""
+    folder = base if base is None or isinstance(base, Mapping) else Path(base)
+    return read_program(Reader(text, file, folder), overrides or {})
 
 
 def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:

@@ -18,7 +18,7 @@ from tensorprog.records import is_program_name
 class Reader:
     """Problems are collected, and what depends on a broken name is left out silently."""
 
-    def __init__(self, text: str, file: str, base: Path | None) -> None:
+    def __init__(self, text: str, file: str, base: Path | Mapping[str, Any] | None) -> None:
         self.text, self.file, self.base = text, file, base
         self.lines = text.splitlines()
         self.problems: list[Problem] = []

@@ -114,7 +114,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     assert {"grade", "findings"} <= set(report["assumptions"])
     for finding in report["assumptions"]["findings"]:
         assert {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"} <= set(finding)
-    assert {"outputs", "scores", "error"} == set(report["limit"])
+    assert {"outputs", "scores", "error", "widths"} == set(report["limit"])
     y, p = report["limit"]["outputs"]["y"], report["limit"]["scores"]["p"]
     assert np.shape(y["mean"]) == (2,)
     assert np.shape(y["cov"]) == (2, 2)

@@ -1,0 +1,209 @@
+"""Laws, samples and folders of samples in files: whole without the files that the program was read from."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog.ir import Table
+from tensorprog.yaml_io import loads, pack, read_tables, unpack
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
+WITH_DATA = [path.stem for path in sorted(PROGRAMS.glob("*.yaml")) if ".npy" in path.read_text(encoding="utf-8")]
+SMALL = """
+program: small
+indices: {i: 3}
+initial:
+  X[i]: {data: data/x.npy, variance: 2}
+weights: {W: 1}
+body:
+  - u[i] = MatMul(W, X[i])
+outputs: [u]
+"""
+
+
+def elsewhere(name: str, folder: Path) -> tp.Program:
+    """A shipped program read from a copy that is gone again."""
+    shutil.copytree(PROGRAMS, folder / "gone")
+    program = tp.load(folder / "gone" / f"{name}.yaml")
+    shutil.rmtree(folder / "gone")
+    return program
+
+
+def small() -> Any:
+    return loads(SMALL, base={"data/x.npy": np.arange(6.0).reshape(3, 2)})
+
+
+def test_there_are_programs_with_data() -> None:
+    assert {"gru", "lstm", "rnn", "transformer_yang"} <= set(WITH_DATA)
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_a_law_file_needs_no_other_file(name: str, tmp_path: Path) -> None:
+    law = elsewhere(name, tmp_path).limit()
+    law.save(tmp_path / "law.npz")
+    again = tp.Law.load(tmp_path / "law.npz")
+    assert again.netsor == law.netsor
+    assert {n: t.file for n, t in again.netsor.tables.items()} == {n: t.file for n, t in law.netsor.tables.items()}
+    assert again.grade == law.grade
+
+
+def test_a_loaded_law_gives_the_same_numbers(tmp_path: Path) -> None:
+    law = elsewhere("transformer_yang", tmp_path).limit()
+    law.save(tmp_path / "law.npz")
+    law.save(tmp_path / "again.npz")
+    again = tp.Law.load(tmp_path / "again.npz")
+    assert np.array_equal(np.asarray(again.cov("out")), np.asarray(law.cov("out")))
+
+
+def test_a_law_of_large_data_given_in_python_survives_a_file(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).normal(size=(200, 300))
+    P = tp.Program("large")
+    i = P.index("i", 200)
+    X = P.initial("X[i]", data=data)
+    P.outputs(P.matmul("u[i]", P.weight("W"), X[i]))
+    law = P.limit()
+    law.save(tmp_path / "law.npz")
+    again = tp.Law.load(tmp_path / "law.npz")
+    assert again.netsor == law.netsor
+    assert again.var("u[7]") == law.var("u[7]")
+    stored = P.run(8, 4, store=tmp_path / "run")  # its settings hold the text, and a digest of the table
+    assert np.array_equal(P.run(8, 4, store=tmp_path / "run")["u"], stored["u"])
+
+
+def test_samples_hold_the_program_with_its_tables(tmp_path: Path) -> None:
+    program = elsewhere("rnn", tmp_path)
+    program.run(8, 5).save(tmp_path / "samples.npz")
+    with zipfile.ZipFile(tmp_path / "samples.npz") as archive:
+        tables = read_tables(archive)
+    with np.load(tmp_path / "samples.npz", allow_pickle=False) as data:
+        assert unpack(json.loads(str(data["meta.json"]))["program"], tables) == program.netsor
+        assert data["f"].shape[0] == 5
+
+
+def test_names_given_to_tables_are_not_those_of_files() -> None:
+    values = np.random.default_rng(1).normal(size=(2, 60, 2))
+    text = """
+program: two
+indices: {i: 60}
+initial:
+  X[i]: {data: Y.data.npy}
+  Y[i]: {data: Y.npy}
+weights: {W: 1}
+body:
+  - u[i] = MatMul(W, X[i])
+  - w[i] = MatMul(W, Y[i])
+outputs: [u, w]
+"""
+    netsor = loads(text, base={"Y.data.npy": values[0], "Y.npy": values[1]})
+    second = next(entry for entry in netsor.initial if entry.name == "Y")
+    assert second.data is not None
+    object.__setattr__(second, "data", Table.of(second.data.array))  # as if it had been given in Python
+    text, tables = pack(netsor)
+    assert len(tables) == 2
+    assert unpack(text, tables) == netsor
+
+
+def test_one_line_of_a_csv_file_may_be_a_vector_and_a_matrix(tmp_path: Path) -> None:
+    (tmp_path / "row.csv").write_text("1,2,3\n", encoding="utf-8")
+    text = """
+program: row
+constants:
+  c[i]: row.csv
+indices: {i: 3, j: 1}
+initial:
+  X[j]: {data: row.csv}
+  h[i]: {mean: "c[i]", cov: 1}
+weights: {W: 1, V: 1}
+body:
+  - u[j] = MatMul(W, X[j])
+  - w[i] = MatMul(V, h[i])
+outputs: [u, w]
+"""
+    netsor = loads(text, base=tmp_path)
+    assert unpack(*pack(netsor)) == netsor
+
+
+# ---- files from somebody else ---------------------------------------------------------------------------------------
+
+
+def entries(path: Path) -> dict[str, bytes]:
+    tp.Law(small(), grade="theorem").save(path)
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def npy(array: Any, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, **options)
+    return stream.getvalue()
+
+
+def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": kind})
+    return stream.getvalue()
+
+
+class Run:
+    def __reduce__(self) -> Any:
+        return pytest.fail, ("something was executed",)
+
+
+HOSTILE = {
+    "an object": ("tables/data/x.npy.npy", npy(np.array([[Run()]], dtype=object), allow_pickle=True), "not real num"),
+    "terabytes promised": ("tables/data/x.npy.npy", header((10**6, 10**6)), "allowed"),
+    "a short array": ("tables/data/x.npy.npy", header((3, 2)), "0 bytes follow"),
+    "settings of objects": ("law.json.npy", npy(np.array(Run(), dtype=object), allow_pickle=True), "allow_pickle"),
+    "settings of terabytes": ("law.json.npy", header((), "<U900000000"), "not a law"),
+    "settings without entries": ("law.json.npy", npy(np.array("[]")), "wrong kind"),
+    "settings of another kind": ("law.json.npy", npy(np.array('{"program": 3}')), "wrong kind"),
+    "no array": ("tables/data/x.npy.npy", b"nothing", "valid .npy header"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_file_from_somebody_else_is_refused_in_words(case: str, tmp_path: Path) -> None:
+    name, content, message = HOSTILE[case]
+    path = tmp_path / "law.npz"
+    parts = entries(path) | {name: content}
+    assert name in entries(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, raw in parts.items():
+            archive.writestr(part, raw)
+    with pytest.raises(tp.ProgramError, match="not a law") as caught:
+        tp.Law.load(path)
+    assert message in str(caught.value)
+
+
+def test_a_table_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "law.npz"
+    parts = entries(path)
+    del parts["tables/data/x.npy.npy"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, raw in parts.items():
+            archive.writestr(part, raw)
+    with pytest.raises(tp.ProgramError, match=r"data/x\.npy is not among the arrays given"):
+        tp.Law.load(path)
+
+
+@pytest.mark.parametrize("cut", [10, 200, 500])
+def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "law.npz"
+    tp.Law(small(), grade="theorem").save(path)
+    raw = bytearray(path.read_bytes())
+    raw[cut : cut + 40] = b"\xff" * 40
+    path.write_bytes(bytes(raw))
+    with pytest.raises(tp.ProgramError, match="not a law"):
+        tp.Law.load(path)
+    path.write_bytes(bytes(raw[:cut]))
+    with pytest.raises(tp.ProgramError, match="not a law"):
+        tp.Law.load(path)
