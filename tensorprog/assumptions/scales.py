@@ -73,5 +73,5 @@ def scales(check: Context) -> Iterator[Finding]:
 
 def values(witness: Mapping[str, int]) -> str:
     """Index values at which something happens, as text."""
-    shown = {name: value for name, value in witness.items() if not name.endswith("'")}
+    shown = {name: value for name, value in witness.items() if not name.endswith(("'", '"'))}  # copies
     return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""

@@ -100,7 +100,9 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
         checker.error(f"{what}: data has shape {initial.data.shape}, not ({members}, d)", initial.span,
                       "one row per member, the first index slowest")
     elif not np.isfinite(initial.data.array).all():
-        checker.error(f"{what}: data has entries that are not finite", initial.span)
+        row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
+        checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
+                      "rows are counted from 0")
     if isinstance(initial.cov, Table):
         checker.error(f"{what}: the variance that goes with data is one number", initial.span, "variance: 1")
         return
