@@ -440,3 +440,28 @@ outputs: [h]
     _agree((value[2, :, 2], error[2, :, 2]), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
     draws = p[:, 0, 1] ** 2
     _agree(_law(text).var("p[2,0,1]", with_error=True), (draws.mean(), 3 * draws.std() / math.sqrt(count)))
+
+
+def test_errors_of_moments_given_the_draws_are_stated() -> None:
+    """All draws share the nodes at which relu(u + w e) is averaged, so their spread does not show how far it is off."""
+    law = Law(loads("""
+program: shared_nodes
+initial:
+  e: {mean: 0, cov: 1}
+  x: {mean: 0, cov: 1}
+  z: {mean: 0, cov: 1}
+weights: {Q: 1, K: 1, U: 1, W: 1, V: 1}
+body:
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - g = Nonlin(cos(p) * x + sin(p) * z)    # of variance 1 for every p
+  - u = MatMul(U, g)
+  - w = MatMul(W, g)
+  - r = Nonlin(relu(u + w * e))
+  - y = MatMul(V, r)
+outputs: [y]
+"""), max_memory=1 << 16)  # fmt: skip
+    for value, error in (law.cov("y", with_error=True), law.var("y", with_error=True)):
+        assert 1e-6 < error < 0.05
+        assert abs(value - 1) <= error  # E relu(u + w e)**2 = (1 + E e**2) / 2
