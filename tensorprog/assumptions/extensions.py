@@ -95,8 +95,11 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
                 behind.append(position)
     for position in behind:
         for maker in structure.finite:
-            verdict, place = structure.same_member(maker, position)
-            if verdict is not HOLDS and (maker == position or structure.precedes(maker, position)):
+            later = [structure.same_member(maker, position, apart=index) for index in structure.loops(maker, position)]
+            once = [structure.same_member(maker, position)] if structure.precedes(maker, position) else []
+            found = next((each for each in (*once, *later) if each[0] is not HOLDS), None)
+            if found is not None:
+                verdict, place = found
                 one, two = check.written_product(maker), check.written_product(position)
                 message = (
                     f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"

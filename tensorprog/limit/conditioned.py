@@ -44,7 +44,7 @@ class Conditioned(Compiler):
     """Moments of a program for each of some draws; `given` scores are not drawn.
 
     Shapes    every value may have the axis REPLICATE, over the draws
-    Accuracy  `relative` is the largest relative error of the covariances drawn with
+    Accuracy  `relative` is the largest relative error of the moments drawn with, or given as numbers
     """
 
     each = True
@@ -125,7 +125,7 @@ class Conditioned(Compiler):
         owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
         draws = np.arange(self.normals.draws)[:, None]
         cov = np.zeros((len(draws), len(members), stop, stop))
-        families = self.columns.families[weight]
+        families, worst = self.columns.families[weight], 0.0
         for a, f in enumerate(families):
             for b, g in enumerate(families):
                 w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
@@ -134,9 +134,12 @@ class Conditioned(Compiler):
                 at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
                 found = self.base(f, g).at({**at, REPLICATE: draws})
                 cov[:, w, r, c] = found.value
-                largest = max(float(np.max(np.abs(found.value))), 1e-300)
-                self.relative = max(self.relative, float(np.max(found.error)) / largest)
+                worst = max(worst, float(np.max(found.error)))
+        self._note(worst, float(np.max(np.abs(cov), initial=0.0)))
         return triangular(cov)
+
+    def _note(self, error: float, size: float) -> None:
+        self.relative = max(self.relative, error / size if size else 0.0)
 
     def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
         family = self.netsor.families[name]
@@ -247,7 +250,9 @@ class Conditioned(Compiler):
         """
         whole = self.netsor.families[name].ranges
         moment = Moment((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
-        return self._at(moment, _places(whole if box is None else box, ""))
+        spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
+        size = self.replicated(name, name).size ** 0.5 if spread else 0.0
+        return self._at(moment, _places(whole if box is None else box, ""), size)
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
@@ -289,7 +294,7 @@ class Conditioned(Compiler):
             for q in gaussian:
                 second = second + self.expectation(p, q, pairs).widened(pairs)
         places = _places(box, "")
-        means = self._at(Moment((Term(frozenset(), mean),), self.over(whole)), places)
+        means = self._at(Moment((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
         return means + drawn, self._at(second, places | _places(box, "_")) - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
@@ -308,7 +313,9 @@ class Conditioned(Compiler):
         product = product * squared(right, self.replicated(right.name, right.name))
         return self._at(product, _places(box, ""))
 
-    def _at(self, moment: Moment, places: Mapping[str, Array]) -> Array:
+    def _at(self, moment: Moment, places: Mapping[str, Array], size: float = 0.0) -> Array:
+        """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
+        self._note(moment.error, max(moment.size, size))
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))
         batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
         return np.broadcast_to(moment.at({**places, REPLICATE: batch}).value, (len(batch), *shape))

@@ -156,7 +156,7 @@ class Law:
         Shapes    (*members), or a number for one member such as 'y[0]'
         """
         family, box, single = self.member(name)
-        if family in self.compiler.scores:
+        if family in self.compiler.scores and not self.compiler.is_finite(self.compiler.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
             value, error = self._known_mean(family, box) or self._averaged_mean(family, box)

@@ -7,19 +7,19 @@ vectors are known as well.  A score is Gaussian given all that is upstream of it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import MemoryLimitError
+from tensorprog.errors import MemoryLimitError, NotCompiledError
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import Layers, bases_of
+from tensorprog.limit.layers import Layers, bases_of, upstream_of
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import Part
@@ -96,21 +96,20 @@ class LayeredOutputs(Outputs):
 
     def _source(self, name: str) -> str:
         """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
-        products = [self.netsor.body[position] for position in self.netsor.families[name].statements]
-        return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
+        return next((product.weight.name for product in self._products(name)), name)
 
     def score_mixture(self, name: str, box: Box) -> Mixture:
         """Scores are Gaussian given what their operands depend on; of finite width, given one of the operands."""
-        score = self.compiler.dot(name)
-        finite = self.compiler.is_finite(score.left.name)
-        if not self._score(name):
+        operands = self._operands([name])
+        finite = self.compiler.is_finite(operands[0])
+        if not self._scores(name):
             return self._mixed(name, box, lambda layers, found: self._drawn(layers, found, name, box), smoothed=True)
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
             var = found.score_variances(name, box) if finite else found.variances(name, box)
             return np.zeros_like(var), var
 
-        return self._mixed(name, box, read, wanted={score.left.name, score.right.name})
+        return self._mixed(name, box, read, wanted=operands)
 
     def _drawn(self, layers: Layers, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
         family = self.netsor.families[name]
@@ -138,15 +137,31 @@ class LayeredOutputs(Outputs):
     # -- several --------------------------------------------------------------------------------------------------
 
     def joint(self, members: Sequence[tuple[str, Box]]) -> Joint:
-        """The joint law of single members, all linear vectors."""
+        """The joint law of single members: linear vectors, and scores, given what their operands are made from.
+
+        Raises    NotCompiledError for scores over a finite width, or behind one another
+        """
         d = len(members)
         kept: list[Joint] = []
+        scores = {name for name, _ in members if name in self.compiler.scores}
+        operands = self._operands(scores)
+        if scores & upstream_of(self.netsor, operands) or any(map(self.compiler.is_finite, operands)):
+            raise NotCompiledError(
+                f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
+                "another, are not compiled by this version; draw them with law.sample"
+            )
 
         def read(_: Layers, found: Conditioned) -> tuple[Array, Array]:
-            draws = found.normals.draws
-            mean = [found.means(name, box).reshape(draws) for name, box in members]
-            cov = [[found.covariances(f, g, a, b).reshape(draws) for g, b in members] for f, a in members]
-            return np.stack(mean, axis=-1), np.moveaxis(np.array(cov), -1, 0)
+            zero = np.zeros(found.normals.draws)
+
+            def cov(one: tuple[str, Box], two: tuple[str, Box]) -> Array:
+                if (one[0] in scores) != (two[0] in scores):  # of a score and a vector that no score reaches
+                    return zero
+                return found.covariances(one[0], two[0], one[1], two[1]).reshape(zero.shape)
+
+            mean = [zero if name in scores else found.means(name, box).reshape(zero.shape) for name, box in members]
+            covs = np.array([[cov(one, two) for two in members] for one in members])
+            return np.stack(mean, axis=-1), np.moveaxis(covs, -1, 0)
 
         def finish(results: Sequence[tuple[Array, ...]], relative: float) -> tuple[Array, Array]:
             mean, cov, normals = (np.stack([r[k] for r in results]) for k in range(3))
@@ -156,9 +171,8 @@ class LayeredOutputs(Outputs):
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
         most = JOINT_DRAWS if self.accuracy is None else None
-        self._averaged(
-            {name for name, _ in members}, read, finish, f"the joint law of {names}", d * d, extra=d - 1, most=most
-        )
+        wanted = {*operands, *(name for name, _ in members if name not in scores)}
+        self._averaged(wanted, read, finish, f"the joint law of {names}", d * d, extra=d - 1, most=most)
         return kept[0]
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
@@ -185,10 +199,8 @@ class LayeredOutputs(Outputs):
                 "max_memory"
             )
         boxes = [self.netsor.families[name].ranges for name in (first, second)]
-        scores = all(self._score(name) for name in (first, second))
-        names: Collection[str] = {first, second}
-        if scores:
-            names = {r.name for name in names for r in (self.compiler.dot(name).left, self.compiler.dot(name).right)}
+        scores = self._scores(first, second)
+        names = set(self._operands([first, second])) if scores else {first, second}
 
         def read(layers: Layers, found: Conditioned) -> tuple[Array, ...]:
             draws = found.normals.draws
@@ -197,7 +209,7 @@ class LayeredOutputs(Outputs):
                 return found.covariances(first, second).mean(axis=0)[None], zero, zero
             means = [self._mean(layers, found, name, box) for name, box in zip((first, second), boxes, strict=True)]
             one, two = (mean.reshape(draws, -1) for mean in means)
-            total = (one.T @ two).reshape(*shapes[0], *shapes[1]) / draws
+            total = (one.T @ two).reshape((*shapes[0], *shapes[1])) / draws
             if all(self._moments(name) for name in (first, second)):
                 total = total + found.covariances(first, second).mean(axis=0)
             return total[None], one.mean(axis=0)[None], two.mean(axis=0)[None]
@@ -214,14 +226,36 @@ class LayeredOutputs(Outputs):
         numbers = math.prod((*shapes[0], *shapes[1]))
         return self._averaged(names, read, finish, f"the covariance of {first} and {second}", numbers)
 
-    def _score(self, name: str) -> bool:
-        """Whether this is a score of two products with different weights: its covariances are known from theirs."""
-        score = self.compiler.scores.get(name)
-        if score is None or not self.compiler.is_finite(score.left.name):
-            return score is not None
-        makers = [self.netsor.families[reference.name].statements for reference in (score.left, score.right)]
-        products = [s for own in makers for s in (self.netsor.body[k] for k in own) if isinstance(s, MatMul)]
-        return len({product.weight.name for product in products}) == 2
+    def _scores(self, *names: str) -> bool:
+        """Whether these are scores whose covariances, given what their operands are made from, follow from clause (iv).
+
+        Over a finite width, where weights may be used again: of products with two weights, new to all the operands.
+        """
+        if not all(name in self.compiler.scores for name in names):
+            return False
+        finite = [name for name in names if self.compiler.is_finite(self.compiler.dot(name).left.name)]
+        used = {product.weight.name for name in upstream_of(self.netsor, self._inputs(names))
+                for product in self._products(name)}  # fmt: skip
+        for name in finite:
+            weights = [product.weight.name for operand in self._operands([name]) for product in self._products(operand)]
+            if len(weights) != 2 or weights[0] == weights[1] or used & set(weights):
+                return False
+        return True
+
+    def _operands(self, scores: Iterable[str]) -> list[str]:
+        """Both operands of each score."""
+        dots = [self.compiler.dot(name) for name in scores]
+        return [reference.name for dot in dots for reference in (dot.left, dot.right)]
+
+    def _inputs(self, scores: Iterable[str]) -> set[str]:
+        """What the operands of scores are made from."""
+        families, body = self.netsor.families, self.netsor.body
+        positions = [position for name in self._operands(scores) for position in families[name].statements]
+        return {reference.name for position in positions for reference in body[position].inputs}
+
+    def _products(self, name: str) -> list[MatMul]:
+        statements = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+        return [statement for statement in statements if isinstance(statement, MatMul)]
 
     def _moments(self, name: str) -> bool:
         """Whether moments given the draws are known: vectors of infinite width."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.errors import NotCompiledError
-from tensorprog.ir import MatMul
+from tensorprog.ir import MatMul, Netsor
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.covariance import Compiler
@@ -18,7 +18,7 @@ from tensorprog.limit.normals import Normals, Points, Source
 from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.replicates import REPLICATE
 
-__all__ = ["Layers", "bases_of"]
+__all__ = ["Layers", "bases_of", "upstream_of"]
 
 Array = NDArray[Any]
 
@@ -26,6 +26,18 @@ Array = NDArray[Any]
 def bases_of(parts: Iterable[Part]) -> set[str]:
     """The Gaussian families that parts of vectors read."""
     return {variable.name for part in parts for _, variable, _ in part.inner}
+
+
+def upstream_of(netsor: Netsor, names: Iterable[str]) -> set[str]:
+    """Families that some families depend on, themselves too, through vectors that are multiplied as well."""
+    found, open_names = set(names), list(names)
+    while open_names:
+        for position in netsor.families[open_names.pop()].statements:
+            for reference in netsor.body[position].inputs:
+                if reference.name not in found:
+                    found.add(reference.name)
+                    open_names.append(reference.name)
+    return found
 
 
 class Layers:
@@ -68,19 +80,8 @@ class Layers:
 
     # -- what is needed -------------------------------------------------------------------------------------------
 
-    def _upstream(self) -> set[str]:
-        """Families that the variables wanted depend on, through vectors that are multiplied as well."""
-        found, open_names = set(self.wanted), list(self.wanted)
-        while open_names:
-            for position in self.netsor.families[open_names.pop()].statements:
-                for reference in self.netsor.body[position].inputs:
-                    if reference.name not in found:
-                        found.add(reference.name)
-                        open_names.append(reference.name)
-        return found
-
     def _sources(self) -> list[Source]:
-        upstream, families = self._upstream(), self.netsor.families
+        upstream, families = upstream_of(self.netsor, self.wanted), self.netsor.families
         drawn = {name for name in upstream if self._is_vector(name) and self.compiler.is_finite(name)}
         drawn = {name for name in drawn if self.compiler.parts.is_base(name)} | self.bases
         columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}

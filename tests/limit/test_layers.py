@@ -338,3 +338,130 @@ outputs: [c]
 """
     with pytest.raises(tp.NotCompiledError, match="carried along a recurrence"):
         _law(cell).cov("c")
+
+
+@pytest.mark.parametrize("score", ["Dot(q, k)", "Dot(k, q)"])
+def test_a_score_of_finite_width_whose_operands_depend_on_each_other_is_drawn(score: str) -> None:
+    """With k = B q, p**2 is |q|**4 / d**2 on average over B, so E p**2 = 1 + 2/d."""
+    law = _law(f"""
+program: related
+fixed_widths: {{d: 2}}
+initial:
+  x: {{mean: 0, cov: 1}}
+weights:
+  A: {{variance: 1, shape: [d, n]}}
+  B: {{variance: 1, shape: [d, d]}}
+  C: {{variance: 1, shape: [n, d]}}
+body:
+  - q = MatMul(A, x)
+  - k = MatMul(B, q)
+  - p = {score}
+  - o = MatMul(C, k)
+  - y = Nonlin(tanh(p) * o)
+outputs: [y]
+""")
+    exact = np.full((), 2.0), np.zeros(())
+    _agree(law.cov("p", with_error=True), exact)
+    _agree(law.var("p", with_error=True), exact)
+
+
+def test_a_score_of_a_vector_of_finite_width_with_itself_has_a_mean() -> None:
+    """p = |q|**2 / sqrt(d) has mean sqrt(d), variance 2 and kurtosis 3 + 12/d."""
+    law = _law("""
+program: square
+fixed_widths: {d: 2}
+initial:
+  x: {mean: 0, cov: 1}
+weights:
+  A: {variance: 1, shape: [d, n]}
+  C: {variance: 1, shape: [n, d]}
+body:
+  - q = MatMul(A, x)
+  - p = Dot(q, q)
+  - o = MatMul(C, q)
+  - y = Nonlin(tanh(p) * o)
+outputs: [y]
+""")
+    for method, exact in (("mean", math.sqrt(2)), ("var", 2.0), ("kurtosis", 9.0)):
+        _agree(getattr(law, method)("p", with_error=True), (np.full((), exact), np.zeros(())))
+
+
+def test_joint_laws_of_scores_count_every_variance_once() -> None:
+    theorem, iterated = _law(STACK, s=3), _law(ITERATED, s=3)
+    first = ["p1[0,0,1]", "p1[0,0,0]"]  # independent standard normals: the tokens are orthonormal
+    for law in (theorem, iterated):
+        assert law.moment(first, [2, 2]) == pytest.approx(1, rel=1e-12)
+        assert law.density(first, [[0.3, 0.5]])[0] == pytest.approx(math.exp(-0.17) / math.tau, rel=1e-12)
+    second, count = ["p2[0,0,1]", "p2[0,0,0]"], 200_000
+    draws = iterated.sample(count, seed=4)["p2"][:, 0, 0]
+    products = (draws[:, 0] * draws[:, 1]) ** 2
+    _agree(iterated.moment(second, [2, 2], with_error=True), (products.mean(), 3 * products.std() / math.sqrt(count)))
+    value, error = iterated.moment(["p2[0,0,1]", "x[0]"], [2, 2], with_error=True)  # independent: a product
+    _agree((value, error), iterated.var("p2[0,0,1]", with_error=True))
+    for text, names in ((ITERATED, ["p1[0,0,1]", "p2[0,0,0]"]), (HEADS, ["p[0,0,1]", "p[0,0,0]"])):
+        with pytest.raises(tp.NotCompiledError, match=r"draw them with law\.sample"):
+            _law(text).moment(names, [2, 2])
+
+
+def test_heads_of_finite_width_stand_in_several_layers() -> None:
+    """Weights of their own in each layer are fresh; one that is used again behind its vectors is not."""
+    text = """
+program: twice
+indices: {t: "1..2", i: 2, j: 2}
+fixed_widths: {d: 2}
+initial:
+  x[i]: {mean: 0, cov: 1}
+weights:
+  A[t]: {variance: 1, shape: [d, n]}
+  B[t]: {variance: 1, shape: [d, n]}
+  V[t]: 1
+body:
+  - h[0,i] = Nonlin(x[i])
+  - q[t,i] = MatMul(A[t], h[t-1,i])
+  - k[t,i] = MatMul(B[t], h[t-1,i])
+  - p[t,i,j] = Dot(q[t,i], k[t,j])
+  - v[t,i] = MatMul(V[t], h[t-1,i])
+  - h[t,i] = Nonlin(sum[j](softmax[j](p[t,i,j]) * v[t,j]))
+outputs: [h]
+"""
+    assert tp.Program.from_netsor(loads(text)).check().grade == "extension"
+    reused = text.replace("A[t]", "A")
+    assert tp.Program.from_netsor(loads(reused)).check().grade == "outside"
+    rng, count = np.random.default_rng(0), 400_000
+    k = np.broadcast_to(np.eye(2), (count, 2, 2))
+    for _ in range(2):
+        root = np.linalg.cholesky(k)
+        left, right = (root @ rng.standard_normal((count, 2, 2)) for _ in range(2))
+        p = left @ np.swapaxes(right, 1, 2) / math.sqrt(2)
+        a = np.exp(p - p.max(axis=-1, keepdims=True))
+        a /= a.sum(axis=-1, keepdims=True)
+        k = a @ k @ np.swapaxes(a, 1, 2) + 1e-14 * np.eye(2)
+    value, error = _law(text).cov("h", with_error=True)
+    _agree((value[2, :, 2], error[2, :, 2]), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    draws = p[:, 0, 1] ** 2
+    _agree(_law(text).var("p[2,0,1]", with_error=True), (draws.mean(), 3 * draws.std() / math.sqrt(count)))
+
+
+def test_errors_of_moments_given_the_draws_are_stated() -> None:
+    """All draws share the nodes at which relu(u + w e) is averaged, so their spread does not show how far it is off."""
+    law = Law(loads("""
+program: shared_nodes
+initial:
+  e: {mean: 0, cov: 1}
+  x: {mean: 0, cov: 1}
+  z: {mean: 0, cov: 1}
+weights: {Q: 1, K: 1, U: 1, W: 1, V: 1}
+body:
+  - q = MatMul(Q, x)
+  - k = MatMul(K, x)
+  - p = Dot(q, k)
+  - g = Nonlin(cos(p) * x + sin(p) * z)    # of variance 1 for every p
+  - u = MatMul(U, g)
+  - w = MatMul(W, g)
+  - r = Nonlin(relu(u + w * e))
+  - y = MatMul(V, r)
+outputs: [y]
+"""), max_memory=1 << 16)  # fmt: skip
+    for value, error in (law.cov("y", with_error=True), law.var("y", with_error=True)):
+        assert 1e-6 < error < 0.05
+        assert abs(value - 1) <= error  # E relu(u + w e)**2 = (1 + E e**2) / 2
