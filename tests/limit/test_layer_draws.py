@@ -35,7 +35,8 @@ weights: {"Q1[a]": 0.7, K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]
 body:
   - q1[a,i]   = MatMul(Q1[a], x[i])
   - k1[j]     = MatMul(K1, x[j])
-  - l1[c]     = MatMul(K1, e[c])
+  - f[c]      = Nonlin(e[c] + x[c] / 2)
+  - l1[c]     = MatMul(K1, f[c])
   - p1[a,i,j] = Dot(q1[a,i], k1[j])
   - r1[i,c]   = Dot(l1[c], q1[1,i])
   - n1[b,i]   = MatMul(N[b], x[i])
@@ -85,9 +86,12 @@ def _first_covariance() -> Array:
     x = 0.5 ** abs(i[:, None] - i) + 0.3 * i[:, None] * i
     e = 0.4 ** abs(c[:, None] - c)
     heads = np.einsum("ab,ik,jl->aijbkl", np.eye(2), x, x).reshape(18, 18)
-    rest = np.einsum("ik,cd->ickd", x, e).reshape(6, 6)
+    some = x[:, 1:] / 2  # of k1[j] and l1[c]
+    rest = np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
+    shared = np.einsum("a,ik,jc->aijkc", [0, 1], x, some).reshape(18, 6)
     pairs = np.einsum("ac,bd,ik->abicdk", np.eye(2), np.eye(2), x * x).reshape(12, 12)
-    return np.asarray(block_diag(0.7 * 1.3 * heads, 0.7 * 1.3 * rest, 0.7 * 0.5 * pairs))
+    one = np.block([[heads, shared], [shared.T, rest]])
+    return np.asarray(block_diag(0.7 * 1.3 * one, 0.7 * 0.5 * pairs))
 
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:

@@ -176,31 +176,35 @@ outputs: [y]
     np.testing.assert_allclose(np.asarray(law.second_moment("y")), top + back, atol=1e-10)
 
 
-def test_layer_norm_in_a_recurrence() -> None:
-    """Averages along the way: the state is divided by its length at every step."""
+@pytest.mark.parametrize("lag", [0, 1])
+def test_layer_norm_in_a_recurrence(lag: int) -> None:
+    """Averages along the way: the state is divided by its length at every step, or by that of the step before."""
     text = """
 program: normed
+constants: {LAG: 0}
 indices: {t: "1..4"}
-initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}, h: {mean: 0, cov: 0.6}}
 weights: {W: 2, U: 1}
 body:
   - s[0] = Nonlin(0)
   - u[t] = MatMul(W, s[t-1])
   - e[t] = MatMul(U, x[t])
   - r[t] = Nonlin(relu(u[t] + e[t]))
+  - m[0] = Dot(h, h, scale=1/n)
   - m[t] = Dot(r[t], r[t], scale=1/n)
-  - s[t] = Nonlin(r[t] / sqrt(m[t] + 0.1))
+  - s[t] = Nonlin(r[t] / sqrt(m[t - LAG] + 0.1))
 outputs: [s]
 """
-    law = Law(loads(text))
+    law = Law(loads(text, {"LAG": lag}))
     x = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     s = np.zeros((5, 5))
     for known in range(1, 5):
         r = oracles.arccos_kernel(2 * s[:known, :known] + x[:known, :known])
-        scale = np.sqrt(np.diag(r) + 0.1)
+        squares = np.append(0.6, np.diag(r))
+        scale = np.sqrt(squares[1 - lag : known + 1 - lag] + 0.1)
         s[1 : known + 1, 1 : known + 1] = r / np.outer(scale, scale)
     np.testing.assert_allclose(np.asarray(law.second_moment("s")), s, atol=1e-10)
-    np.testing.assert_allclose(law.mean("m"), np.diag(r), atol=1e-10)
+    np.testing.assert_allclose(law.mean("m"), squares, atol=1e-10)
 
 
 LSTM = """
