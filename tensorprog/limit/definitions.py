@@ -16,8 +16,8 @@ from tensorprog.rename import affine_expr, compose
 
 __all__ = [
     "ONE", "ZERO",
-    "Reading", "carried", "held_ranges", "indicator", "leaves", "multiplied", "product_of", "readings", "refuse_steps",
-    "single", "target_box",
+    "Reading", "carried", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
+    "refuse_steps", "single", "target_box",
 ]  # fmt: skip
 
 Condition = tuple[Affine, Range]  # the form lies in the range
@@ -90,6 +90,11 @@ def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range
     """The members that a statement binds."""
     bounds = [slot.bounds(dict(ranges)) for slot in statement.target.slots]
     return tuple((low, high + 1) for low, high in bounds)
+
+
+def place(box: Sequence[Range], whole: Sequence[Range]) -> tuple[slice, ...]:
+    """Where the members in a box stand in an array over whole ranges."""
+    return tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, whole, strict=True))
 
 
 def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]) -> dict[str, Range] | None:

@@ -137,6 +137,11 @@ class Parts:
         assert written is not None
         return written
 
+    def every_range(self) -> dict[str, Range]:
+        """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
+        declared = dict(self.netsor.ranges)
+        return declared | {f"{name}*": span for name, span in declared.items()} | self.bound_ranges
+
     def statement(self, position: int) -> Expr:
         """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
         if position not in self._inlined:
@@ -146,8 +151,7 @@ class Parts:
             names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
             ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
             written = self.fresh(statement.expr, names)
-            declared = dict(self.netsor.ranges)  # a softmax that is read elsewhere runs over names with a star
-            ranges = declared | {f"{name}*": span for name, span in declared.items()} | self.bound_ranges | ranges
+            ranges = self.every_range() | ranges
             written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
             if sum(1 for _ in walk(written)) > MAX_NODES:
                 name = statement.target.name

@@ -25,12 +25,13 @@ from tensorprog.expr import Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.averaging import REPLICATES, point_sets
-from tensorprog.limit.definitions import target_box
+from tensorprog.limit.definitions import place, target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Value
 from tensorprog.limit.parts import Part
 from tensorprog.limit.products import factors_of, written
-from tensorprog.limit.replicates import REPLICATE
+from tensorprog.limit.recurrences import Box
+from tensorprog.limit.replicates import REPLICATE, members_read
 from tensorprog.limit.weights import Source, Weights, meet, plain
 from tensorprog.rename import compose
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Paths"]
 
 Array = NDArray[Any]
-Box = tuple[Range, ...]
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
 FEW = 2  # rows of a matrix product
 
@@ -142,8 +142,7 @@ class Paths:
         value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
         if name not in self._values:
             self._values[name] = np.zeros((self.replicates, *family.shape, self.points))
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        self._values[name][(slice(None), *place)] = align(value, (REPLICATE, *axes, COORDINATE))
+        self._values[name][(slice(None), *place(box, family.ranges))] = align(value, (REPLICATE, *axes, COORDINATE))
         self.weights.step(position, box)
 
     def draw(self, name: str, box: Box) -> None:
@@ -155,8 +154,7 @@ class Paths:
         grid = [g.reshape(-1) for g in np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")]
         count, old = math.prod(b - a for a, b in box), joint.cov.shape[-1]
         rows = self._rows.setdefault(name, np.full(family.shape, -1))
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        rows[place] = np.arange(old, old + count).reshape(rows[place].shape)
+        rows[place(box, family.ranges)] = np.arange(old, old + count).reshape([b - a for a, b in box])
         joint.segments.append((name, grid))
         cov = np.zeros((self.replicates, old + count, old + count))
         cov[:, :old, :old] = joint.cov
@@ -247,15 +245,11 @@ class Paths:
         if reference.name not in self.parts.carried:
             return self._gaussian(reference, ranges)
         self.compiler.recurrences.ensure(reference.name)
-        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
-        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-        return gather(Open((REPLICATE, *slots, COORDINATE), self._values[reference.name]), slots, ranges, starts)
+        return members_read(self._values[reference.name], reference, family, ranges, COORDINATE)
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression over the indices in the ranges, for every draw."""
-        declared = dict(self.netsor.ranges)
-        full = declared | {f"{name}*": span for name, span in declared.items()} | self.parts.bound_ranges | dict(ranges)
-        return evaluate(expr, Scope(self.netsor, full, self._read))
+        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
 
     # -- averages -----------------------------------------------------------------------------------------------
 

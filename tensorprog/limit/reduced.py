@@ -149,8 +149,7 @@ class Reduced:
                 f"{written(sides[0][0] if sides[0] else sides[1][0])}: reduces over an index of vectors whose moments "
                 "are random: not compiled by this version"
             )
-        declared = {name: span for base, span in self.compiler.netsor.ranges.items() for name in (base, f"{base}*")}
-        self.ranges = declared | dict(self.compiler.parts.bound_ranges) | dict(ranges)
+        self.ranges = self.compiler.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
         bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
         self.cells = self._cells()

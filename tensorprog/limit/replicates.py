@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tensorprog.arrays import Open, gather
+from tensorprog.expr import Variable
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.ir import Family, Range
 from tensorprog.limit.moments import Moment, Term, Value
 
-__all__ = ["REPLICATE", "settled"]
+__all__ = ["REPLICATE", "members_read", "settled"]
 
 Settled = TypeVar("Settled", Moment, Value)
 REPLICATE = "&"  # the axis of replicates
+
+
+def members_read(
+    values: NDArray[Any], reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
+) -> Open:
+    """The members of a family that a reference reads, for every replicate.
+
+    Shapes    values (replicates, *members, *after) -> over REPLICATE, the indices of the reference and `after`
+    """
+    slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+    starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
+    return gather(Open((REPLICATE, *slots, *after), values), slots, ranges, starts)
 
 
 def settled(found: Settled) -> Settled:

@@ -73,7 +73,7 @@ class Block:
         self.count = stop - start if alike else 1
         wanted: dict[str, Box] = {}
         for function, own in zip(functions, parts, strict=True):
-            ranges = _every_range(compiler) | function.ranges | {HEAD: self.heads}
+            ranges = compiler.parts.every_range() | function.ranges | {HEAD: self.heads}
             for part in own:
                 for reference in _random(compiler, part):
                     box = tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in reference.slots))
@@ -196,7 +196,7 @@ class Summands:
         ranges = self.functions[k].ranges | {f"{n}_": s for n, s in self.functions[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
         p2, q2, local = compiler.patterns.paired(p, q, ranges)
-        names = _every_range(compiler)
+        names = compiler.parts.every_range()
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
         if p2.function is not None and q2.function is not None:
@@ -244,7 +244,7 @@ class Summands:
         for k, p in group:
             if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
                 return False
-            local = _every_range(self.compiler) | self.functions[k].ranges | {HEAD: span}
+            local = self.compiler.parts.every_range() | self.functions[k].ranges | {HEAD: span}
             if p.function is not None and HEAD in self.compiler.base_mean(p.inner[0][1], local).axes:
                 return False
             for m, q in group:
@@ -253,12 +253,6 @@ class Summands:
                     if {HEAD, f"{HEAD}_"} & involved:
                         return False
         return True
-
-
-def _every_range(compiler: Compiler) -> dict[str, Range]:
-    """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
-    declared = dict(compiler.netsor.ranges)
-    return declared | {f"{name}*": span for name, span in declared.items()} | compiler.parts.bound_ranges
 
 
 def _reads(node: Any) -> bool:

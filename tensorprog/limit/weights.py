@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, align, contract, gather, multiply
+from tensorprog.arrays import COORDINATE, Open, align, contract, multiply
 from tensorprog.expr import Expr, Variable
 from tensorprog.ir import MatMul, Range
-from tensorprog.limit.definitions import product_of
+from tensorprog.limit.definitions import place, product_of
 from tensorprog.limit.parts import FORMAL, ONE, Part
 from tensorprog.limit.products import factors_of, written
 from tensorprog.limit.recurrences import Box, box_ranges, merged
-from tensorprog.limit.replicates import REPLICATE
+from tensorprog.limit.replicates import REPLICATE, members_read
 
 if TYPE_CHECKING:
     from tensorprog.limit.paths import Paths
@@ -126,8 +126,7 @@ class Weights:
         family, replicates = self.netsor.families[name], self.paths.range[1]
         if name not in self._weights:
             self._weights[name] = np.zeros((replicates, *family.shape, self.count, self.paths.points))
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        own = self._weights[name][(slice(None), *place)]
+        own = self._weights[name][(slice(None), *place(box, family.ranges))]
         axes = (REPLICATE, *ranges, SUMMAND, COORDINATE)
         for summand in self.summands[position]:
             coefficient = self.paths.evaluate(summand.coefficient, ranges)
@@ -147,8 +146,7 @@ class Weights:
         numbers = self._used + np.arange(math.prod(shape)).reshape(shape)
         self._used += numbers.size
         family = self.netsor.families[self.netsor.body[summand.position].target.name]
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        self._places.setdefault(key, np.full(family.shape, -1))[place] = numbers
+        self._places.setdefault(key, np.full(family.shape, -1))[place(box, family.ranges)] = numbers
         if not self._moments.size:
             self._moments = np.zeros((self.paths.range[1], self.count, self.count))
         for other in (s for each in (self.summands or {}).values() for s in each if s.carried is None):
@@ -172,15 +170,11 @@ class Weights:
 
     def _numbers(self, summand: _Summand, box: Box) -> Array:
         family = self.netsor.families[self.netsor.body[summand.position].target.name]
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        return self._places[summand.position, summand.number][place].reshape(-1)
+        return self._places[summand.position, summand.number][place(box, family.ranges)].reshape(-1)
 
     def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
-        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
-        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-        whole = Open((REPLICATE, *slots, SUMMAND, COORDINATE), self._weights[reference.name])
-        return gather(whole, slots, ranges, starts)
+        return members_read(self._weights[reference.name], reference, family, ranges, SUMMAND, COORDINATE)
 
     # -- averages -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 import tensorprog as tp
 from tensorprog.limit.conditioned import Conditioned
@@ -26,19 +27,23 @@ Array = NDArray[np.float64]
 # heads that share keys, weights on either side of a score, operands of two lengths, indices that do not start at 0
 TWO = """
 program: two
-indices: {i: "1..3", j: "1..3", c: "2..3", a: 2}
+indices: {i: "1..3", j: "1..3", c: "2..3", a: 2, b: 2}
 initial:
   x[i]: {mean: 0, cov: "0.5**abs(i - i_) + 0.3*i*i_"}
   e[c]: {mean: 0, cov: "0.4**abs(c - c_)"}
-weights: {"Q1[a]": 0.7, K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1}
+weights: {"Q1[a]": 0.7, K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]": 0.5}
 body:
   - q1[a,i]   = MatMul(Q1[a], x[i])
   - k1[j]     = MatMul(K1, x[j])
-  - l1[c]     = MatMul(K1, e[c])
+  - f[c]      = Nonlin(e[c] + x[c] / 2)
+  - l1[c]     = MatMul(K1, f[c])
   - p1[a,i,j] = Dot(q1[a,i], k1[j])
   - r1[i,c]   = Dot(l1[c], q1[1,i])
+  - n1[b,i]   = MatMul(N[b], x[i])
+  - g1[a,b,i] = Dot(q1[a,i], n1[b,i])
   - v1[a,j]   = MatMul(V1[a], x[j])
-  - x1[i]     = Nonlin(x[i] + sum[a,j](softmax[j](p1[a,i,j]) * v1[a,j]) + sum[c](tanh(r1[i,c])) * v1[0,i])
+  - o1[i]     = Nonlin(sum[a,j](softmax[j](p1[a,i,j]) * v1[a,j]) + sum[c](tanh(r1[i,c])) * v1[0,i])
+  - x1[i]     = Nonlin(x[i] + o1[i] + mean[a,b](g1[a,b,i]) * v1[1,i])
   - z[i]      = Nonlin(relu(x1[i]))
   - s[a,i]    = MatMul(S[a], z[i])
   - k2[j]     = MatMul(K2, x1[j])
@@ -49,7 +54,7 @@ body:
   - y[i]      = Nonlin(w[i] + sum[a,j](p2[a,i,j] * x1[j]) + sum[j]((t[i,j] + m[i,j]) * x1[j]))
 outputs: [y]
 """
-FIRST, SECOND = ("p1", "r1"), ("t", "m", "p2")
+FIRST, SECOND = ("p1", "r1", "g1"), ("t", "m", "p2")
 
 
 def _values(found: Conditioned, names: tuple[str, ...]) -> Array:
@@ -76,13 +81,17 @@ def _between(found: Conditioned, names: tuple[str, ...]) -> Array:
 
 
 def _first_covariance() -> Array:
-    """Of p1[a,i,j] and r1[i,c] together, written by hand."""
+    """Of p1[a,i,j], r1[i,c] and g1[a,b,i] together, written by hand."""
     i, c = np.arange(1, 4), np.arange(2, 4)
     x = 0.5 ** abs(i[:, None] - i) + 0.3 * i[:, None] * i
     e = 0.4 ** abs(c[:, None] - c)
     heads = np.einsum("ab,ik,jl->aijbkl", np.eye(2), x, x).reshape(18, 18)
-    rest = np.einsum("ik,cd->ickd", x, e).reshape(6, 6)
-    return 0.7 * 1.3 * np.block([[heads, np.zeros((18, 6))], [np.zeros((6, 18)), rest]])
+    some = x[:, 1:] / 2  # of k1[j] and l1[c]
+    rest = np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
+    shared = np.einsum("a,ik,jc->aijkc", [0, 1], x, some).reshape(18, 6)
+    pairs = np.einsum("ac,bd,ik->abicdk", np.eye(2), np.eye(2), x * x).reshape(12, 12)
+    one = np.block([[heads, shared], [shared.T, rest]])
+    return np.asarray(block_diag(0.7 * 1.3 * one, 0.7 * 0.5 * pairs))
 
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:
@@ -90,7 +99,7 @@ def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -
     layers = Layers(law.compiler, (*FIRST, *SECOND))
     at = np.cumsum([0, *(math.prod(shape) for _, shape in layers.sources)])
     second = np.concatenate([np.arange(a, b) for a, b, (key, _) in zip(at[:-1], at[1:], layers.sources, strict=True)
-                             if key[1:] != ("K1", "Q1")])  # fmt: skip
+                             if key[1:] not in (("K1", "Q1"), ("N", "Q1"))])  # fmt: skip
     first = np.setdiff1d(np.arange(layers.dim), second)
     units = np.zeros((len(first), layers.dim))
     units[np.arange(len(first)), first] = 1
@@ -105,7 +114,7 @@ def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -
 
 
 def test_clause_iv_given_the_first_layer_by_hand() -> None:
-    """Covariances of the second layer's scores from those of x1 and of its relu, given p1 and r1."""
+    """Covariances of the second layer's scores from those of x1 and of its relu, given those of the first."""
     law = Law(loads(TWO))
     drawn = law.sample(2, seed=3, keep=FIRST)
     given = law.given({name: drawn[name] for name in FIRST} | {name: np.zeros((2, *law.compiled.families[name].shape))
@@ -117,6 +126,7 @@ def test_clause_iv_given_the_first_layer_by_hand() -> None:
     x = 0.5 ** abs(i[:, None] - i) + 0.3 * i[:, None] * i
     soft = np.exp(drawn["p1"]) / np.exp(drawn["p1"]).sum(axis=-1, keepdims=True)
     soft[:, 0] += np.tanh(drawn["r1"]).sum(axis=-1)[:, :, None] * np.eye(3)
+    soft[:, 1] += drawn["g1"].mean(axis=(1, 2))[:, :, None] * np.eye(3)
     np.testing.assert_allclose(x1, x + 0.9 * np.einsum("naij,jl,nakl->nik", soft, x, soft), rtol=1e-12)
     np.testing.assert_allclose(found.covariances("p2", "p2"),
                                0.6 * 1.1 * np.einsum("ab,nik,njl->naijbkl", np.eye(2), z, x1), rtol=1e-11)

@@ -6,9 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import special
 
 import tensorprog as tp
 from tensorprog.limit.law import Law
+from tensorprog.limit.paths import Paths
+from tensorprog.limit.recurrences import merged
 from tensorprog.shipped import shipped_programs
 from tensorprog.yaml_io import loads
 
@@ -173,31 +176,35 @@ outputs: [y]
     np.testing.assert_allclose(np.asarray(law.second_moment("y")), top + back, atol=1e-10)
 
 
-def test_layer_norm_in_a_recurrence() -> None:
-    """Averages along the way: the state is divided by its length at every step."""
+@pytest.mark.parametrize("lag", [0, 1])
+def test_layer_norm_in_a_recurrence(lag: int) -> None:
+    """Averages along the way: the state is divided by its length at every step, or by that of the step before."""
     text = """
 program: normed
+constants: {LAG: 0}
 indices: {t: "1..4"}
-initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}}
+initial: {"x[t]": {mean: 0, cov: "0.5**abs(t - t_)"}, h: {mean: 0, cov: 0.6}}
 weights: {W: 2, U: 1}
 body:
   - s[0] = Nonlin(0)
   - u[t] = MatMul(W, s[t-1])
   - e[t] = MatMul(U, x[t])
   - r[t] = Nonlin(relu(u[t] + e[t]))
+  - m[0] = Dot(h, h, scale=1/n)
   - m[t] = Dot(r[t], r[t], scale=1/n)
-  - s[t] = Nonlin(r[t] / sqrt(m[t] + 0.1))
+  - s[t] = Nonlin(r[t] / sqrt(m[t - LAG] + 0.1))
 outputs: [s]
 """
-    law = Law(loads(text))
+    law = Law(loads(text, {"LAG": lag}))
     x = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     s = np.zeros((5, 5))
     for known in range(1, 5):
         r = oracles.arccos_kernel(2 * s[:known, :known] + x[:known, :known])
-        scale = np.sqrt(np.diag(r) + 0.1)
+        squares = np.append(0.6, np.diag(r))
+        scale = np.sqrt(squares[1 - lag : known + 1 - lag] + 0.1)
         s[1 : known + 1, 1 : known + 1] = r / np.outer(scale, scale)
     np.testing.assert_allclose(np.asarray(law.second_moment("s")), s, atol=1e-10)
-    np.testing.assert_allclose(law.mean("m"), np.diag(r), atol=1e-10)
+    np.testing.assert_allclose(law.mean("m"), squares, atol=1e-10)
 
 
 LSTM = """
@@ -459,23 +466,85 @@ outputs: [h]
     assert law.kurtosis("h[4,1]") == pytest.approx(3, abs=1e-9)
 
 
-def test_a_stream_with_a_drift() -> None:
+@pytest.mark.parametrize("start", [1, 3])
+def test_a_stream_with_a_drift(start: int) -> None:
     """What a residual stream adds may have a mean: E erf(h) of h ~ N(m, v) is erf(m / sqrt(1 + 2 v))."""
     law = Law(loads("""
 program: drift
-indices: {l: "1..3"}
+indices: {l: "START..END"}
 initial: {h0: {mean: 0.2, cov: 0.5}, "b[l]": {mean: 0.1, cov: 0.25}}
 body:
-  - h[0] = Nonlin(h0)
+  - h[FIRST] = Nonlin(h0)
   - h[l] = Nonlin(0.5*h[l-1] + b[l] + 0.3)
   - y[l] = Nonlin(erf(h[l]))
 outputs: [y]
-"""))
+""".replace("START", str(start)).replace("END", str(start + 2)).replace("FIRST", str(start - 1))))
     mean, var, expected = 0.2, 0.5, []
     for _ in range(3):
         mean, var = 0.5 * mean + 0.4, 0.25 * var + 0.25
         expected.append(float(mpmath.erf(mean / np.sqrt(1 + 2 * var))))
     np.testing.assert_allclose(law.mean("y"), expected, atol=1e-12)
+
+
+def test_a_state_that_skips_a_step_is_no_residual_stream() -> None:
+    """h[l] = h[l-2] / 2 + b[l] from h[0] = x and h[1] = 0."""
+    law = Law(loads("""
+program: skipping
+indices: {l: "2..4"}
+initial: {x: {mean: 0, cov: 0.5}, "b[l]": {mean: 0, cov: 0.25}}
+body:
+  - h[0] = Nonlin(x)
+  - h[1] = Nonlin(0)
+  - h[l] = Nonlin(0.5*h[l-2] + b[l])
+outputs: [h]
+"""))
+    of = np.sqrt([0.5, 0.25, 0.25, 0.25]) * np.array([[1, 0, 0, 0], [0, 0, 0, 0], [0.5, 1, 0, 0], [0, 0, 1, 0],
+                                                      [0.25, 0.5, 0, 1]])  # fmt: skip
+    found = law.second_moment("h")
+    np.testing.assert_allclose(np.asarray(found), of @ of.T, rtol=0, atol=found.error + 1e-12)
+
+
+def test_boxes_are_joined_where_they_touch() -> None:
+    assert merged([((0, 1), (0, 3)), ((1, 2), (0, 3))]) == [((0, 2), (0, 3))]
+    apart = [((0, 1), (0, 3)), ((2, 3), (0, 3))]
+    assert merged(apart) == apart
+    assert merged([*apart, ((1, 2), (0, 3))]) == [((2, 3), (0, 3)), ((0, 2), (0, 3))]
+    assert merged([((0, 1), (0, 3)), ((1, 2), (3, 4))]) == [((0, 1), (0, 3)), ((1, 2), (3, 4))]
+
+
+CELLS = """
+program: cells
+indices: {t: "1..2", k: 2}
+initial: {"x[t]": {mean: 0, cov: "0.6**abs(t - t_)"}}
+weights: {"U[k]": 0.3}
+body:
+  - e[k,t] = MatMul(U[k], x[t])
+  - b[0] = Nonlin(0)
+  - a[0] = Nonlin(0)
+  - b[t] = Nonlin(tanh(b[t-1] + e[0,t]))
+  - a[t] = Nonlin(tanh(a[t-1]) + b[t])
+  - p[t] = Nonlin(a[t] * erf(e[0,t]))
+  - s[t] = Nonlin(b[t] * erf(sum[k](e[k,t])))
+outputs: [p, s]
+"""
+
+
+def test_what_cells_depend_on_is_found_through_each_other_and_through_sums() -> None:
+    """At the first step a = b = tanh(e_0), which is not independent of erf(e_0), nor of erf(e_0 + e_1)."""
+    law = Law(loads(CELLS))
+    nodes, weights = _nodes(60)
+    x, w = np.sqrt(0.3) * nodes, np.outer(weights, weights)
+    for name, read in (("p", x[:, None] + 0 * x), ("s", x[:, None] + x)):
+        expected = (w * (np.tanh(x)[:, None] * special.erf(read)) ** 2).sum()
+        found = law.second_moment(name)
+        assert found.error < 1e-5
+        assert np.asarray(found)[0, 0] == pytest.approx(expected, abs=found.error)
+
+
+def test_the_error_of_covariances_that_paths_are_drawn_with_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Paths, "relative", property(lambda _: 0.1, lambda _, value: None), raising=False)
+    found = Law(loads(CELLS)).second_moment("p")
+    assert found.error > 0.09 * np.asarray(found).max()
 
 
 def test_formulas_refuse_recurrences() -> None:
