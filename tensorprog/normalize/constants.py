@@ -2,8 +2,8 @@
 
     1 e = e / 1 = e + 0 = e - 0 = e      0 - e = -e      0 e = 0 where e is finite      where(condition, a, b) = a or b
 
-Expressions of constants are numbers if they are the same for all indices.  Constants that take nothing away stay as they
-are, and so does what numbers alone decide.
+Expressions of constants are numbers if they are the same for all indices.  Constants that take nothing away stay as
+they are, and so does what numbers alone decide.
 """
 
 from __future__ import annotations
@@ -40,15 +40,20 @@ class Folding:
         """An expression equal to another; the same object where nothing is taken away."""
         if not expr.children:
             return expr
+        if isinstance(expr, Call) and expr.atom == "where" and (holds := self._decided(expr.args[0])) is not None:
+            return self.folded(self._noted(expr.args[0], expr.args[1] if holds else expr.args[2]))
         new = _rebuilt(expr, [self.folded(child) for child in expr.children])
         value = self.number(new)
         if value is not None:
             return expr if new is expr else Number(int(value) if value == int(value) else value)
         if not isinstance(new, Call):
             return new
-        by_constants = (any(isinstance(node, Constant) for node in walk(child)) for child in expr.children)
-        pairs = zip(by_constants, new.children, strict=True)
-        return self._shorter(new, [self.number(child) if known else None for known, child in pairs])
+        pairs = zip(expr.children, new.args, strict=True)
+        return self._shorter(new, [self._decided(arg) if arg is old else self.number(arg) for old, arg in pairs])
+
+    def _decided(self, expr: Expr) -> float | None:
+        """The number that constants make of an expression, if it is known."""
+        return self.number(expr) if any(isinstance(node, Constant) for node in walk(expr)) else None
 
     def number(self, expr: Expr) -> float | None:
         """The finite number that an expression is for all indices, if it is known."""
@@ -74,8 +79,6 @@ class Folding:
             for k in (0, 1):
                 if numbers[k] == 0 and self._finite(call.args[1 - k]):
                     return self._noted(call.args[k], Number(0))
-        if call.atom == "where" and numbers[0] is not None:
-            return self._noted(call.args[0], call.args[1] if numbers[0] else call.args[2])
         return call
 
     def _noted(self, reason: Expr, result: Expr) -> Expr:

@@ -67,6 +67,12 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
                 width = statement.width if editor.vector(expr) else family.width
                 reasons = " and ".join(f"{name} = {value:g}" for name, value in folding.used.items())
                 yield _changed(editor, "constants", position, expr, width, f", as {reasons}")
+    for name, ratio, text in editor.netsor.widths:
+        over = [p for p, s in enumerate(editor.netsor.body) if editor.netsor.families[s.target.name].width == name]
+        if ratio == 1 and over:
+            editor.equal.add(name)
+            line = editor.netsor.body[over[0]].span.line
+            yield Rewrite("constants", editor.origin[over[0]], line, f"the width {name} = {text} is n")
     if editor.changed and not _alike(editor):
         raise Stuck
 
@@ -77,7 +83,8 @@ def _alike(editor: Editor) -> bool:
         after = editor.result()[0].families
     except ProgramError:
         return False
-    return all((f.kind, f.width) == (after[name].kind, after[name].width) for name, f in editor.netsor.families.items())
+    before = editor.netsor.families
+    return all((f.kind, editor.width(f.width)) == (after[name].kind, after[name].width) for name, f in before.items())
 
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
