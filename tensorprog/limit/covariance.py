@@ -11,7 +11,7 @@ over draws (`paths`), in replicates that stay apart, as an axis of all values, u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,18 +75,20 @@ class Compiler:
 
     `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
     limits are Gaussian: those of `netsor`, and those that a rewrite wrote as sums of scores.  Without `expanded` scores
-    of sums stay as they are: they can be given, not drawn.
+    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.
 
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
 
     each = False  # whether every draw has moments of its own
 
-    def __init__(self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS) -> None:
+    def __init__(
+        self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = ()
+    ) -> None:
         self.expanded = expanded
         self.replicates: Range | None = None
         self.paths: Paths | None = None
-        self.netsor = netsor = single(normalize(program, expanded).netsor)
+        self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
         self._refuse()
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
@@ -94,12 +96,12 @@ class Compiler:
         self.scores = {
             s.target.name: s
             for s in (*program.body, *netsor.body)
-            if isinstance(s, Dot) and s.scale != "1/n"
+            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
             if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
         self._start()
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
-            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT).drawn
+            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT, symbols).drawn
             self.paths = Paths(self, numbers, pilot)
         drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None

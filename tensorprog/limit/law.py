@@ -84,14 +84,14 @@ class Law:
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Names of the scores."""
-        return self.netsor.scores
+        """Names of the scores, but for those that constants put out of use."""
+        return tuple(name for name in self.netsor.scores if name in self.compiled.families)
 
     @property
     def widths(self) -> dict[str, float]:
         """What each width is in the limit: infinity, or the number at which it stays."""
         infinite = ("n", *(name for name, *_ in self.netsor.widths))
-        return dict.fromkeys(infinite, math.inf) | dict(self.netsor.fixed_widths)
+        return dict.fromkeys(infinite, math.inf) | dict(self.compiled.fixed_widths)
 
     def __repr__(self) -> str:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
@@ -114,6 +114,8 @@ class Law:
         family = self.compiled.families.get(reference.name)
         if family is None or family.kind == "weight":
             known = [name for name, f in self.compiled.families.items() if f.kind != "weight"]
+            if family is None and reference.name in self.netsor.families:
+                raise ProgramError(f"{reference.name} reaches no output with these constants: it is not in the limit")
             raise ProgramError(
                 f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}"
             )

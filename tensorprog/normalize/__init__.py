@@ -1,7 +1,8 @@
 """Programs brought under the theorem by rewrites that are exact at every finite n.
 
-`normalize(netsor)` rewrites only what the theorem asks for: weights used only transposed, MatMuls of score-dependent
-combinations, scores of sums, initial vectors in scores.  `written_out(netsor)` goes on to the theorem's form,
+`normalize(netsor)` rewrites only what the theorem asks for: terms that the numbers of constants take away, weights used
+only transposed, MatMuls of score-dependent combinations, scores of sums, initial vectors in scores.
+`written_out(netsor)` goes on to the theorem's form,
 h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
 
 Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
@@ -9,8 +10,9 @@ Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
@@ -19,6 +21,7 @@ from tensorprog.normalize.linear import Stuck
 from tensorprog.normalize.steps import (
     Rewrite,
     biases,
+    constants,
     expand,
     inline,
     move,
@@ -49,15 +52,24 @@ class Rewritten:
     complete: bool = True
 
 
-def normalize(netsor: Netsor, expanded: bool = True) -> Rewritten:
-    """Rewrite a program towards one layer of scores between MatMul outputs; every name keeps its meaning.
+def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> Rewritten:
+    """Rewrite a program towards one layer of scores between MatMul outputs; every name that is left keeps its meaning.
 
     MatMuls are moved only if that removes every weight behind a score: else the layers are taken one after another.
-    Without `expanded` the operands of scores stay as they are.
+    Without `expanded` the operands of scores stay as they are.  Constants in `symbols` may have any value.
     """
-    found = Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body))
+    found = _chosen(Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body)), symbols)
+    while True:
+        done = _brought(found, expanded)
+        found = _chosen(done, symbols)
+        if found is done:
+            return found
+
+
+def _brought(found: Rewritten, expanded: bool) -> Rewritten:
+    """The program with the rewrites of MatMuls and scores."""
     found = _run(found, (turn,)) or found
-    if not netsor.scores:
+    if not found.netsor.scores:
         return found
     kinds = (biases, expand) if expanded else ()
     found = _run(found, kinds) or found
@@ -71,14 +83,28 @@ def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
     found = _run(found, (inline,)) or found
-    netsor, kept = found.netsor, used(found.netsor)
+    return _kept(found, used(found.netsor))
+
+
+def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
+    """The program with constants put in, without what that puts out of use; the same object if nothing changes."""
+    found = _run(first, (partial(constants, symbols=symbols),)) or first
+    if found is first:
+        return first
+    body = first.netsor.body
+    idle = {s.target.name for s in body} - {body[position].target.name for position in used(first.netsor)}
+    return _kept(found, used(found.netsor, idle))
+
+
+def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
+    """Some statements of a rewritten program; the others are dropped."""
     dropped = [
         Rewrite("unused", found.origin[position], s.span.line, f"{s.target} is dropped")
-        for position, s in enumerate(netsor.body)
+        for position, s in enumerate(found.netsor.body)
         if position not in set(kept)
     ]
     origin = tuple(found.origin[position] for position in kept)
-    return Rewritten(restricted(netsor, kept), (*found.steps, *dropped), origin, found.initials)
+    return Rewritten(restricted(found.netsor, kept), (*found.steps, *dropped), origin, found.initials, found.complete)
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:

@@ -21,7 +21,7 @@ class Editor:
 
     `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
     position), what they declare in `weights` and `constants`, what these stand in for in `replaced`, and weights made
-    for initial families in `initials`.
+    for initial families in `initials`; widths that are n in `equal`.
     """
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
@@ -31,6 +31,7 @@ class Editor:
         self.constants: list[ConstantDef] = []
         self.weights: list[Weight] = []
         self.replaced: set[str] = set()
+        self.equal: set[str] = set()
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
         self._taken = {
@@ -154,13 +155,23 @@ class Editor:
         entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
         netsor = replace(
             self.netsor,
-            body=tuple(statement for statement, _ in entries),
+            body=tuple(replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries),
             indices=tuple(self._indices.values()),
-            initial=tuple(v for v in self.netsor.initial if v.name not in self.replaced),
+            initial=tuple(
+                replace(v, width=self.width(v.width)) for v in self.netsor.initial if v.name not in self.replaced
+            ),
             constants=(*self.netsor.constants, *self.constants),
-            weights=(*(w for w in self.netsor.weights if w.name not in self.replaced), *self.weights),
+            weights=tuple(
+                replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1])))
+                for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced
+            ),
+            widths=tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
         )
         return netsor, tuple(origin for _, origin in entries)
+
+    def width(self, name: str) -> str:
+        """What a width is to be called."""
+        return "n" if name in self.equal else name
 
     def _order(self, body: Sequence[Statement]) -> list[int]:
         """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""

@@ -1,5 +1,6 @@
 """The exact rewrites, one function each: it edits the program wherever it can, and yields what it did.
 
+    constants expressions with the numbers of the constants put in, where that takes something away
     move      W (f sum_j a_j v_j) = sum_j a_j W (f v_j)       a_j scalars, f a vector without scores
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
     turn      W^T of a weight that is used only so, declared as a weight of its own
@@ -18,15 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.errors import ProgramError
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.initials import InitialLaw, initial_law
 from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
+from tensorprog.normalize.constants import Folding
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
 from tensorprog.rename import MAX_NODES, replace_variables
 
-__all__ = ["Rewrite", "biases", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "biases", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 
@@ -47,6 +50,41 @@ class Rewrite:
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
+
+
+def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite]:
+    """Put in the numbers of constants, but for those in `symbols`, where they take something away.
+
+    Raises    Stuck if a recurrence of vectors would no longer be one
+    """
+    folding = Folding(editor.netsor, symbols)
+    for position, statement in enumerate(editor.netsor.body):
+        if isinstance(statement, Nonlin):
+            folding.used = {}
+            expr, family = folding.folded(statement.expr), editor.netsor.families[statement.target.name]
+            vector = editor.vector(expr) or not variables(expr)
+            if expr is not statement.expr and vector == (family.kind == "vector"):
+                width = statement.width if editor.vector(expr) else family.width
+                reasons = " and ".join(f"{name} = {value:g}" for name, value in folding.used.items())
+                yield _changed(editor, "constants", position, expr, width, f", as {reasons}")
+    for name, ratio, text in editor.netsor.widths:
+        over = [p for p, s in enumerate(editor.netsor.body) if editor.netsor.families[s.target.name].width == name]
+        if ratio == 1 and over:
+            editor.equal.add(name)
+            line = editor.netsor.body[over[0]].span.line
+            yield Rewrite("constants", editor.origin[over[0]], line, f"the width {name} = {text} is n")
+    if editor.changed and not _alike(editor):
+        raise Stuck
+
+
+def _alike(editor: Editor) -> bool:
+    """Whether every name stays what it is: a vector of its width, or a scalar."""
+    try:
+        after = editor.result()[0].families
+    except ProgramError:
+        return False
+    before = editor.netsor.families
+    return all((f.kind, editor.width(f.width)) == (after[name].kind, after[name].width) for name, f in before.items())
 
 
 def turn(editor: Editor) -> Iterator[Rewrite]:
@@ -171,12 +209,14 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     return mapped(expr, image, editor.vector, inside, lambda factor: editor.apart(factor, bound))
 
 
-def _changed(editor: Editor, kind: str, position: int, expr: Expr) -> Rewrite:
+def _changed(
+    editor: Editor, kind: str, position: int, expr: Expr, width: str = "", reason: str = ""
+) -> Rewrite:
     """Put a Nonlin in the place of a statement."""
     old = editor.netsor.body[position]
-    new = Nonlin(old.target, expr, "", old.span)
+    new = Nonlin(old.target, expr, width, old.span)
     editor.changed[position] = new
-    return Rewrite(kind, editor.origin[position], old.span.line, f"{old} becomes {new}")
+    return Rewrite(kind, editor.origin[position], old.span.line, f"{old} becomes {new}{reason}")
 
 
 def biases(editor: Editor) -> Iterator[Rewrite]:
@@ -278,10 +318,10 @@ def _inlinable(editor: Editor, position: int, reference: Variable) -> Nonlin | N
     return latest
 
 
-def used(netsor: Netsor) -> list[int]:
-    """Statements of the families that the outputs depend on, each family with all its definitions."""
+def used(netsor: Netsor, more: Collection[str] = ()) -> list[int]:
+    """Statements of the families that the outputs, and `more`, depend on, each family with all its definitions."""
     names: set[str] = set()
-    waiting = list(netsor.outputs)
+    waiting = [*netsor.outputs, *more]
     while waiting:
         name = waiting.pop()
         if name not in names:
@@ -291,12 +331,14 @@ def used(netsor: Netsor) -> list[int]:
 
 
 def restricted(netsor: Netsor, positions: Sequence[int]) -> Netsor:
-    """Some of the statements, with the initial vectors and weights that they read."""
+    """Some of the statements, with the initial vectors, weights and fixed widths that they read."""
     body = tuple(netsor.body[position] for position in positions)
-    read = {reference.name for s in body for reference in s.inputs}
+    read = {reference.name for s in body for reference in (s.target, *s.inputs)}
     read |= {s.weight.name for s in body if isinstance(s, MatMul)} | set(netsor.outputs)
     initial = tuple(v for v in netsor.initial if v.name in read)
     weights = tuple(w for w in netsor.weights if w.name in read)
+    widths = {netsor.families[name].width for name in read}.union(*(w.shape for w in weights))
+    fixed = tuple(entry for entry in netsor.fixed_widths if entry[0] in widths)
     # what these name may be gone
     run = tuple(option for option in netsor.run if option[0] not in ("averages", "keep"))
-    return replace(netsor, body=body, initial=initial, weights=weights, run=run)
+    return replace(netsor, body=body, initial=initial, weights=weights, fixed_widths=fixed, run=run)

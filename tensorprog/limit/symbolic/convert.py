@@ -203,6 +203,10 @@ def _fixed(netsor: Netsor) -> dict[str, str]:
                 found |= {
                     inner.name: "stands in an exponent" for inner in walk(node.args[1]) if isinstance(inner, Constant)
                 }
+            if isinstance(node, Call) and node.atom == "where":
+                inside = list(walk(node.args[0]))
+                if not any(isinstance(inner, Variable | IndexValue) for inner in inside):
+                    found |= {inner.name: "makes a choice" for inner in inside if isinstance(inner, Constant)}
     texts = [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
     texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
     texts += [

@@ -43,7 +43,7 @@ class Formulas:
 
     def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
         refuse_steps(netsor)
-        self.numeric = Compiler(netsor)  # refuses; knows parts, patterns and operands
+        self.numeric = Compiler(netsor, symbols=kept)  # refuses; knows parts, patterns and operands
         if self.numeric.layered:
             raise NotCompiledError(
                 "formulas for layers of scores and for finite widths are not compiled by this version; numbers are"
