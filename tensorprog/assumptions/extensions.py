@@ -63,7 +63,7 @@ def widths(check: Context) -> Iterator[Finding]:
                 "several widths",
                 "proved",
                 f"the widths {names} go to infinity together, in fixed ratios "
-                "(Yang 2019, Theorem 5.4 with several widths)",
+                "(Yang 2019, Theorem 5.4 with several widths; beside scores by the argument of the theory page)",
             )
         )
         yield check.finding("holds", (), f"the widths {names} go to infinity together, in fixed ratios")

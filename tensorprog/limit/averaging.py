@@ -59,8 +59,9 @@ def converge(
     aim: float | None = None,
     width: int = 1,
     most: int | None = None,
+    first: int = MIN_LOG2,
 ) -> tuple[Array, Array]:
-    """Double the number of points per replicate until the error asked for is met, up to `most` points.
+    """Double the number of points per replicate until the error asked for is met, from 2**first up to `most` points.
 
     Without an explicit accuracy the aim is `aim` (AIM by default), and what is reached within 2**AIM_LOG2 points, or
     AIM_NUMBERS numbers where a point takes `width` of them, is returned as it is.
@@ -72,7 +73,7 @@ def converge(
     numbers = AIM_NUMBERS if accuracy is None else MAX_NUMBERS
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
-    log2 = min(MIN_LOG2, last)
+    log2 = min(first, last)
     while True:
         value, error = finish([replicate(points) for points in point_sets(dim, log2, seed)])
         known = np.isfinite(value)  # a constant has no kurtosis

@@ -40,6 +40,7 @@ from tensorprog.samples import Samples
 __all__ = ["Law", "widths_text"]
 
 Array = NDArray[Any]
+TOGETHER = 64  # members of an output behind layers of scores that are averaged at once
 
 
 class Law:
@@ -75,6 +76,9 @@ class Law:
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
         self._larger: dict[Any, tuple[Averages, Law]] = {}
+        # behind layers of scores one output takes all that is random, and so do all of them
+        few = (name for name in self.outputs if math.prod(self.compiled.families[name].shape) <= TOGETHER)
+        self._together = frozenset(few if self.compiler.layered else ())
         self.error = 0.0  # the largest error of the numbers given so far
 
     @property
@@ -250,6 +254,10 @@ class Law:
 
     def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
         """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
+        family = self.compiled.families[name]
+        if name in self._together and box != family.ranges:
+            place = (slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
+            return self._mixture(name, family.ranges, split).member(tuple(place))
         key = name, box, split
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):

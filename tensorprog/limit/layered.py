@@ -30,6 +30,7 @@ __all__ = ["LayeredOutputs"]
 Array = NDArray[Any]
 Read = Callable[[Layers, Conditioned], tuple[Array, ...]]
 JOINT_DRAWS = 1 << 11  # per replicate
+FIRST = 10  # log2 of the draws per replicate at first: fewer cost as much, since every part compiles again
 NUMBERS = 1 << 22  # held at once, about: more than elsewhere, since every part compiles again
 
 
@@ -68,7 +69,7 @@ class LayeredOutputs(Outputs):
         if most is None:
             most = self.max_memory // (64 * REPLICATES * max(1, numbers))
         return self.converge(
-            layers.dim + extra, replicate, lambda results: finish(results, relative), what, layers.width, most=most
+            layers.dim + extra, replicate, lambda results: finish(results, relative), what, layers.width, most=most, first=FIRST
         )
 
     # -- one variable ---------------------------------------------------------------------------------------------

@@ -104,8 +104,8 @@ class Mixture:
         shift = sum(s.count * np.abs(s.mean - s.mean.mean(axis=(0, 1))).max(axis=(0, 1)).sum() for s in self.summands)
         return float(38.0 * np.sqrt(largest) + shift)
 
-    def member(self, key: tuple[int, ...]) -> Mixture:
-        """One member."""
+    def member(self, key: tuple[int | slice, ...]) -> Mixture:
+        """One member, or several."""
         place: Any = (Ellipsis, *key)
         own = tuple(Summand(s.mean[place], s.var[place], s.weights, s.count) for s in self.summands)
         return replace(self, summands=own, mean=self.mean[key], var=self.var[key])

@@ -15,7 +15,7 @@ from tensorprog.errors import MemoryLimitError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.several import product_points
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.averaging import ORDERS, REPLICATES, Rule, converge
+from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Rule, converge
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture, Summand
@@ -59,11 +59,11 @@ class Outputs:
 
     def converge(
         self, dim: int, replicate: Callable[[Array], Any], finish: Callable[[Sequence[Any]], tuple[Array, Array]],
-        what: str, width: int, *, aim: float | None = None, most: int | None = None,
+        what: str, width: int, *, aim: float | None = None, most: int | None = None, first: int = MIN_LOG2,
     ) -> tuple[Array, Array]:  # fmt: skip
         """`averaging.converge` over draws of which one takes `width` numbers."""
         return converge(
-            dim, replicate, finish, what, accuracy=self.accuracy, seed=self.seed, aim=aim, width=width, most=most
+            dim, replicate, finish, what, accuracy=self.accuracy, seed=self.seed, aim=aim, width=width, most=most, first=first
         )
 
     def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:

@@ -103,7 +103,9 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
     if count > MAX_ENTRIES:
         raise DataError(f"announces {count} numbers, more than the {MAX_ENTRIES} allowed")
     size -= stream.tell()
-    if count == 0 or size != count * dtype.itemsize:
+    if count == 0:
+        raise DataError(f"holds no numbers: its shape is {shape}")
+    if size != count * dtype.itemsize:
         raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
     array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
     return array.reshape(shape, order="F" if fortran else "C")

@@ -21,16 +21,14 @@ weights:
   V[t]: 1
   W[t]: 1
 body:
-  - x[0,i]   = Nonlin(tanh(h[i]))
+  - x[0,i]   = Nonlin(h[i])
   - q[t,i]   = MatMul(Q[t], x[t - 1,i])
   - k[t,j]   = MatMul(K[t], x[t - 1,j])
   - p[t,i,j] = Dot(q[t,i], k[t,j])
   - v[t,j]   = MatMul(V[t], x[t - 1,j])
   - z[t,i]   = Nonlin(x[t - 1,i] + sum[j](softmax[j](p[t,i,j]) * v[t,j]))
-  - m[t,i]   = Dot(z[t,i], z[t,i], scale=1/n)
-  - r[t,i]   = Nonlin(relu(z[t,i]))
-  - g[t,i]   = MatMul(W[t], r[t,i])
-  - x[t,i]   = Nonlin(z[t,i] + g[t,i])
+  - u[t,i]   = MatMul(W[t], z[t,i])
+  - x[t,i]   = Nonlin(relu(u[t,i]))
   - y[i]     = Nonlin(x[2,i])
 outputs: [y]
 """
@@ -59,11 +57,10 @@ CASES = [
     (DEEP, "p[2,0,1]", ["(iv)", "given the draws of p upstream", "this covariance is random", "variance", "kurtosis"]),
     (DEEP, "p", ["(iv)", "this covariance is random", "averages over draws", "variance  from"]),
     (DEEP, "q[2,0]", ["(ii)", "this covariance is random", "kurtosis"]),
-    (DEEP, "m[2,0]", ["the number E[Z Z' | draws]", "given the draws of p upstream"]),
-    (DEEP, "y[0]", ["(iii)", "given the draws of p upstream; the numbers are averages over draws"]),
     (DEEP, "h", ["(i)", "covariance"]),
     (HEAD, "q[0]", ["(ii)", "of width 4, which stays finite"]),
     (HEAD, "p[0,1]", ["exact: a sum over 4 coordinates", "given the draws of k, q upstream", "kurtosis  4."]),
+    (HEAD, "y[0]", ["(iii)", "given the draws of k, p, q, v upstream; the numbers are averages over draws"]),
     (HEAD, "o[0]", ["(ii)", "given the draws of v upstream, this covariance is random"]),
 ]
 
