@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.programs.sentences import gram, sigmoid
-from tests.programs.test_shipped_limits import PROGRAMS, limit, on
+from tests.programs.test_shipped_limits import PROGRAMS, on
 
 Array = NDArray[np.float64]
 BIAS = 0.1
@@ -87,7 +87,7 @@ def lstm(tokens: Array) -> Array:
 @pytest.mark.parametrize("exact", [gru, lstm], ids=lambda exact: exact.__name__)
 def test_two_tokens(exact: Callable[[Array], Array], tmp_path: Path) -> None:
     tokens = np.load(PROGRAMS["rnn"].parent / "data" / "tokens.npy")[:2]
-    law = limit(on(tokens, exact.__name__, tmp_path, S=2, T=2))
+    law = on(tokens, exact.__name__, tmp_path, S=2, T=2).limit()
     found, error = law.cov("y", with_error=True)
     assert np.max(error) < 1e-3 * found[0, 0]
     np.testing.assert_array_less(np.abs(found - exact(gram(tokens))), np.asarray(error) + 5e-7)
