@@ -31,7 +31,7 @@ indices: {i: "1..3", j: "1..3", c: "2..3", a: 2, b: 2}
 initial:
   x[i]: {mean: 0, cov: "0.5**abs(i - i_) + 0.3*i*i_"}
   e[c]: {mean: 0, cov: "0.4**abs(c - c_)"}
-weights: {"Q1[a]": 0.7, K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]": "0.5 + 0.25*b"}
+weights: {"Q1[a]": "0.7 + 0.2*a", K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]": "0.5 + 0.25*b"}
 body:
   - q1[a,i]   = MatMul(Q1[a], x[i])
   - k1[j]     = MatMul(K1, x[j])
@@ -85,13 +85,13 @@ def _first_covariance() -> Array:
     i, c = np.arange(1, 4), np.arange(2, 4)
     x = 0.5 ** abs(i[:, None] - i) + 0.3 * i[:, None] * i
     e = 0.4 ** abs(c[:, None] - c)
-    heads = np.einsum("ab,ik,jl->aijbkl", np.eye(2), x, x).reshape(18, 18)
+    q, n, k = np.diag([0.7, 0.9]), np.diag([0.5, 0.75]), 1.3  # variances of the weights
+    heads = k * np.einsum("ab,ik,jl->aijbkl", q, x, x).reshape(18, 18)
     some = x[:, 1:] / 2  # of k1[j] and l1[c]
-    rest = np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
-    shared = np.einsum("a,ik,jc->aijkc", [0, 1], x, some).reshape(18, 6)
-    pairs = np.einsum("ac,bd,ik->abicdk", np.eye(2), np.diag([0.5, 0.75]), x * x).reshape(12, 12)
-    one = np.block([[heads, shared], [shared.T, rest]])
-    return np.asarray(block_diag(0.7 * 1.3 * one, 0.7 * pairs))
+    rest = k * 0.9 * np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
+    shared = k * np.einsum("a,ik,jc->aijkc", q[1], x, some).reshape(18, 6)
+    pairs = np.einsum("ac,bd,ik->abicdk", q, n, x * x).reshape(12, 12)
+    return np.asarray(block_diag(np.block([[heads, shared], [shared.T, rest]]), pairs))
 
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:
