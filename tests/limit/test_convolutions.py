@@ -121,12 +121,12 @@ body:
   - y[c] = Nonlin(sum[d](softmax[d](p[c,d]) * o[c+d]))
 outputs: [y]
 """
-    law = Law(loads(text))
+    law = Law(loads(text), accuracy=0.01)
     k = 0.5 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     at = (np.arange(4)[:, None] + np.array([-1, 0, 1])) % 4
     expected = np.einsum("ac,aicj->aicj", k, k[at][:, :, at])
     np.testing.assert_allclose(np.asarray(law.cov("p")), expected, atol=1e-12)
-    draws = law.sample(100_000, seed=0)["y"]
+    draws = law.sample(40_000, seed=0)["y"]
     value, error = law.cov("y", with_error=True)
     products = np.einsum("ni,nj->nij", draws, draws)
     spread = products.std(axis=0) / np.sqrt(len(draws))

@@ -31,7 +31,7 @@ indices: {i: "1..3", j: "1..3", c: "2..3", a: 2, b: 2}
 initial:
   x[i]: {mean: 0, cov: "0.5**abs(i - i_) + 0.3*i*i_"}
   e[c]: {mean: 0, cov: "0.4**abs(c - c_)"}
-weights: {"Q1[a]": 0.7, K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]": 0.5}
+weights: {"Q1[a]": "0.7 + 0.2*a", K1: 1.3, "V1[a]": 0.9, "S[a]": 1.1, K2: 0.6, U: 1, "N[b]": "0.5 + 0.25*b"}
 body:
   - q1[a,i]   = MatMul(Q1[a], x[i])
   - k1[j]     = MatMul(K1, x[j])
@@ -85,13 +85,13 @@ def _first_covariance() -> Array:
     i, c = np.arange(1, 4), np.arange(2, 4)
     x = 0.5 ** abs(i[:, None] - i) + 0.3 * i[:, None] * i
     e = 0.4 ** abs(c[:, None] - c)
-    heads = np.einsum("ab,ik,jl->aijbkl", np.eye(2), x, x).reshape(18, 18)
+    q, n, k = np.diag([0.7, 0.9]), np.diag([0.5, 0.75]), 1.3  # variances of the weights
+    heads = k * np.einsum("ab,ik,jl->aijbkl", q, x, x).reshape(18, 18)
     some = x[:, 1:] / 2  # of k1[j] and l1[c]
-    rest = np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
-    shared = np.einsum("a,ik,jc->aijkc", [0, 1], x, some).reshape(18, 6)
-    pairs = np.einsum("ac,bd,ik->abicdk", np.eye(2), np.eye(2), x * x).reshape(12, 12)
-    one = np.block([[heads, shared], [shared.T, rest]])
-    return np.asarray(block_diag(0.7 * 1.3 * one, 0.7 * 0.5 * pairs))
+    rest = k * 0.9 * np.einsum("ik,cd->ickd", x, e + x[1:, 1:] / 4).reshape(6, 6)
+    shared = k * np.einsum("a,ik,jc->aijkc", q[1], x, some).reshape(18, 6)
+    pairs = np.einsum("ac,bd,ik->abicdk", q, n, x * x).reshape(12, 12)
+    return np.asarray(block_diag(np.block([[heads, shared], [shared.T, rest]]), pairs))
 
 
 def test_scores_are_linear_in_their_normals_with_the_covariance_of_clause_iv() -> None:
@@ -139,6 +139,7 @@ fixed_widths: {d: 3}
 indices: {i: "1..2", j: "1..2", a: 2}
 initial:
   x[i]: {mean: 0, cov: "0.5**abs(i - i_) * i * i_"}
+  e: {mean: 0.7, cov: 1.5}
 weights:
   WQ[a]: {variance: 0.8, shape: [d, n]}
   WK: {variance: 1.7, shape: [d, n]}
@@ -152,7 +153,7 @@ body:
   - m[i,j]   = Dot(r[0,i], q[1,j], scale=1/n)
   - o[a,i]   = MatMul(WO[a], r[a,i])
   - u[i]     = MatMul(W, x[i])
-  - y[i]     = Nonlin(sum[a](p[a,i,2] * o[a,i]) + relu(u[i]) + m[i,1])
+  - y[i]     = Nonlin(sum[a](p[a,i,2] * o[a,i]) + relu(u[i]) + tanh(e) + m[i,1])
 outputs: [y]
 """
 
@@ -172,13 +173,14 @@ def test_finite_widths_are_the_program_on_coordinates() -> None:
     q = math.sqrt(0.8) * root @ normals.of(("weight", "WQ"), np.arange(2))
     k = math.sqrt(1.7) * root @ normals.of(("weight", "WK"), np.arange(1))
     u = math.sqrt(0.9) * root @ normals.of(("weight", "W"), np.arange(1))[:, 0]
+    e = 0.7 + math.sqrt(1.5) * normals.of(("initial", "e"), np.arange(1)).reshape(4, 1)
     p, r = q @ np.swapaxes(k, -1, -2) / math.sqrt(3), np.tanh(q)
     m = np.einsum("nic,njc->nij", r[:, 0], q[:, 1]) / 3
     np.testing.assert_allclose(_values(found, ("p", "m")), np.concatenate([p.reshape(4, -1), m.reshape(4, -1)], axis=1),
                                rtol=1e-12)  # fmt: skip
     box = ((1, 3),)
     mean, variance = found.halves(gaussian, others, "y", box)
-    np.testing.assert_allclose(mean, np.maximum(u[..., 0], 0) + m[:, :, 0], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(mean, np.maximum(u[..., 0], 0) + np.tanh(e) + m[:, :, 0], rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(variance, 1.2 * np.einsum("nai,naic->ni", p[..., 1] ** 2, r**2) / 3, rtol=1e-12)
     given = 0.8 * np.diag(x)[:, None] * (k[:, :, None] ** 2).mean(axis=-1)
     np.testing.assert_allclose(found.score_variances("p", ((0, 2), (1, 3), (1, 3))), np.repeat(given, 2, axis=1),

@@ -76,10 +76,10 @@ def test_draws_and_expectations_of_normalised_vectors() -> None:
         assert np.abs(z).max() < 5
     value, error = law.expectation("h2[0]*h2[1]", with_error=True)
     _, expected = normalised(2 * normalised(2 * toeplitz(0.5, 4))[1])
-    assert value == pytest.approx(expected[0, 1], abs=error + 1e-4)
+    assert value == pytest.approx(expected[0, 1], abs=error)
 
 
-@pytest.mark.parametrize("size", [2, 12])
+@pytest.mark.parametrize("size", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_batches_of_other_sizes(size: int) -> None:
     law = tp.load("batchnorm_mlp", m=size).limit()
     _, one = normalised(2 * toeplitz(0.5, size))
@@ -117,6 +117,7 @@ def test_each_member_of_another_index_is_normalised_by_itself(rho: str, weight: 
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=5 / 3 * found.error)  # 5 standard errors
 
 
+@pytest.mark.slow
 def test_correlated_members_against_draws() -> None:
     law = Law(loads(CHANNELS.replace("RHO", "0.6").replace("WEIGHT", "W")))
     draws = law.sample(100_000, seed=4, keep=("h",))["h"].reshape(-1, 12)
@@ -200,7 +201,7 @@ outputs: [y]
 
 def test_objects_do_not_grow_with_the_batch() -> None:
     counts = []
-    for size in (3, 9):
+    for size in (2, 5):
         law = tp.load("batchnorm_mlp", m=size).limit()
         law.cov("f")
         counts.append(len(law.compiler.patterns._known))
