@@ -19,6 +19,7 @@ from tensorprog.cli.options import (
     ACCURACY,
     FILE,
     FORMAT,
+    INFINITE,
     LATEX,
     METHOD,
     QUIET,
@@ -219,10 +220,10 @@ def _refused(program: Any, require: str | None, form: str) -> int:
 
 
 @main.command()
-@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY, SYMBOLIC, LATEX)
+@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY, INFINITE, SYMBOLIC, LATEX)
 def limit(
     file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None, accuracy: float | None,
-    symbolic: bool, latex: bool,
+    infinite: str | None, symbolic: bool, latex: bool,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors, or
     formulas with --symbolic or --latex.
@@ -235,11 +236,14 @@ def limit(
         raise fail("--symbolic and --latex together: one prints formulas, the other a document", fix="--latex")
     if (symbolic or latex) and accuracy is not None:
         raise fail("--accuracy is about numbers; formulas are exact", fix="without --accuracy")
+    if (symbolic or latex) and infinite is not None:
+        raise fail("--infinite gives numbers; formulas are for a given number of heads", fix="without --infinite")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
     from tensorprog.reference import Reference
 
-    reference = Reference(_compiled(program, accuracy))
+    law = _compiled(program, accuracy)
+    reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         from tensorprog.report import limit_json
 
@@ -249,8 +253,10 @@ def limit(
         from tensorprog.limit.law import widths_text
 
         click.echo(str(program.check()).splitlines()[0])
-        if len(reference.law.widths) > 1:
-            click.echo(widths_text(reference.law.widths))
+        if len(law.widths) > 1:
+            click.echo(widths_text(law.widths))
+        if infinite is not None:
+            click.echo(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")
         for table in limit_tables(reference):
             if table.title:
                 click.echo()

@@ -98,5 +98,7 @@ WIDTH = click.option("--width", metavar="N,..", multiple=True, callback=widths,
                      help="Widths n to run at, e.g. 16,64,256.")
 METHOD = click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]),
                       help="How networks are drawn.")
+INFINITE = click.option("--infinite", metavar="INDEX",
+                        help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
 SYMBOLIC = click.option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
 LATEX = click.option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")

@@ -35,10 +35,11 @@ class InfiniteHeads:
     """
 
     grade = "extension"
+    scores = ()  # there are infinitely many
 
     def __init__(self, law: Law, index: str) -> None:
         self._law, self.index = law, index
-        netsor = law.netsor
+        self.netsor = netsor = law.netsor
         if index not in netsor.index:
             raise ProgramError(
                 f"{index} is not an index of the program; {did_you_mean(str(index), list(netsor.index))}"
@@ -59,6 +60,16 @@ class InfiniteHeads:
 
     def __repr__(self) -> str:
         return f"InfiniteHeads({self._law.compiled.name}, {self.index}, outputs={', '.join(self.outputs)})"
+
+    @property
+    def error(self) -> float:
+        """The largest error of the numbers given so far."""
+        return self._law.error
+
+    @property
+    def widths(self) -> dict[str, float]:
+        """As for `Law.widths`; the number of heads goes to infinity after them."""
+        return self._law.widths
 
     def _parts(self, compiler: Compiler, name: str) -> Summands:
         """What an output is a sum of."""

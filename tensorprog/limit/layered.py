@@ -69,7 +69,13 @@ class LayeredOutputs(Outputs):
         if most is None:
             most = self.max_memory // (64 * REPLICATES * max(1, numbers))
         return self.converge(
-            layers.dim + extra, replicate, lambda results: finish(results, relative), what, layers.width, most=most, first=FIRST
+            layers.dim + extra,
+            replicate,
+            lambda results: finish(results, relative),
+            what,
+            layers.width,
+            most=most,
+            first=FIRST,
         )
 
     # -- one variable ---------------------------------------------------------------------------------------------

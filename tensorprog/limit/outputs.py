@@ -63,7 +63,16 @@ class Outputs:
     ) -> tuple[Array, Array]:  # fmt: skip
         """`averaging.converge` over draws of which one takes `width` numbers."""
         return converge(
-            dim, replicate, finish, what, accuracy=self.accuracy, seed=self.seed, aim=aim, width=width, most=most, first=first
+            dim,
+            replicate,
+            finish,
+            what,
+            accuracy=self.accuracy,
+            seed=self.seed,
+            aim=aim,
+            width=width,
+            most=most,
+            first=first,
         )
 
     def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:

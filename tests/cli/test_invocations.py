@@ -338,6 +338,23 @@ def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folde
     assert "average b" not in err
 
 
+def test_infinitely_many_heads(tp):
+    code, out, _ = tp("limit", "attention_regimes", "--infinite", "a")
+    assert code == 0
+    assert "the range of a to infinity, after the widths (extension: a conjecture)" in out
+    assert all(line.split()[-1] == "3" for line in out.splitlines() if line.startswith("y[") and len(line.split()) == 4)
+    code, out, _ = tp("limit", "attention_regimes", "--infinite", "a", "--format", "json", "--set", "H=1")
+    limit = json.loads(out)["limit"]
+    assert limit["scores"] == {}
+    assert limit["outputs"]["y"]["kurtosis"] == [3.0] * 4
+    code, _, err = tp("limit", "attention_regimes", "--infinite", "b")
+    assert code == 2
+    assert "b is not an index" in err
+    code, _, err = tp("limit", "attention_regimes", "--infinite", "a", "--latex")
+    assert code == 2
+    assert "without --infinite" in err
+
+
 def test_averages_of_programs_outside_the_theory_have_no_limit(tp):
     code, out, _ = tp("run", "tied.yaml", "--average", "m=tanh(y[0])**2", "--format", "json")
     assert code == 1
