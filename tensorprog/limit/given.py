@@ -16,6 +16,7 @@ from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.layers import refuse_cells
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky
@@ -82,6 +83,7 @@ class Conditional:
                 f"vectors of width {law.compiled.fixed_widths[0][0]}, which stays finite, are random given the scores: "
                 "laws given scores are not compiled for them"
             )
+        refuse_cells(compiler)
         nothing = Points([], np.zeros((math.prod(self._lead), 0)))
         return Conditioned(compiler, Columns(law.compiled, compiler.recurrences.steps), nothing, self._values)
 
