@@ -16,7 +16,7 @@ from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.layers import Layers
+from tensorprog.limit.layers import refuse_cells
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky
@@ -83,9 +83,9 @@ class Conditional:
                 f"vectors of width {law.compiled.fixed_widths[0][0]}, which stays finite, are random given the scores: "
                 "laws given scores are not compiled for them"
             )
-        layers = Layers(compiler, ()) if compiler.layered else None  # which refuses what it does not compile
-        columns = layers.columns if layers else Columns(law.compiled, compiler.recurrences.steps)
-        return Conditioned(compiler, columns, Points([], np.zeros((math.prod(self._lead), 0))), self._values)
+        refuse_cells(compiler)
+        nothing = Points([], np.zeros((math.prod(self._lead), 0)))
+        return Conditioned(compiler, Columns(law.compiled, compiler.recurrences.steps), nothing, self._values)
 
     def _linear(self, name: str) -> Conditioned:
         if not self._law.is_linear(name):

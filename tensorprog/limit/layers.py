@@ -18,7 +18,7 @@ from tensorprog.limit.normals import Normals, Points, Source
 from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.replicates import REPLICATE
 
-__all__ = ["Layers", "bases_of", "upstream_of"]
+__all__ = ["Layers", "bases_of", "refuse_cells", "upstream_of"]
 
 Array = NDArray[Any]
 
@@ -40,24 +40,31 @@ def upstream_of(netsor: Netsor, names: Iterable[str]) -> set[str]:
     return found
 
 
+def refuse_cells(compiler: Compiler) -> None:
+    """Refuse gated cells of a recurrence that depend on scores, or that are read beside vectors that do."""
+    families, parts = compiler.netsor.families, compiler.parts
+    vectors = {name for name in compiler.random if families[name].kind == "vector"}
+    read = bases_of(part for name in vectors - parts.carried for part in parts.of(name)) | vectors
+    for name in sorted(parts.carried & read):
+        raise NotCompiledError(
+            f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
+            "vectors that do: not compiled by this version"
+        )
+
+
 class Layers:
     """Draws all that is random and upstream of some variables, and one coordinate of each family in `bases`.
 
     `dim` normals make one draw.
 
-    Raises    NotCompiledError for gated cells of a recurrence that depend on scores
+    Raises    NotCompiledError for gated cells of a recurrence that depend on scores or meet vectors that do
     """
 
     def __init__(self, compiler: Compiler, wanted: Collection[str], bases: Collection[str] = ()) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
         self.averages: dict[str, Any] = {}
-        cells = [name for name in sorted(compiler.parts.carried & compiler.random) if self._is_vector(name)]
-        if cells:
-            raise NotCompiledError(
-                f"{cells[0]} depends on scores and is carried along a recurrence without a MatMul: not compiled by "
-                "this version"
-            )
+        refuse_cells(compiler)
         self.columns = Columns(self.netsor, compiler.recurrences.steps)
         self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
         self.sources = self._sources()

@@ -336,8 +336,12 @@ body:
   - c[t] = Nonlin(sigmoid(p) * tanh(g[t]) * c[t - 1])
 outputs: [c]
 """
-    with pytest.raises(tp.NotCompiledError, match="carried along a recurrence"):
-        _law(cell).cov("c")
+    beside = cell.replace("sigmoid(p) * tanh(g[t]) * c[t - 1]", "sigmoid(g[t]) * c[t - 1]")
+    beside = beside.replace("  Q: 1", "  U: 1\n  Q: 1")
+    beside = beside.replace("outputs: [c]", "  - z = Nonlin(relu(p * x) + c[2])\n  - u = MatMul(U, z)\noutputs: [u]")
+    for text, name in ((cell, "c"), (beside, "u")):
+        with pytest.raises(tp.NotCompiledError, match="carried along a recurrence"):
+            _law(text).cov(name)
 
 
 @pytest.mark.parametrize("score", ["Dot(q, k)", "Dot(k, q)"])
