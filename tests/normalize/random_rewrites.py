@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 SIZES = {"i": 2, "j": 3, "k": 3, "a": 2}
 DECLARATIONS = """program: p
 constants:
+  none: 0
+  one: 1
+  same[k]: [1, 1, 1]
   c[i]: [0.5, -2]
   m[j,a]: j - 1.5*a + 0.25
 indices: {i: 2, j: 3, k: 3, a: 2}
@@ -58,7 +61,7 @@ class Writer:
         kinds = ["number", "constant"] + ["score", "tanh", "softmax"] * bool(self.scalars)
         kind = self.one_of(kinds)
         if kind == "number" or not scope:
-            return str(self.one_of([2, -0.5, 1.5]))
+            return str(self.one_of([2, 2, -0.5, 1.5, 1.5, "none", "one", "same[1]", "(1 - none)", "(one - 1)"]))
         if kind == "constant":
             return str(self.one_of(COEFFICIENTS[self.one_of(scope)]))
         score = self.member(self.scalars, scope)
@@ -85,7 +88,8 @@ class Writer:
         if kind == "add":
             return f"({inner} {self.one_of('+-')} {self.combination(vectors, scope, depth - 1)})"
         if kind == "where" and scope:
-            return f"where({self.one_of(scope)} <= 0, {inner}, {self.one_of([0, 1, self.member(vectors, scope)])})"
+            condition = self.one_of([f"{self.one_of(scope)} <= 0", f"{self.one_of(scope)} <= 0", "none < one"])
+            return f"where({condition}, {inner}, {self.one_of([0, 1, self.member(vectors, scope)])})"
         if kind == "divide":
             return f"({inner}) / (1 + {self.scalar(scope)}**2)"
         if kind == "gate":

@@ -33,5 +33,5 @@ def test_random_programs_keep_their_values() -> None:
 
     each()
     assert seen["programs"] >= EXAMPLES / 2
-    for kind in ("turn", "biases", "expand", "move", "inline", "unused"):
+    for kind in ("constants", "turn", "biases", "expand", "move", "inline", "unused"):
         assert seen[kind] >= 0.1 * seen["programs"], seen

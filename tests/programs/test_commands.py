@@ -18,7 +18,7 @@ PROGRAMS = shipped_programs()
 FILES = {"report.json", "report.html", "samples.npz", "density.png", "convergence.png", "program.svg"}
 # limits by quasi-Monte Carlo take long for long sentences and many layers
 SHORTER = {"gru": {"S": 2, "T": 4}, "lstm": {"S": 2, "T": 4}, "deep_attention": {"L": 1}}
-REGIMES = [("attention_regimes", setting) for setting in ("mu=0.5", "mu=1", "r=4", "H=16")]
+REGIMES = [("attention_regimes", setting) for setting in ("mu=0.5", "mu=1", "r=4", "H=16", "fix=1")]
 REGIMES += [("attention_fixed_head", "D=8"), ("attention_lowrank", "r=1")]
 
 

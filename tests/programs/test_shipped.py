@@ -67,7 +67,7 @@ EXPECTED = {
     "attention_lowrank": Expected("extension", frozenset({"several widths"})),
     "attention_fixed_head": Expected("extension", frozenset({"fixed width"})),
     "attention_1n": AVERAGES,
-    "attention_regimes": Expected("extension", frozenset({"averages", "several widths"})),
+    "attention_regimes": THEOREM,
     "attention_infinite_heads": THEOREM,
     "transformer_yang": AVERAGES,
     "deep_attention": Expected("extension", frozenset({"iterated layers"})),
