@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import COORDINATE, Open, align, gather
+from tensorprog.arrays import COORDINATE, Open, align
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Reduction, Variable
 from tensorprog.ir import Dot, Range
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import product_of
+from tensorprog.limit.definitions import place, product_of
 from tensorprog.limit.gaussians import initial_draws
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Moment, Term, Value
@@ -33,7 +33,7 @@ from tensorprog.limit.normals import Normals
 from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.products import written
 from tensorprog.limit.recurrences import Box
-from tensorprog.limit.replicates import REPLICATE
+from tensorprog.limit.replicates import REPLICATE, members_read
 
 __all__ = ["Conditioned"]
 
@@ -58,7 +58,7 @@ class Conditioned(Compiler):
         self.random, self.paths = frozenset(), None
         self.relative = 0.0
         self._coordinates: dict[str, Array] = {}
-        self._start()
+        self._start(whole.recurrences.afresh(self))
 
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
 
@@ -105,10 +105,9 @@ class Conditioned(Compiler):
         statement = self.netsor.body[position]
         name = statement.target.name
         if name in self.given:
-            known, starts = self.given[name], [start for start, _ in self.netsor.families[name].ranges]
-            box = [ranges[str(k)] for k in range(len(starts))]
-            place = tuple(slice(a - start, b - start) for (a, b), start in zip(box, starts, strict=True))
-            return Value.of(known.data[(slice(None), *place)], (REPLICATE, *map(str, range(len(starts)))))
+            positions = position_names(self.netsor, name)
+            at = place([ranges[position] for position in positions], tuple(positions.values()))
+            return Value.of(self.given[name].data[(slice(None), *at)], (REPLICATE, *positions))
         if not isinstance(statement, Dot) or statement.scale == "1/n":
             return super().average_of(position, ranges)
         if self.is_finite(statement.left.name):  # an average times sqrt(d)
@@ -171,20 +170,20 @@ class Conditioned(Compiler):
         """Coordinates of members of a Gaussian family: all of a finite width, or one."""
         family, width = self.netsor.families[name], self.width(name)
         values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
+        at = place(box, family.ranges)
         if not family.statements:
             initial = next(entry for entry in self.netsor.initial if entry.name == name)
             block = self.normals.of(("initial", name), np.arange(self.initials[name].blocks.shape[0]))
             values[:] = initial_draws(self, initial, block)
             return
-        flat = np.arange(values[0, ..., 0].size).reshape(family.shape)[place]
+        flat = np.arange(values[0, ..., 0].size).reshape(family.shape)[at]
         member, column = (table[name][flat] for table in (self.columns.member, self.columns.column))
         weight = self.columns.weight[name]
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
         normals = self.normals.of(("weight", weight), members)[:, :, :stop]
         drawn = self._factor(weight, members, stop) @ normals
-        values[(slice(None), *place)] = drawn[:, back.reshape(flat.shape), column]
+        values[(slice(None), *at)] = drawn[:, back.reshape(flat.shape), column]
 
     def coordinates(self, name: str) -> Array:
         """Coordinates of a Gaussian family for every draw.
@@ -203,9 +202,7 @@ class Conditioned(Compiler):
             return found
         active = reference.name in self.recurrences.active and reference.name in self._coordinates
         values = self._coordinates[reference.name] if active else self.coordinates(reference.name)
-        slots = {str(k): slot for k, slot in enumerate(reference.slots)}
-        starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
-        return gather(Open((REPLICATE, *slots, COORDINATE), values), slots, ranges, starts)
+        return members_read(values, reference, family, ranges, COORDINATE)
 
     def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
         """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.
@@ -221,9 +218,7 @@ class Conditioned(Compiler):
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
-        declared = dict(self.netsor.ranges)
-        full = declared | {f"{n}*": span for n, span in declared.items()} | self.parts.bound_ranges | dict(ranges)
-        return evaluate(expr, Scope(self.netsor, full, self._read))
+        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
 
     def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
         """The average over the coordinates of two vectors of finite width: a number for every draw."""

@@ -99,21 +99,21 @@ class Compiler:
             if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
             if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
         }
-        self._start()
+        self._start(Recurrences(self))
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
             pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT, symbols).drawn
             self.paths = Paths(self, numbers, pilot)
         drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
-    def _start(self) -> None:
+    def _start(self, recurrences: Recurrences) -> None:
         """Nothing is computed yet."""
         self._second: dict[tuple[str, str], Moment] = {}
         self._settled: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
-        self.recurrences = Recurrences(self)
+        self.recurrences = recurrences
 
     def _refuse(self) -> None:
         for statement in self.netsor.body:

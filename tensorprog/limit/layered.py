@@ -18,6 +18,7 @@ from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.definitions import place
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.layers import Layers, bases_of, upstream_of
 from tensorprog.limit.mixture import Mixture, Summand
@@ -120,8 +121,7 @@ class LayeredOutputs(Outputs):
 
     def _drawn(self, layers: Layers, found: Conditioned, name: str, box: Box) -> tuple[Array, Array]:
         family = self.netsor.families[name]
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-        values = plain(layers.drawn(found, name), found.normals.draws)[(slice(None), *place)]
+        values = plain(layers.drawn(found, name), found.normals.draws)[(slice(None), *place(box, family.ranges))]
         return values, np.zeros_like(values)
 
     def _mixed(

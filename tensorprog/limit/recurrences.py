@@ -7,6 +7,7 @@ mirror image goes into C(g', g).  Averages grow in the same way.  Programs witho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,12 +43,8 @@ class Recurrences:
     """
 
     def __init__(self, compiler: Compiler) -> None:
-        self.compiler, self.netsor = compiler, compiler.netsor
-        self.active: frozenset[str] = frozenset()
-        self.covariances: dict[tuple[str, str], Moment] = {}
-        self.averages: dict[str, Value] = {}
-        self._filled: dict[str, list[Box]] = {}
-        self._started: set[int] = set()
+        self.netsor = compiler.netsor
+        self._start(compiler)
         boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
         order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in _members(entry)}
@@ -56,6 +53,20 @@ class Recurrences:
         self._steps: dict[int, list[Step]] = {}
         for step in self.steps if self.loops else ():
             self._steps.setdefault(self._group[step.position], []).append(step)
+
+    def _start(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self.active: frozenset[str] = frozenset()
+        self.covariances: dict[tuple[str, str], Moment] = {}
+        self.averages: dict[str, Value] = {}
+        self._filled: dict[str, list[Box]] = {}
+        self._started: set[int] = set()
+
+    def afresh(self, compiler: Compiler) -> Recurrences:
+        """The recurrences of the same program, of which nothing is known yet."""
+        again = copy(self)
+        again._start(compiler)
+        return again
 
     def ensure(self, *names: str) -> None:
         """Fill the recurrences that define these families, unless that is under way."""

@@ -70,7 +70,7 @@ def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     return (products.mean(axis=0), 3 * products.std(axis=0) / count), (kurtosis, 3 * spread / count)
 
 
-@pytest.mark.parametrize("r", [0, 0.5])
+@pytest.mark.parametrize("r", [0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(r: float) -> None:
     theorem, iterated = _law(STACK, r=r, s=3), _law(ITERATED, r=r, s=3)
     assert not theorem.compiler.layered
@@ -163,7 +163,7 @@ def _deep_draws(count: int, layers: int, seed: int) -> tuple[Array, Array]:
     return k, p
 
 
-@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("layers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None:
     law = _law(DEEP, L=layers)
     count = 200_000
@@ -178,6 +178,7 @@ def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None
     _agree(law.kurtosis(name, with_error=True), (kurtosis[0][1], kurtosis[1][1]))
 
 
+@pytest.mark.slow
 def test_draws_follow_the_covariances_that_the_law_states() -> None:
     law = _law(DEEP)
     draws = law.sample(100_000, seed=2)
@@ -192,6 +193,7 @@ def test_draws_follow_the_covariances_that_the_law_states() -> None:
     _agree((averages.mean(), 3 * averages.std() / math.sqrt(50_000)), (value[0, 1], error[0, 1]))
 
 
+@pytest.mark.slow
 def test_layers_agree_with_finite_networks() -> None:
     law, size = _law(DEEP), 4000
     samples = tp.Program.from_netsor(loads(DEEP)).run(width=2048, samples=size, seed=5, coordinates=16)
@@ -239,7 +241,7 @@ def _head_draws(count: int, d: int, seed: int) -> tuple[Array, Array]:
     return p, np.einsum("naic,najc->nij", mixed, mixed) / (2 * d)
 
 
-@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("d", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
     law = _law(HEADS, D=d)
     count = 400_000
@@ -260,6 +262,7 @@ def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
     assert error < 0.01 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 8])
 def test_finite_heads_agree_with_networks_of_large_width(d: int) -> None:
     law, size = _law(HEADS, D=d), 40_000
