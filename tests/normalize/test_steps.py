@@ -22,10 +22,10 @@ from tensorprog.graph import Structure
 from tensorprog.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import biases, expand, inline, move, turn
+from tensorprog.normalize.steps import biases, constants, expand, inline, move, turn
 from tensorprog.yaml_io import dump, loads
 
-STEPS = {step.__name__: step for step in (turn, biases, expand, move, inline)}
+STEPS = {step.__name__: step for step in (constants, turn, biases, expand, move, inline)}
 CASES = {case.name: case for case in REWRITTEN}
 
 
