@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Conditional"]
 
 Array = NDArray[Any]
+NUMBERS = 1 << 20  # scores of the draws that are worked on together
 
 
 class Conditional:
@@ -75,8 +76,11 @@ class Conditional:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _at(self, law: Law) -> Conditioned:
-        """The moments of the vectors, for every draw."""
+    def _at(self, law: Law, read: Callable[[Conditioned], Array]) -> Array:
+        """What is read of the moments of the vectors, for every draw; some draws at a time.
+
+        Shapes    (draws, ...)
+        """
         compiler = law.compiler
         if law.compiled.fixed_widths:
             raise NotCompiledError(
@@ -84,13 +88,20 @@ class Conditional:
                 "laws given scores are not compiled for them"
             )
         refuse_cells(compiler)
-        nothing = Points([], np.zeros((math.prod(self._lead), 0)))
-        return Conditioned(compiler, Columns(law.compiled, compiler.recurrences.steps), nothing, self._values)
+        columns, draws = Columns(law.compiled, compiler.recurrences.steps), math.prod(self._lead)
+        size = max(1, NUMBERS * draws // max(1, sum(value.data.size for value in self._values.values())))
+        found = []
+        for start in range(0, max(draws, 1), size):
+            part = {name: Open(v.axes, v.data[start : start + size]) for name, v in self._values.items()}
+            nothing = Points([], np.zeros((min(size, draws - start), 0)))
+            found.append(read(Conditioned(compiler, columns, nothing, part)))
+        return np.concatenate(found)
 
-    def _linear(self, name: str) -> Conditioned:
+    def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        return self._at(self._law)
+        value = self._at(self._law, read)
+        return value.reshape((*self._lead, *value.shape[1:]))
 
     def mean(self, name: str | None = None) -> Array:
         """Conditional mean.
@@ -98,8 +109,7 @@ class Conditional:
         Shapes    (*draws, *members)
         """
         name = self._one(name)
-        value = self._linear(name).means(name)
-        return value.reshape((*self._lead, *value.shape[1:]))
+        return self._linear(name, lambda found: found.means(name))
 
     def cov(self, name: str | None = None) -> Array:
         """Conditional covariance.
@@ -107,8 +117,7 @@ class Conditional:
         Shapes    (*draws, *members, *members)
         """
         name = self._one(name)
-        value = self._linear(name).covariances(name, name)
-        return value.reshape((*self._lead, *value.shape[1:]))
+        return self._linear(name, lambda found: found.covariances(name, name))
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
         """E[psi(Z) | p-ring] of a function of vectors and scores, such as 'tanh(y[0])**2': Theorem 1's limit.
@@ -124,8 +133,13 @@ class Conditional:
         return (result, error) if with_error else result
 
     def _in_layers(self, law: Law, name: str) -> tuple[Array, float]:
-        found = self._at(law)
-        return found.means(name), float(np.max(found.average(name).estimate.error, initial=0.0))
+        errors = [0.0]
+
+        def read(found: Conditioned) -> Array:
+            errors.append(float(np.max(found.average(name).estimate.error, initial=0.0)))
+            return found.means(name)
+
+        return self._at(law, read), max(errors)
 
     def _at_once(self, law: Law, name: str) -> tuple[Array, float]:
         """One layer: over all Gaussian variables that a function reads, which takes functions over indices too."""

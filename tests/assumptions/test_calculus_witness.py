@@ -23,7 +23,14 @@ Env = dict[str, int]
 FAR = mp.mpf(1000)  # from here on, tails are as good as 0
 
 
+def _divide(x: mp.mpf, y: mp.mpf) -> mp.mpf:
+    """x / y, at a pole with the sign of x: what stands around it, such as a clip, may be finite there."""
+    return x / y if y else mp.sign(x) * mp.inf if x else mp.nan
+
+
 def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
+    if x == 0 and exponent < 0:
+        return mp.inf
     if exponent == int(exponent):
         return x ** int(exponent)
     return x**exponent if x >= 0 else mp.nan
@@ -45,7 +52,7 @@ def _extreme(choose: Callable[..., mp.mpf]) -> Callable[..., mp.mpf]:
 MIN, MAX = _extreme(min), _extreme(max)
 ATOMS = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y, "negative": lambda x: -x, "power": _power,
+    "divide": _divide, "negative": lambda x: -x, "power": _power,
     "minimum": MIN, "maximum": MAX, "abs": abs, "relu": lambda x: MAX(x, mp.mpf(0)),
     "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
     "greater_equal": lambda x, y: x >= y, "equal": lambda x, y: x == y, "not_equal": lambda x, y: x != y,
@@ -186,6 +193,7 @@ REFUTED = [
     ("exp(1e-6 * g[i])", "pseudo-Lipschitz", "growth"),
     ("exp(1e-6 * g[i]**2)", "controlled", "growth"),
     ("exp(g[i]) / (1 + g[i]**4)", "bounded", "growth"),
+    ("sum[j](clip(p[i,j]**-1, -1, 1)) * clip(g[i]**-1, -1, 1)", "pseudo-Lipschitz", "slope"),
     ("sum[j](p[i,j]) / clip(log(exp(g[i]) + exp(0.0)), -1.0, 2.0)", "pseudo-Lipschitz", "growth"),
     ("tanh(-2) / sign(g[i])", "bounded", "infinite"),
     ("logsumexp[j](p[i,j] - (p[i,j] - 2)) * g[i]", "bounded", "growth"),
