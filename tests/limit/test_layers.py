@@ -114,6 +114,21 @@ def test_given_all_scores_theorem_1_and_the_layers_are_one_gaussian_law() -> Non
     assert theorem.given({name: scores[name] for name in ("p1",)} | {"p2": scores["p2"]}).cov("y").shape == (3, 3, 3)
 
 
+def test_laws_given_scores_are_the_same_however_many_draws_are_worked_on_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    law = _law(ITERATED, s=3)
+    scores = {name: law.sample(5, seed=1)[name] for name in ("p1", "p2")}
+    whole = law.given(scores)
+    values = whole.cov("y"), whole.mean("w"), whole.expectation("tanh(y[0])**2")
+    monkeypatch.setattr("tensorprog.limit.given.NUMBERS", 40)  # two draws
+    parts = law.given(scores)
+    for one, two in zip(values, (parts.cov("y"), parts.mean("w"), parts.expectation("tanh(y[0])**2")), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
+    empty = law.given({name: value[:0] for name, value in scores.items()})
+    assert empty.cov("y").shape == (0, 3, 3)
+
+
 DEEP = """
 program: deep
 constants: {s: 2, H: 2, L: 2}
