@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,11 +76,8 @@ class Conditional:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _at(self, law: Law, read: Callable[[Conditioned], Array]) -> Array:
-        """What is read of the moments of the vectors, for every draw; some draws at a time.
-
-        Shapes    (draws, ...)
-        """
+    def _parts(self, law: Law) -> Iterator[Conditioned]:
+        """The moments of the vectors for every draw, some draws at a time."""
         compiler = law.compiler
         if law.compiled.fixed_widths:
             raise NotCompiledError(
@@ -90,17 +87,15 @@ class Conditional:
         refuse_cells(compiler)
         columns, draws = Columns(law.compiled, compiler.recurrences.steps), math.prod(self._lead)
         size = max(1, NUMBERS * draws // max(1, sum(value.data.size for value in self._values.values())))
-        found = []
         for start in range(0, max(draws, 1), size):
             part = {name: Open(v.axes, v.data[start : start + size]) for name, v in self._values.items()}
             nothing = Points([], np.zeros((min(size, draws - start), 0)))
-            found.append(read(Conditioned(compiler, columns, nothing, part)))
-        return np.concatenate(found)
+            yield Conditioned(compiler, columns, nothing, part)
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        value = self._at(self._law, read)
+        value = np.concatenate([read(found) for found in self._parts(self._law)])
         return value.reshape((*self._lead, *value.shape[1:]))
 
     def mean(self, name: str | None = None) -> Array:
@@ -133,13 +128,8 @@ class Conditional:
         return (result, error) if with_error else result
 
     def _in_layers(self, law: Law, name: str) -> tuple[Array, float]:
-        errors = [0.0]
-
-        def read(found: Conditioned) -> Array:
-            errors.append(float(np.max(found.average(name).estimate.error, initial=0.0)))
-            return found.means(name)
-
-        return self._at(law, read), max(errors)
+        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(law)]
+        return np.concatenate([means for means, _ in pairs]), max(float(np.max(e, initial=0.0)) for _, e in pairs)
 
     def _at_once(self, law: Law, name: str) -> tuple[Array, float]:
         """One layer: over all Gaussian variables that a function reads, which takes functions over indices too."""

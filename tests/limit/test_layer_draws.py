@@ -119,7 +119,7 @@ def test_clause_iv_given_the_first_layer_by_hand() -> None:
     drawn = law.sample(2, seed=3, keep=FIRST)
     given = law.given({name: drawn[name] for name in FIRST} | {name: np.zeros((2, *law.compiled.families[name].shape))
                                                                for name in SECOND})  # fmt: skip
-    found = given._at(law)
+    found = next(given._parts(law))
     x1, z = found.covariances("x1", "x1"), np.asarray(found.replicated("z", "z").dense(
         (REPLICATE, "0", "0_")).value)  # fmt: skip
     i = np.arange(1, 4)
@@ -245,7 +245,7 @@ def test_layers_of_a_recurrence_given_scores() -> None:
     law = Law(loads(LOOP))
     p = np.random.default_rng(3).standard_normal((3, 2, 2, 2))
     soft = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)
-    found = law.given({"p": p})._at(law)
+    found = next(law.given({"p": p})._parts(law))
     k = np.broadcast_to(0.5 ** abs(np.subtract.outer(np.arange(2), np.arange(2))), (3, 2, 2))
     for t in range(2):
         first = 1.3 * np.einsum("nik,njl->nijkl", k, k)
