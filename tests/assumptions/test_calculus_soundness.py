@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from calculus_expressions import EXPRESSIONS, KINDS, LAST, parsed, profile
 from calculus_hunter import violation
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from tensorprog.atoms import ATOMS, Regularity
@@ -38,7 +38,8 @@ def test_certified_facts_survive_the_hunt(expr: Expr) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@settings(RANDOM, max_examples=400)
+@seed(1)
+@settings(RANDOM, derandomize=False, max_examples=400)
 @given(data=st.data())
 def test_certified_facts_of_many_expressions_survive_the_hunt(kind: str, data: st.DataObject) -> None:
     expr = data.draw(KINDS[kind])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import mpmath as mp
 import pytest
 from calculus_expressions import BASE, EXPRESSIONS, LAST, parsed, profile
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 
 from tensorprog.calculus import Calculus, Witness
 from tensorprog.errors import ProgramError
@@ -23,13 +23,20 @@ Env = dict[str, int]
 FAR = mp.mpf(1000)  # from here on, tails are as good as 0
 
 
+POLES: list[mp.mpf] = []  # met since it was last emptied
+
+
 def _divide(x: mp.mpf, y: mp.mpf) -> mp.mpf:
     """x / y, at a pole with the sign of x: what stands around it, such as a clip, may be finite there."""
-    return x / y if y else mp.sign(x) * mp.inf if x else mp.nan
+    if y:
+        return x / y
+    POLES.append(x)
+    return mp.sign(x) * mp.inf if x else mp.nan
 
 
 def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
     if x == 0 and exponent < 0:
+        POLES.append(x)
         return mp.inf
     if exponent == int(exponent):
         return x ** int(exponent)
@@ -79,12 +86,15 @@ class Exact:
         self.first = {name: start for name, (start, _) in netsor.ranges.items()}
 
     def at(self, t: mp.mpf) -> mp.mpf:
-        """The value with the arguments at t; nan where there is no real number, inf at a pole."""
+        """The value with the arguments at t; nan where there is no real number; `pole`, whether one was met."""
         self.t = t
+        POLES.clear()
         try:
-            return mp.mpf(self.value(self.witness.expr, dict(self.first)))
+            found = mp.mpf(self.value(self.witness.expr, dict(self.first)))
         except ZeroDivisionError:
-            return mp.inf
+            found = mp.inf
+        self.pole = bool(POLES)
+        return found
 
     def value(self, node: Expr, env: Env) -> mp.mpf:
         if isinstance(node, Number):
@@ -136,11 +146,10 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     """Whether the witness's points, evaluated anew, show what it says."""
     f = Exact(netsor, witness)
     t = [mp.mpf(x) for x in witness.at]
+    if witness.kind in ("nan", "infinite"):
+        first = f.at(t[0])
+        return bool(f.pole or mp.isinf(first) or (witness.kind == "nan" and mp.isnan(first)))
     v = [f.at(x) for x in t]
-    if witness.kind == "nan":
-        return bool(mp.isnan(v[0])) or mp.isinf(v[0])
-    if witness.kind == "infinite":
-        return bool(mp.isinf(v[0]))
     if not all(map(mp.isfinite, v)) or not all(
         _agree(x, y, witness.kind) or math.isinf(y) for x, y in zip(v, witness.values, strict=True)
     ):
@@ -271,7 +280,8 @@ def test_refutations_of_random_expressions_check_out(expr: Expr) -> None:
 
 
 @pytest.mark.slow
-@settings(RANDOM, max_examples=2000)
+@seed(2)
+@settings(RANDOM, derandomize=False, max_examples=2000)
 @given(EXPRESSIONS)
 def test_refutations_of_many_expressions_check_out(expr: Expr) -> None:
     check_refutations(expr)
