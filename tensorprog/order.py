@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from tensorprog.errors import Problem
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Netsor, Range, Statement
 
-__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps"]
+__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps", "upstream"]
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,17 @@ def _members(entry: int | Loop) -> Iterator[int]:
     else:
         for inner in entry.body:
             yield from _members(inner)
+
+
+def upstream(netsor: Netsor, names: Iterable[str]) -> frozenset[str]:
+    """Families that some families depend on, these too, through vectors that are multiplied as well."""
+    found, waiting = set(names), list(names)
+    while waiting:
+        for position in netsor.families[waiting.pop()].statements:
+            new = {reference.name for reference in netsor.body[position].inputs} - found
+            found |= new
+            waiting += new
+    return frozenset(found)
 
 
 def acyclic(reads: Mapping[str, Collection[str]]) -> bool:

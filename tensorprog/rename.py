@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
 
 __all__ = [
-    "MAX_NODES", "affine_expr", "compose", "free_indices", "fresh_substitute", "replace_variables", "substitute",
+    "MAX_NODES", "affine_expr", "compose", "free_indices", "fresh_substitute", "indices_of", "reindexed",
+    "replace_variables", "substitute",
 ]
 
 MAX_NODES = 400  # of an expression with definitions written out
@@ -23,6 +24,11 @@ def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
         for inner, factor in value.terms:
             total[inner] = total.get(inner, 0) + coefficient * factor
     return Affine(tuple((name, value) for name, value in total.items() if value), offset)
+
+
+def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
+    """The reference with indices replaced by affine forms."""
+    return Variable(reference.name, tuple(compose(slot, values) for slot in reference.slots))
 
 
 def affine_expr(slot: Affine) -> Expr:
@@ -101,3 +107,16 @@ def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[
 def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:
     """Replace references for which `change` gives an expression."""
     return rebuild(expr, lambda node: change(node) if isinstance(node, Variable) else None)
+
+
+def indices_of(expr: Expr, ranges: Collection[str]) -> tuple[str, ...]:
+    """Names of indices that occur free or bound in an expression and have a range here."""
+    found: dict[str, None] = {}
+    for node in walk(expr):
+        if isinstance(node, IndexValue):
+            found[node.name] = None
+        elif isinstance(node, Constant | Variable):
+            found |= dict.fromkeys(name for slot in node.slots for name in slot.indices)
+        elif isinstance(node, Reduction):
+            found |= dict.fromkeys(name for form in node.at for name in form.indices)
+    return tuple(name for name in found if name in ranges)

@@ -9,6 +9,7 @@ from enum import Enum
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.expr import Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.order import upstream
 
 __all__ = ["Demand", "Form", "demand", "form_of"]
 
@@ -75,18 +76,6 @@ class Demand:
     explicit: frozenset[str]
 
 
-def _needed(netsor: Netsor, kept: Collection[str]) -> frozenset[str]:
-    found: set[str] = set(kept)
-    waiting = list(kept)
-    while waiting:
-        for position in netsor.families[waiting.pop()].statements:
-            for reference in netsor.body[position].inputs:
-                if reference.name not in found:
-                    found.add(reference.name)
-                    waiting.append(reference.name)
-    return frozenset(found)
-
-
 def vectors_of(netsor: Netsor) -> frozenset[str]:
     """Names of all vector families."""
     return frozenset(name for name, family in netsor.families.items() if family.kind == "vector")
@@ -100,7 +89,7 @@ def _vector_inputs(statement: Statement, vectors: Collection[str]) -> Iterator[V
 def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
     """Work backwards from what is reported."""
     vectors = vectors_of(netsor)
-    needed = _needed(netsor, kept)
+    needed = upstream(netsor, kept)
     body = [statement for statement in netsor.body if statement.target.name in needed]
     seen = {name for name in kept if name in vectors}
     inner: set[str] = set()

@@ -94,7 +94,7 @@ def marks_of(report: Any) -> Marks:
 
 def _claims(report: Any) -> tuple[str, ...]:
     """What the grade rests on besides the clauses: results beyond Assumption 1, and exact rewrites."""
-    rewrites = (f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in getattr(report, "rewrites", ()))
+    rewrites = (f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites)
     return (*map(str, report.claims), *rewrites)
 
 

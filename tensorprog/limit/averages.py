@@ -29,16 +29,16 @@ from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.several import POINTS, integrate
 from tensorprog.ir import Dot, MatMul, Range
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import Box, positions_of
 from tensorprog.limit.forms import Form, free_indices, reductions
 from tensorprog.limit.linear import LinearCovariance, coefficient, linear_mean, sum_product
 from tensorprog.limit.parts import FORMAL, Inner, Part
 from tensorprog.limit.univariate import function, smooth
-from tensorprog.rename import compose, replace_variables
+from tensorprog.rename import reindexed, replace_variables
 
 __all__ = ["ConditionalAverage"]
 
 Array = NDArray[Any]
-Box = tuple[Range, ...]
 ONE, ZERO = Number(1), Number(0)
 MAX_FORMS = 64  # Gaussian variables in one function
 CHUNK = 2048  # draws evaluated at once, at most
@@ -56,7 +56,7 @@ class ConditionalAverage:
         self.positions = {str(k): span for k, span in enumerate(box)}
         statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
+        names = positions_of(statement.target)
         left, right = (self._written(reference, names) for reference in (statement.left, statement.right))
         self.expr = left if right == ONE else right if left == ONE else Call("multiply", (left, right))
         self._refuse()
@@ -64,11 +64,10 @@ class ConditionalAverage:
         self.error = 0.0  # the largest error of the numbers given so far
 
     def _written(self, reference: Variable, names: Mapping[str, Affine]) -> Expr:
-        slots = tuple(compose(slot, names) for slot in reference.slots)
-        parts = self.compiler.parts
-        if parts.is_base(reference.name):
-            return Variable(reference.name, slots)
-        return parts.fresh(parts.inlined(reference.name), {str(k): slot for k, slot in enumerate(slots)})
+        read, parts = reindexed(reference, names), self.compiler.parts
+        if parts.is_base(read.name):
+            return read
+        return parts.fresh(parts.inlined(read.name), {str(k): slot for k, slot in enumerate(read.slots)})
 
     def _refuse(self) -> None:
         for reference in variables(self.expr):

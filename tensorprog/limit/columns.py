@@ -15,9 +15,9 @@ from tensorprog.arrays import Open, affine_values, broadcast
 from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Range
-from tensorprog.limit.definitions import leaves, target_box
+from tensorprog.limit.definitions import leaves, operands_of, positions_of, target_box
 from tensorprog.order import Step
-from tensorprog.rename import compose
+from tensorprog.rename import reindexed
 
 __all__ = ["Columns", "Meeting"]
 
@@ -100,8 +100,7 @@ class Columns:
         self.weight[name] = weight.name
         self.families.setdefault(weight.name, []).append(name)
         ranges = {str(k): span for k, span in enumerate(family.ranges)}
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-        slots = [compose(slot, names) for slot in weight.slots]
+        slots = reindexed(weight, positions_of(statement.target)).slots
         self.member[name] = _flat(slots, declared, ranges).reshape(-1)
         self.column[name] = np.full(self.member[name].shape, -1)
 
@@ -134,11 +133,7 @@ class Columns:
 
     def meeting(self, statement: Dot, ranges: Mapping[str, Range]) -> Meeting:
         """The operands of a score over positions '0', '1', ... of its family in the ranges."""
-        slots = statement.target.slots
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
-        left, right = (
-            Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.left, statement.right)
-        )
+        left, right = operands_of(statement)
         for reference in (left, right):
             if reference.name not in self.weight:
                 raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")

@@ -33,7 +33,7 @@ from tensorprog.limit.normals import Normals
 from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.products import written
 from tensorprog.limit.recurrences import Box
-from tensorprog.limit.replicates import REPLICATE, members_read
+from tensorprog.limit.replicates import REPLICATE, Settled, members_read
 
 __all__ = ["Conditioned"]
 
@@ -75,27 +75,9 @@ class Conditioned(Compiler):
             return self.whole.average(name)
         return super()._average(name)
 
-    def second(self, f: str, g: str) -> Moment:
-        """As `replicated`."""
-        return self.replicated(f, g)
-
-    def mean(self, name: str) -> Value:
-        """E[Z^f] for every draw."""
-        if self.netsor.families[name].kind == "scalar":
-            return self._average(name)
-        return self._mean_of(name, self.parts.of(name))
-
-    def average(self, name: str) -> Value:
-        """A scalar for every draw."""
-        return self._average(name)
-
-    def centred(self, f: str, g: str) -> Moment:
-        """Cov(Z^f, Z^g) for every draw."""
-        return self._centred(f, g)
-
-    def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
-        """Covariance of two references for every draw."""
-        return self.replicated_covariance(u, v, ranges)
+    def settle(self, found: Settled) -> Settled:
+        """Nothing: every draw keeps its own numbers."""
+        return found
 
     def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
         return self._empirical(f, g, ranges) if self.is_finite(f) else super()._compute(f, g, ranges)
@@ -200,9 +182,7 @@ class Conditioned(Compiler):
         if family.kind == "scalar":
             found: Open = self.scope(ranges).variable(reference, ranges)
             return found
-        active = reference.name in self.recurrences.active and reference.name in self._coordinates
-        values = self._coordinates[reference.name] if active else self.coordinates(reference.name)
-        return members_read(values, reference, family, ranges, COORDINATE)
+        return members_read(self.coordinates(reference.name), reference, family, ranges, COORDINATE)
 
     def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
         """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.

@@ -25,7 +25,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
-from tensorprog.limit.definitions import indicator, readings, single
+from tensorprog.limit.definitions import indicator, operands_of, positions_of, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
@@ -33,9 +33,9 @@ from tensorprog.limit.paths import Paths
 from tensorprog.limit.patterns import Patterns
 from tensorprog.limit.recurrences import Recurrences
 from tensorprog.limit.reduced import any_reduces
-from tensorprog.limit.replicates import REPLICATE, settled
+from tensorprog.limit.replicates import REPLICATE, Settled, settled
 from tensorprog.normalize import normalize
-from tensorprog.rename import compose
+from tensorprog.rename import reindexed
 
 __all__ = ["Compiler", "random_families"]
 
@@ -149,6 +149,10 @@ class Compiler:
         """The ranges, with that of the replicates of draws, or of the draws, if there are any."""
         return dict(ranges) | ({} if self.replicates is None else {REPLICATE: self.replicates})
 
+    def settle(self, found: Settled) -> Settled:
+        """What leaves the compiler: one number for all replicates."""
+        return settled(found)
+
     def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
         return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
@@ -156,7 +160,7 @@ class Compiler:
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
-            self._settled[f, g] = settled(self.replicated(f, g))
+            self._settled[f, g] = self.settle(self.replicated(f, g))
         return self._settled[f, g]
 
     def replicated(self, f: str, g: str) -> Moment:
@@ -202,14 +206,14 @@ class Compiler:
             raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
         if self.netsor.families[name].kind == "scalar":
             return self.average(name)
-        return settled(self._mean_of(name, self.parts.of(name)))
+        return self.settle(self._mean_of(name, self.parts.of(name)))
 
     def raw_moment(self, name: str, order: int) -> Value | None:
         """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
         if name in self.random or self.netsor.families[name].kind == "scalar":
             return None
         parts = self.parts.powers(name, order)
-        return None if parts is None else settled(self._mean_of(name, parts))
+        return None if parts is None else self.settle(self._mean_of(name, parts))
 
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         ranges = self.over(position_names(self.netsor, name))
@@ -223,7 +227,7 @@ class Compiler:
 
     def centred(self, f: str, g: str) -> Moment:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""
-        return settled(self._centred(f, g))
+        return self.settle(self._centred(f, g))
 
     def _centred(self, f: str, g: str) -> Moment:
         if self.parts.is_base(f) and self.parts.is_base(g):
@@ -248,7 +252,7 @@ class Compiler:
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
         """Covariance of two references to vectors, over the indices in their slots."""
-        return settled(self.replicated_covariance(u, v, ranges))
+        return self.settle(self.replicated_covariance(u, v, ranges))
 
     def replicated_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:
         """The same for every replicate."""
@@ -274,7 +278,7 @@ class Compiler:
 
     def average(self, name: str) -> Value:
         """Limit of a scalar that no score reaches: an average n**-1 u.v, or a function of averages."""
-        return settled(self._average(name))
+        return self.settle(self._average(name))
 
     def _average(self, name: str) -> Value:
         if name in self.random:
@@ -293,8 +297,7 @@ class Compiler:
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives, over positions in some ranges."""
         statement: Statement = self.netsor.body[position]
-        slots = statement.target.slots
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
+        names = positions_of(statement.target)
         if not isinstance(statement, Dot):
             assert not isinstance(statement, MatMul)
             return self.number(self.parts.fresh(statement.expr, names), ranges)
@@ -330,7 +333,7 @@ class Compiler:
 
         def read(reference: Variable, box: Mapping[str, Range]) -> Open:
             value = self._average_at(reference, box)
-            value = value if apart else settled(value)
+            value = value if apart else self.settle(value)
             if reference == moved:
                 return Open(value.axes, value.estimate.value + value.estimate.error)
             return value.value
@@ -362,21 +365,14 @@ class Compiler:
 
     def operands(self, name: str) -> tuple[Variable, Variable]:
         """The two references of a score over its position names."""
-        statement = self.dot(name)
-        names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
-        left, right = (
-            Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.left, statement.right)
-        )
-        return left, right
+        return operands_of(self.dot(name))
 
     def score(self, f: str, g: str) -> Moment:
         """Cov of two score families: clause (iv), by Isserlis."""
         ranges = self.pair_ranges(f, g)
         second = {name[:-1]: Affine(((name, 1),)) for name in ranges if name.endswith("_")}
         left, right = self.operands(f)
-        other_left, other_right = (
-            Variable(r.name, tuple(compose(slot, second) for slot in r.slots)) for r in self.operands(g)
-        )
+        other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
 
         def c(u: Variable, v: Variable) -> Moment:
             return self.reference_covariance(u, v, ranges)

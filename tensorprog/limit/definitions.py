@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
@@ -12,14 +12,15 @@ from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Call, Expr, Number, Variable
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.order import Loop, acyclic, schedule
-from tensorprog.rename import affine_expr, compose
+from tensorprog.rename import affine_expr, reindexed
 
 __all__ = [
-    "ONE", "ZERO",
+    "ONE", "ZERO", "Box",
     "Reading", "carried", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
     "refuse_steps", "single", "target_box",
 ]  # fmt: skip
 
+Box = tuple[Range, ...]  # members of a family, as a range for each slot
 Condition = tuple[Affine, Range]  # the form lies in the range
 ONE, ZERO = Number(1), Number(0)
 
@@ -92,7 +93,18 @@ def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range
     return tuple((low, high + 1) for low, high in bounds)
 
 
-def place(box: Sequence[Range], whole: Sequence[Range]) -> tuple[slice, ...]:
+def positions_of(target: Variable, copy: str = "") -> dict[str, Affine]:
+    """Positions '0', '1', ... in place of the indices on a left side, or second copies of them, '0_', '1_', ..."""
+    return {slot.bare: Affine(((f"{k}{copy}", 1),)) for k, slot in enumerate(target.slots) if slot.bare}
+
+
+def operands_of(statement: Dot) -> tuple[Variable, Variable]:
+    """The two references of a Dot over the positions of its family."""
+    names = positions_of(statement.target)
+    return reindexed(statement.left, names), reindexed(statement.right, names)
+
+
+def place(box: Iterable[Range], whole: Sequence[Range]) -> tuple[slice, ...]:
     """Where the members in a box stand in an array over whole ranges."""
     return tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, whole, strict=True))
 
@@ -212,7 +224,5 @@ def _read_there(netsor: Netsor, operand: Variable, fresh: Callable[[str], str]) 
         return None
     names = {own.bare: slot for own, slot in zip(statement.target.slots, operand.slots, strict=True) if own.bare}
     used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
-    weight, vector = (
-        Variable(r.name, tuple(compose(slot, names) for slot in r.slots)) for r in (statement.weight, statement.vector)
-    )
+    weight, vector = reindexed(statement.weight, names), reindexed(statement.vector, names)
     return replace(statement, target=Variable(fresh(operand.name), slots_of(tuple(used))), weight=weight, vector=vector)

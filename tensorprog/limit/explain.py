@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.limit.law import Law
 from tensorprog.limit.structured import Covariance
+from tensorprog.order import upstream
 
 __all__ = ["explain"]
 
@@ -71,13 +72,8 @@ def _clause(law: Law, name: str) -> Iterator[str]:
 def _drawn(netsor: Netsor, name: str) -> set[str]:
     """Scores, and Gaussian vectors of finite width, that a family depends on."""
     finite = dict(netsor.fixed_widths)
-    found: set[str] = set()
-    open_names = [name]
-    while open_names:
-        for position in netsor.families[open_names.pop()].statements:
-            new = {reference.name for reference in netsor.body[position].inputs} - found
-            found |= new
-            open_names += new
+    positions = netsor.families[name].statements
+    found = upstream(netsor, {reference.name for position in positions for reference in netsor.body[position].inputs})
     return {n for n in found if _is_product(netsor, n) and (n in netsor.scores or netsor.families[n].width in finite)}
 
 

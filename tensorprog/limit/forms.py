@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from tensorprog.expr import Affine, Expr, Number, Reduction, Variable
 from tensorprog.ir import Range
-from tensorprog.limit.parts import FORMAL, Inner, Part, indices_of
-from tensorprog.rename import compose, fresh_substitute
+from tensorprog.limit.parts import FORMAL, Inner, Part
+from tensorprog.rename import fresh_substitute, indices_of, reindexed
 
 __all__ = ["Form", "free_indices", "plain_text", "reductions"]
 
@@ -64,6 +64,5 @@ def plain_text(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
         names.append(f"{name.split('~')[0]}?{len(names)}")
         return names[-1]
 
-    slots = tuple(compose(slot, values) for slot in variable.slots)
     over = [name.split("~")[0] for name in bound]
-    return f"{fresh_substitute(weight, values, rename)} {Variable(variable.name, slots)} {over}"
+    return f"{fresh_substitute(weight, values, rename)} {reindexed(variable, values)} {over}"

@@ -12,10 +12,9 @@ from tensorprog.arrays import BATCH, COORDINATE, Open, align
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Affine, Expr, Variable
 from tensorprog.ir import Initial, MatMul, Range
-from tensorprog.limit.definitions import Reading, indicator, readings
+from tensorprog.limit.definitions import Reading, indicator, positions_of, readings
 from tensorprog.limit.moments import Moment, Term, Value, difference, solve
-from tensorprog.limit.parts import indices_of
-from tensorprog.rename import compose
+from tensorprog.rename import compose, indices_of, reindexed
 
 if TYPE_CHECKING:
     from tensorprog.limit.covariance import Compiler
@@ -60,8 +59,7 @@ class Gaussians:
         self, statement: MatMul, copy: str, ranges: Mapping[str, Range]
     ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], Expr]]:
         """Slots of the vector and of the weight in every case of a MatMul, and 1 where it holds, over positions."""
-        slots = statement.target.slots
-        names = {slot.bare: Affine(((f"{k}{copy}", 1),)) for k, slot in enumerate(slots) if slot.bare}
+        names = positions_of(statement.target, copy)
         cases = [self.cases(reference, names, ranges) for reference in (statement.vector, statement.weight)]
         for vector in cases[0]:
             for weight in cases[1]:
@@ -69,8 +67,7 @@ class Gaussians:
 
     def cases(self, reference: Variable, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> list[Reading]:
         """The cases of a reference whose indices are replaced by positions."""
-        moved = Variable(reference.name, tuple(compose(slot, names) for slot in reference.slots))
-        return readings(moved, self.netsor.families[reference.name], ranges)
+        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges)
 
     def _at_slots(
         self, expr: Expr, indices: Sequence[str], slots: Sequence[Affine], ranges: Mapping[str, Range]

@@ -23,6 +23,7 @@ from tensorprog.limit.asking import check_count, check_levels, check_order, chec
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import Box, place
 from tensorprog.limit.draws import Draws
 from tensorprog.limit.given import Conditional
 from tensorprog.limit.infinite import InfiniteHeads
@@ -32,7 +33,6 @@ from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.moments import Moment, Value
 from tensorprog.limit.outputs import Outputs
 from tensorprog.limit.parts import position_names
-from tensorprog.limit.sampler import Box
 from tensorprog.limit.structured import Covariance
 from tensorprog.parse import Names, parse_target
 from tensorprog.samples import Samples
@@ -186,7 +186,7 @@ class Law:
 
     def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
         declared = self.compiled.families[family]
-        key = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, declared.ranges, strict=True))
+        key = place(box, declared.ranges)
         sizes = dict(zip(self._positions(family), declared.shape, strict=True))
         axes = tuple(sizes)
         return broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
@@ -256,8 +256,7 @@ class Law:
         """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
-            place = (slice(a - start, b - start) for (a, b), (start, _) in zip(box, family.ranges, strict=True))
-            return self._mixture(name, family.ranges, split).member(tuple(place))
+            return self._mixture(name, family.ranges, split).member(place(box, family.ranges))
         key = name, box, split
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):

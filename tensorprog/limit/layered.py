@@ -18,13 +18,13 @@ from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.definitions import place
+from tensorprog.limit.definitions import Box, place
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import Layers, bases_of, upstream_of
+from tensorprog.limit.layers import Layers, bases_of
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import Part
-from tensorprog.limit.sampler import Box
+from tensorprog.order import upstream
 
 __all__ = ["LayeredOutputs"]
 
@@ -99,12 +99,8 @@ class LayeredOutputs(Outputs):
         parts = self.compiler.parts.of(name)
         gaussian = [part for part in parts if self.compiler.parts.gaussian(part)]
         others = [part for part in parts if not self.compiler.parts.gaussian(part)]
-        sources = [{self._source(name) for name in bases_of(own)} for own in (gaussian, others)]
+        sources = [{self.compiler.parts.source(name) for name in bases_of(own)} for own in (gaussian, others)]
         return ((), parts) if sources[0] & sources[1] else (gaussian, others)
-
-    def _source(self, name: str) -> str:
-        """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
-        return next((product.weight.name for product in self._products(name)), name)
 
     def score_mixture(self, name: str, box: Box) -> Mixture:
         """Scores are Gaussian given what their operands depend on; of finite width, given one of the operands."""
@@ -152,7 +148,7 @@ class LayeredOutputs(Outputs):
         kept: list[Joint] = []
         scores = {name for name, _ in members if name in self.compiler.scores}
         operands = self._operands(scores)
-        if scores & upstream_of(self.netsor, operands) or any(map(self.compiler.is_finite, operands)):
+        if scores & upstream(self.netsor, operands) or any(map(self.compiler.is_finite, operands)):
             raise NotCompiledError(
                 f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
                 "another, are not compiled by this version; draw them with law.sample"
@@ -241,7 +237,7 @@ class LayeredOutputs(Outputs):
         if not all(name in self.compiler.scores for name in names):
             return False
         finite = [name for name in names if self.compiler.is_finite(self.compiler.dot(name).left.name)]
-        used = {product.weight.name for name in upstream_of(self.netsor, self._inputs(names))
+        used = {product.weight.name for name in upstream(self.netsor, self._inputs(names))
                 for product in self._products(name)}  # fmt: skip
         for name in finite:
             weights = [product.weight.name for operand in self._operands([name]) for product in self._products(operand)]

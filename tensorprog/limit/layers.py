@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
 from tensorprog.errors import NotCompiledError
-from tensorprog.ir import MatMul, Netsor
+from tensorprog.ir import MatMul
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.normals import Normals, Points, Source
 from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.replicates import REPLICATE
+from tensorprog.order import upstream
 
-__all__ = ["Layers", "bases_of", "refuse_cells", "upstream_of"]
+__all__ = ["Layers", "bases_of", "refuse_cells"]
 
 Array = NDArray[Any]
 
@@ -26,18 +27,6 @@ Array = NDArray[Any]
 def bases_of(parts: Iterable[Part]) -> set[str]:
     """The Gaussian families that parts of vectors read."""
     return {variable.name for part in parts for _, variable, _ in part.inner}
-
-
-def upstream_of(netsor: Netsor, names: Iterable[str]) -> set[str]:
-    """Families that some families depend on, themselves too, through vectors that are multiplied as well."""
-    found, open_names = set(names), list(names)
-    while open_names:
-        for position in netsor.families[open_names.pop()].statements:
-            for reference in netsor.body[position].inputs:
-                if reference.name not in found:
-                    found.add(reference.name)
-                    open_names.append(reference.name)
-    return found
 
 
 def refuse_cells(compiler: Compiler) -> None:
@@ -88,12 +77,12 @@ class Layers:
     # -- what is needed -------------------------------------------------------------------------------------------
 
     def _sources(self) -> list[Source]:
-        upstream, families = upstream_of(self.netsor, self.wanted), self.netsor.families
-        drawn = {name for name in upstream if self._is_vector(name) and self.compiler.is_finite(name)}
+        needed, families = upstream(self.netsor, self.wanted), self.netsor.families
+        drawn = {name for name in needed if self._is_vector(name) and self.compiler.is_finite(name)}
         drawn = {name for name in drawn if self.compiler.parts.is_base(name)} | self.bases
         columns = {weight: owner.shape[1] for weight, owner in self.columns.owner.items()}
         found: list[Source] = []
-        for key in sorted({self.columns.source[name] for name in upstream & self.columns.source.keys()}):
+        for key in sorted({self.columns.source[name] for name in needed & self.columns.source.keys()}):
             found.append((key, (len(self.columns.pairs[key]), *(columns[weight] for weight in key[1:]))))
         widths = {name: self.compiler.width(name) for name in sorted(drawn)}
         products = {self.columns.weight[name]: widths[name] for name in widths if families[name].statements}

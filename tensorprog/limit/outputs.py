@@ -17,11 +17,12 @@ from tensorprog.gaussian.several import product_points
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Rule, converge
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import Box
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.moments import Moment, Term
 from tensorprog.limit.parts import position_names
-from tensorprog.limit.sampler import Box, Sampler
+from tensorprog.limit.sampler import Sampler
 from tensorprog.limit.summands import Block, Function, Summands
 
 __all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]

@@ -12,14 +12,23 @@ from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
 from tensorprog.errors import NotCompiledError
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, variables, walk
-from tensorprog.ir import Netsor, Nonlin, Range
+from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.limit.branches import branches_apart
-from tensorprog.limit.definitions import Reading, carried, indicator, multiplied, product_of, readings, target_box
+from tensorprog.limit.definitions import (
+    Reading,
+    carried,
+    indicator,
+    multiplied,
+    positions_of,
+    product_of,
+    readings,
+    target_box,
+)
 from tensorprog.limit.streams import running_sum
-from tensorprog.rename import compose, fresh_substitute, replace_variables, substitute
+from tensorprog.rename import fresh_substitute, reindexed, replace_variables, substitute
 
-__all__ = ["FORMAL", "ONE", "Part", "Parts", "indices_of", "position_names"]
+__all__ = ["FORMAL", "ONE", "Part", "Parts", "position_names"]
 
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
@@ -72,7 +81,7 @@ class Part:
             substitute(self.coefficient, names),
             bare(self.bound),
             None if self.function is None else substitute(self.function, names),
-            tuple((substitute(c, names), _moved(v, names), bare(bound)) for c, v, bound in self.inner),
+            tuple((substitute(c, names), reindexed(v, names), bare(bound)) for c, v, bound in self.inner),
             substitute(self.offset, names),
             self.joint,
             self.box,
@@ -87,10 +96,6 @@ class Part:
             if held[name][0] >= held[name][1]:
                 return None
         return held
-
-
-def _moved(variable: Variable, names: Mapping[str, Affine]) -> Variable:
-    return Variable(variable.name, tuple(compose(slot, names) for slot in variable.slots))
 
 
 def position_names(netsor: Netsor, family: str, suffix: str = "") -> dict[str, Range]:
@@ -117,6 +122,11 @@ class Parts:
         family = self.netsor.families[name]
         nonlin = any(isinstance(self.netsor.body[position], Nonlin) for position in family.statements)
         return family.kind == "vector" and not nonlin
+
+    def source(self, name: str) -> str:
+        """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
+        products = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+        return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
 
     def gaussian(self, part: Part) -> bool:
         """Whether a part is a multiple of a Gaussian variable, or a constant."""
@@ -147,8 +157,7 @@ class Parts:
         if position not in self._inlined:
             statement = self.netsor.body[position]
             assert isinstance(statement, Nonlin)
-            slots = statement.target.slots
-            names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(slots) if slot.bare}
+            names = positions_of(statement.target)
             ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
             written = self.fresh(statement.expr, names)
             ranges = self.every_range() | ranges
@@ -379,16 +388,3 @@ def _times(factor: Expr, weight: Expr) -> Expr:
     if factor == ONE or weight == ZERO:
         return weight
     return factor if weight == ONE else Call("multiply", (factor, weight))
-
-
-def indices_of(expr: Expr, ranges: Mapping[str, Range]) -> tuple[str, ...]:
-    """Names of indices that occur free or bound in an expression and have a range here."""
-    found: dict[str, None] = {}
-    for node in walk(expr):
-        if isinstance(node, IndexValue):
-            found[node.name] = None
-        elif isinstance(node, Constant | Variable):
-            found |= dict.fromkeys(name for slot in node.slots for name in slot.indices)
-        elif isinstance(node, Reduction):
-            found |= dict.fromkeys(name for form in node.at for name in form.indices)
-    return tuple(name for name in found if name in ranges)

@@ -25,12 +25,11 @@ from tensorprog.expr import Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.averaging import REPLICATES, point_sets
-from tensorprog.limit.definitions import place, target_box
+from tensorprog.limit.definitions import Box, place, target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Value
 from tensorprog.limit.parts import Part
 from tensorprog.limit.products import factors_of, written
-from tensorprog.limit.recurrences import Box
 from tensorprog.limit.replicates import REPLICATE, members_read
 from tensorprog.limit.weights import Source, Weights, meet, plain
 from tensorprog.rename import compose
@@ -73,7 +72,7 @@ class Paths:
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
         self._needed = self._reached()
-        drawn = {name for name in drawn if self._source(name) in self._needed}
+        drawn = {name for name in drawn if self.parts.source(name) in self._needed}
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
         members = (self.dim + 1) // 2 + carried * (1 + self.weights.count)
@@ -86,15 +85,6 @@ class Paths:
         self._used = 0
         self._pilot = pilot
         self._normals: Array | None = None
-
-    def _source(self, name: str) -> str:
-        """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
-        positions = self.netsor.families[name].statements
-        if not positions:
-            return name
-        statement = self.netsor.body[positions[0]]
-        assert isinstance(statement, MatMul)
-        return statement.weight.name
 
     def _members(self, reference: Variable) -> Source:
         """The source of a Gaussian variable, with the slots of the weight that are numbers; None stands for any."""
@@ -147,7 +137,7 @@ class Paths:
 
     def draw(self, name: str, box: Box) -> None:
         """Draw members of a Gaussian family, given all that was drawn before."""
-        source, family = self._source(name), self.netsor.families[name]
+        source, family = self.parts.source(name), self.netsor.families[name]
         if source not in self._needed:
             return
         joint = self._joints.setdefault(source, _Joint(self.replicates))
@@ -224,7 +214,7 @@ class Paths:
         self.compiler.recurrences.ensure(name)
         if name not in self._rows:
             self.draw(name, family.ranges)
-        joint = self._joints[self._source(name)]
+        joint = self._joints[self.parts.source(name)]
         slots = {str(k): slot for k, slot in enumerate(reference.slots)}
         starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
         rows = gather(Open(tuple(slots), self._rows[name]), slots, ranges, starts)

@@ -17,10 +17,10 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Value
-from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts, indices_of
+from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts
 from tensorprog.limit.streams import combination
 from tensorprog.limit.univariate import function, smooth
-from tensorprog.rename import replace_variables, substitute
+from tensorprog.rename import indices_of, replace_variables, substitute
 
 if TYPE_CHECKING:
     from tensorprog.limit.patterns import Patterns

@@ -17,7 +17,7 @@ from tensorprog.arrays import broadcast, union
 from tensorprog.expr import Affine
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import MatMul, Range
-from tensorprog.limit.definitions import target_box
+from tensorprog.limit.definitions import Box, target_box
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.order import Loop, Step, schedule, steps
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
 Array = NDArray[Any]
-Box = tuple[Range, ...]
 
 
 def box_ranges(first: Box, second: Box | None = None) -> dict[str, Range]:

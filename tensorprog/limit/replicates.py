@@ -15,7 +15,7 @@ from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import Family, Range
 from tensorprog.limit.moments import Moment, Term, Value
 
-__all__ = ["REPLICATE", "members_read", "settled"]
+__all__ = ["REPLICATE", "Settled", "members_read", "settled"]
 
 Settled = TypeVar("Settled", Moment, Value)
 REPLICATE = "&"  # the axis of replicates

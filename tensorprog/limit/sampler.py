@@ -34,18 +34,16 @@ from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import held_ranges, leaves, target_box
+from tensorprog.limit.definitions import Box, held_ranges, leaves, place, target_box
 from tensorprog.limit.gaussians import initial_draws
 from tensorprog.limit.normals import CHUNK, Normals, Points, Source
-from tensorprog.limit.parts import indices_of
 from tensorprog.limit.rows import RANK, Rows, factor_rows
 from tensorprog.order import Step
-from tensorprog.rename import compose
+from tensorprog.rename import compose, indices_of
 
 __all__ = ["Box", "Sampler"]
 
 Array = NDArray[Any]
-Box = tuple[Range, ...]  # the members of a family that are asked for, as a range for each slot
 RANK2 = "r2"
 
 
@@ -139,10 +137,7 @@ class Sampler:
     def wanted_value(self, name: str, values: Mapping[str, Open]) -> Open:
         """The members asked for of a variable; more of them may have been computed."""
         value = values[name]
-        key = tuple(
-            slice(a - start, b - start) for (a, b), (start, _) in zip(self.wanted[name], self.demand[name], strict=True)
-        )
-        return Open(value.axes, value.data[(slice(None), *key)])
+        return Open(value.axes, value.data[(slice(None), *place(self.wanted[name], self.demand[name]))])
 
     def _box(self, reference: Variable, ranges: Mapping[str, Range]) -> Box:
         family = self.netsor.families[reference.name]
@@ -228,13 +223,13 @@ class Sampler:
         """The scores in a box, from the normals of the pairs of weight members that meet in it."""
         ranges = self.local_ranges(name, box)
         key, codes, swapped = self._pair_codes(name, ranges)
-        pairs, place = np.unique(codes.data, return_inverse=True)
+        pairs, where = np.unique(codes.data, return_inverse=True)
         block = normals.of(("pair", *key), np.searchsorted(self._pairs[key], pairs))
-        place = place.reshape(codes.data.shape)
-        if place.size == len(pairs) and np.array_equal(place.reshape(-1), np.arange(place.size)):
-            picked = block.reshape(block.shape[0], *place.shape, *block.shape[2:])
+        where = where.reshape(codes.data.shape)
+        if where.size == len(pairs) and np.array_equal(where.reshape(-1), np.arange(where.size)):
+            picked = block.reshape(block.shape[0], *where.shape, *block.shape[2:])
         else:
-            picked = block[:, place]
+            picked = block[:, where]
         if swapped.data.any():
             turned = np.swapaxes(picked, -1, -2)
             picked = turned if swapped.data.all() else np.where(swapped.data[None, ..., None, None], turned, picked)
@@ -295,8 +290,7 @@ class Sampler:
         family = self.netsor.families[initial.name]
         block = normals.of(("initial", initial.name), np.arange(self.compiler.initials[initial.name].blocks.shape[0]))
         data = initial_draws(self.compiler, initial, block[..., None])
-        spans = zip(self.demand[initial.name], family.ranges, strict=True)
-        data = data[(slice(None), *(slice(a - s, b - s) for (a, b), (s, _) in spans))]
+        data = data[(slice(None), *place(self.demand[initial.name], family.ranges))]
         return Open((BATCH, *(str(k) for k in range(len(family.ranges))), COORDINATE), data)
 
     # -- evaluation ---------------------------------------------------------------------------------------------
@@ -346,9 +340,8 @@ class Sampler:
             shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
             axes = (BATCH, *(str(k) for k in range(len(slots))), *((COORDINATE,) if trail else ()))
             values[name] = Open(axes, np.zeros(shape))
-        spans = zip(target_box(step.statement, ranges), self.demand[name], strict=True)
-        place = tuple(slice(a - start, b - start) for (a, b), (start, _) in spans)
-        values[name].data[(slice(None), *place)] = align(value, values[name].axes)
+        filled = place(target_box(step.statement, ranges), self.demand[name])
+        values[name].data[(slice(None), *filled)] = align(value, values[name].axes)
 
     @staticmethod
     def _pieces(draws: int) -> Any:

@@ -19,11 +19,12 @@ from tensorprog.arrays import BATCH, Open, broadcast
 from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, walk
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.definitions import Box
 from tensorprog.limit.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moments import Equations, canonical, difference, solve
 from tensorprog.limit.parts import Part
-from tensorprog.limit.sampler import Box, Sampler
-from tensorprog.rename import compose
+from tensorprog.limit.sampler import Sampler
+from tensorprog.rename import compose, reindexed
 
 __all__ = ["HEAD", "Block", "Function", "Summands"]
 
@@ -302,7 +303,4 @@ def _possible(equations: Equations) -> bool:
 
 def _operands(compiler: Compiler, reference: Variable) -> list[Variable]:
     names = {str(k): slot for k, slot in enumerate(reference.slots)}
-    return [
-        Variable(operand.name, tuple(compose(slot, names) for slot in operand.slots))
-        for operand in compiler.operands(reference.name)
-    ]
+    return [reindexed(operand, names) for operand in compiler.operands(reference.name)]

@@ -16,7 +16,7 @@ from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.expr import Affine, Expr, Number, Variable
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Table
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import refuse_steps
+from tensorprog.limit.definitions import positions_of, refuse_steps
 from tensorprog.limit.moments import Equations, difference, solve
 from tensorprog.limit.parts import FORMAL, Part, position_names
 from tensorprog.limit.patterns import variable_pairs
@@ -26,7 +26,7 @@ from tensorprog.limit.symbolic.convert import Converter, Data, Lookup, affine, i
 from tensorprog.limit.symbolic.expectation import Entry, Expectation, factor_of, in_variables
 from tensorprog.limit.symbolic.indexed import index_symbol, summed
 from tensorprog.limit.symbolic.outputs import Score
-from tensorprog.rename import compose, substitute
+from tensorprog.rename import compose, reindexed, substitute
 
 __all__ = ["Formulas"]
 
@@ -79,7 +79,7 @@ class Formulas:
         if name not in self._averages:
             statement = self.netsor.body[self.netsor.families[name].statements[0]]
             ranges = position_names(self.netsor, name)
-            names = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(statement.target.slots) if slot.bare}
+            names = positions_of(statement.target)
             if isinstance(statement, Dot):
                 slots = {str(k): compose(slot, names) for k, slot in enumerate(statement.left.slots)}
                 slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(statement.right.slots)}
@@ -112,8 +112,8 @@ class Formulas:
         assert isinstance(a, MatMul) and isinstance(b, MatMul)
         if a.weight.name != b.weight.name:
             return Cases.constant(ZERO, ranges)
-        left = {slot.bare: Affine(((str(k), 1),)) for k, slot in enumerate(a.target.slots) if slot.bare}
-        right = {slot.bare: Affine(((f"{k}_", 1),)) for k, slot in enumerate(b.target.slots) if slot.bare}
+        left = positions_of(a.target)
+        right = positions_of(b.target, "_")
         names = {str(k): compose(slot, left) for k, slot in enumerate(a.vector.slots)}
         names |= {f"{k}_": compose(slot, right) for k, slot in enumerate(b.vector.slots)}
         slots = [compose(slot, left) for slot in a.weight.slots]
@@ -299,7 +299,7 @@ class Formulas:
 
         def value(key: Equations, names: Mapping[str, Affine]) -> Any:
             moved = [part.renamed(dict(names)) for part in (p, q)]
-            placed = [Variable(v.name, tuple(compose(slot, names) for slot in v.slots)) for v in references]
+            placed = [reindexed(v, names) for v in references]
             kept = [k for k, v in enumerate(placed) if v not in placed[:k]]
             places = {placed[k]: number for number, k in enumerate(kept)}
             factors = [
