@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tensorprog.reference import Curve
 
-__all__ = ["binned_kde", "distances", "effective_size", "kolmogorov", "moments"]
+__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments"]
 
 Array = NDArray[Any]
 
@@ -174,6 +174,14 @@ def _kl(p: Array, q: Array) -> Any:
     p, q = p + KL_DENSITY_FLOOR, q + KL_DENSITY_FLOOR
     p, q = p / p.sum(axis=-1, keepdims=True), q / q.sum(axis=-1, keepdims=True)
     return (p * np.log(p / q)).sum(axis=-1)
+
+
+def kernel_kl(x: Array, y: Array, low: float, high: float) -> float:
+    """KL(p || q) in nats of the kernel estimates p, q of two samples on 500 points over low..high: the paper's.
+
+    Accuracy  that of `binned_kde`, far below the estimator's own noise, whose mean is its value for equal laws
+    """
+    return float(_kl(binned_kde(x, low, high), binned_kde(y, low, high)))
 
 
 def _ks(x: Array, at: Array) -> tuple[float, float]:

@@ -51,6 +51,7 @@ ORDER = """
     comparison
     plots report
     study
+    paper
     display
     cli
 """

@@ -32,6 +32,7 @@ from tensorprog.cli.options import (
     options,
     whole_number,
 )
+from tensorprog.cli.paper import paper
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
 from tensorprog.errors import fail
 
@@ -369,6 +370,9 @@ def list_(atoms: bool, form: str) -> int:
 
     show(findings_table("", columns, rows), click.echo)
     return 0
+
+
+main.add_command(paper)
 
 
 def run_main() -> NoReturn:

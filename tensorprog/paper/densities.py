@@ -1,0 +1,122 @@
+"""Densities of an output at finite width beside those of the limit: Fig. 1 (A), Fig. 2 (B), Fig. 3."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.comparison import compare
+from tensorprog.distances import KL_POINTS, binned_kde
+from tensorprog.paper import drawing
+from tensorprog.paper.experiment import HEADS, Case, Data, Settings, chosen, stacked
+from tensorprog.plots import tail_bins
+from tensorprog.reference import column, split
+from tensorprog.study import Listener
+
+__all__ = ["Densities"]
+
+Array = NDArray[Any]
+
+OUTPUT = "y[0]"
+REACH = 10.0  # standard deviations on either side
+BIN = 0.1  # of the histograms, in standard deviations
+
+
+@dataclass(frozen=True)
+class Densities:
+    """Two panels: kernel estimates or histograms with the limits, and on a log scale the tails.
+
+    Cases of one limit share its curve.  `reach` is the range of the linear panel.
+    """
+
+    cases: tuple[Case, ...]
+    reach: float = 3.0
+    histogram: bool = False
+    panels = 2
+
+    @property
+    def one_limit(self) -> bool:
+        """Whether all cases have the same limit."""
+        return len({(case.program, case.constants) for case in self.cases}) == 1
+
+    @property
+    def _name(self) -> str:
+        """What stands on the horizontal axis."""
+        return OUTPUT if all(case.scale == 1 for case in self.cases) else rf"$\sqrt{{H}}$ {OUTPUT}"
+
+    def data(self, settings: Settings, told: Listener) -> Data:
+        """Curves, histograms, tails, and the comparison of each case with its limit.
+
+        Accuracy  `limit_error` bounds the error of the limit's density; `error` in the tails is a counting error
+        """
+        curves, bars, tails, rows = [], [], [], []
+        for case in self.cases:
+            net = case.networks(settings, told)
+            x = column(net, *split(net.netsor, OUTPUT))[:, 0] * case.scale
+            spread = case.spread(OUTPUT) * case.scale
+            curves.append((case.key, _curves(case, x, spread)))
+            bars.append((case.key, _histogram(x, BIN * spread)))
+            tails.append((case.key, dict(zip(("y", "density", "error"), tail_bins(x), strict=True))))
+            row = compare(net, case.reference, [OUTPUT])[OUTPUT].to_json()
+            rows.append(row | case.key | case.run(net) | {"scale": case.scale})
+        tables = {"": stacked(curves), "tails": stacked(tails)}
+        tables |= {"histogram": stacked(bars)} if self.histogram else {}
+        lines = [f"n = {row['n']}, H = {row['H']}: kurtosis {row['kurtosis']:.3f} ± {row['kurtosis_se']:.3f}, limit "
+                 f"{row['limit_kurtosis']:.4f} (z = {row['z_kurtosis']:.1f}); KS {row['ks']:.4f} (p = {row['ks_p']:.2f})"
+                 for row in rows]
+        return Data(tables, {"variable": OUTPUT, "rows": rows}, lines)
+
+    def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
+        """The linear panel, then the log panel."""
+        linear, log = axes
+        curves, tails = data.tables[""], data.tables["tails"]
+        colours = drawing.colours(len(self.cases))
+        finite, limits = [], []
+        floor = 10.0 ** math.floor(math.log10(tails["density"].min() / 2))
+        for k, (case, colour) in enumerate(zip(self.cases, colours, strict=True)):
+            own, far = chosen(curves, case.key), chosen(tails, case.key)
+            label = f"n = {case.width}" + ("" if self.one_limit else f", H = {case.heads}")
+            if self.histogram:
+                finite.append(drawing.bars(linear, chosen(data.tables["histogram"], case.key), colour, label))
+            else:
+                finite.append(drawing.kernel(linear, own["y"], own["kernel"], colour, label, k))
+            drawing.points(log, far, colour, label, k)
+            if k == 0 or not self.one_limit:
+                name = "limit" if self.one_limit else f"limit, H = {case.heads}"
+                shade = drawing.LIMIT if self.one_limit else colour
+                limits += [drawing.curve(ax, own["y"], own["limit"], shade, name) for ax in axes][:1]
+            if k == 0 or case.scale != self.cases[0].scale:
+                dots = drawing.GAUSSIAN if self.one_limit else drawing.LIMIT
+                gaussian = [drawing.gaussian(ax, own["y"], own["gaussian"], dots) for ax in axes][0]
+        linear.set_xlim(-self.reach, self.reach)
+        linear.set_ylim(bottom=0)
+        log.set_yscale("log")
+        log.set_ylim(floor, 2 * float(tails["density"].max()))
+        reach = max(1.05 * float(np.abs(tails["y"]).max()), float(np.abs(curves["y"][curves["limit"] > floor]).max()))
+        log.set_xlim(-reach, reach)
+        for ax, kind in zip(axes, ("", ", log scale"), strict=True):
+            drawing.labels(ax, self._name, f"probability density{kind}")
+        return [*finite, *limits, gaussian]
+
+
+def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:
+    """The kernel estimate of the draws x, the density of the limit, and the Gaussian for infinitely many heads."""
+    y = np.linspace(-REACH * spread, REACH * spread, KL_POINTS)
+    law, scale = case.reference.law, case.scale
+    density, error = law.density(OUTPUT, y / scale, with_error=True)
+    gaussian = law.infinite_heads(HEADS).density(OUTPUT, y / scale)
+    return {"y": y, "kernel": binned_kde(x, y[0], y[-1]), "limit": density / scale,
+            "limit_error": np.broadcast_to(error / scale, y.shape), "gaussian": gaussian / scale}
+
+
+def _histogram(x: Array, width: float) -> dict[str, Array]:
+    """A histogram of mass one, a bin centred at zero."""
+    last = math.ceil(float(np.abs(x).max()) / width)
+    edges = (np.arange(-last, last + 2) - 0.5) * width
+    density, _ = np.histogram(x, edges, density=True)
+    return {"left": edges[:-1], "right": edges[1:], "density": density}
