@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -15,7 +14,9 @@ from numpy.typing import NDArray
 from tensorprog.averages import average_members
 from tensorprog.distances import distances, effective_size, kolmogorov, moments
 from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.formats import BRACKETS, aligned, chance, quantity, short
 from tensorprog.ir import Netsor
+from tensorprog.markup import note, notebook, table
 from tensorprog.reference import Curve, Reference, column, label, members, split
 
 __all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
@@ -23,7 +24,6 @@ __all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "
 Array = NDArray[Any]
 
 MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
-BRACKETS = "in brackets: the standard error of the last digits"
 _NAN = float("nan")
 
 
@@ -170,56 +170,8 @@ class Comparison:
         return "\n".join([self.title, *(aligned(*table) for table in self._tables), BRACKETS])
 
     def _repr_html_(self) -> str:
-        tables = []
-        for header, cells in self._tables:
-            head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-            body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-            tables.append(f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
-                          f"<tbody>{body}</tbody></table>")
-        return "".join(tables)
-
-
-def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """A table as plain text: the columns `left` to the left, numbers to the right."""
-    rows = [header, *cells]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    lines = []
-    for row in rows:
-        padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
-def quantity(value: float, error: float = _NAN, figures: int = 2) -> str:
-    """A number with its error to so many figures, in units of the last digit: 3.571(12); '-' if it is not a number."""
-    if not math.isfinite(value):
-        return "-"
-    if not math.isfinite(error) or error < 0:
-        return short(value)
-    if error == 0 or error < abs(value) * 1e-12:
-        return f"{value:.6g}"
-    largest = max(abs(value), error)
-    exponent = math.floor(math.log10(largest))
-    shift = exponent if exponent < -3 or exponent > 6 else 0
-    value, error = value / 10.0**shift, error / 10.0**shift
-    digits = max(0, figures - 1 - math.floor(math.log10(error)))
-    bracket = round(error * 10**digits)
-    if bracket >= 10**figures and digits > 0:
-        digits, bracket = digits - 1, round(error * 10 ** (digits - 1))
-    text = f"{value:.{digits}f}({bracket})"
-    return f"{text}e{shift}" if shift else text
-
-
-def short(value: float) -> str:
-    """A number of no stated accuracy, to two or three figures."""
-    if not math.isfinite(value):
-        return "-"
-    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.3g}"
-
-
-def chance(p: float) -> str:
-    """A p-value."""
-    return "-" if not math.isfinite(p) else "<1e-9" if p < 1e-9 else f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+        shown = (table(header, cells, self.title) for header, cells in self._tables)
+        return notebook(*shown, note(BRACKETS))
 
 
 def _z(value: float, error: float, limit: float, limit_error: float) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from tensorprog import markup
+from tensorprog.markup import Html, badge, joined
 
 if TYPE_CHECKING:
     from tensorprog.assumptions.report import Finding, Report
 
-__all__ = ["COLOURS", "Cells", "basis", "cells", "notebook"]
+__all__ = ["COLOURS", "Cells", "basis", "body", "cells", "grade", "notebook"]
 
 # of grades and verdicts, readable on white and on black: Okabe & Ito's green, blue, orange, vermillion
 COLOURS = {
@@ -18,6 +20,7 @@ COLOURS = {
     "warning": "#b37400", "unknown": "#d55e00",
     "outside": "#d55e00", "fails": "#d55e00",
 }
+GREY = "#808080"
 LABELS = ("why", "from", "try")
 
 
@@ -42,45 +45,36 @@ def cells(finding: Finding) -> Cells:
 
 # ---- notebooks ------------------------------------------------------------------------------------------------------
 
-CELL = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere;padding:.3em .6em"
-LINE = "border-top:1px solid rgba(128,128,128,.35)"
-
 
 def notebook(report: Report) -> str:
     """The report as HTML without scripts or style sheets: grade, claims, rewrites, findings; what holds is folded."""
-    said = [f for f in report.findings if f.verdict != "holds"]
-    holds = [f for f in report.findings if f.verdict == "holds"]
-    parts = [f"<p><b>{html.escape(report.program)}</b> {_badge(report.grade)} {html.escape(report.says)}</p>"]
-    parts += [f"<p style='margin:.2em 0'><i>{kind}</i> {html.escape(text)}</p>" for kind, text in basis(report)]
+    return markup.notebook(markup.paragraph(markup.tag("b", report.program), " ", grade(report)), body(report))
+
+
+def grade(report: Report) -> Html:
+    """The grade in one line."""
+    return joined([badge(report.grade, COLOURS.get(report.grade, GREY)), " ", report.says])
+
+
+def body(report: Report) -> Html:
+    """Claims, rewrites and findings; what holds is folded."""
+    said = [finding for finding in report.findings if finding.verdict != "holds"]
+    holds = [finding for finding in report.findings if finding.verdict == "holds"]
+    parts = [markup.paragraph(markup.tag("i", kind), " ", text) for kind, text in basis(report)]
     if said:
-        parts.append(_table(said))
+        parts.append(_table(said, "what is to be said"))
     if holds:
         count = "1 clause holds" if len(holds) == 1 else f"{len(holds)} clauses hold"
-        opened = "" if said else " open"
-        parts.append(f"<details{opened}><summary>{count}</summary>{_table(holds)}</details>")
-    return f"<div style='max-width:70em'>{''.join(parts)}</div>"
+        parts.append(markup.details(count, _table(holds, count), opened=not said))
+    return joined(parts)
 
 
-def _badge(word: str) -> str:
-    colour = COLOURS.get(word, "#666666")
-    return (f"<span style='background:{colour};color:#ffffff;border-radius:.6em;padding:.1em .6em;font-weight:bold'>"
-            f"{html.escape(word)}</span>")
+def _table(findings: Sequence[Finding], caption: str) -> Html:
+    return markup.table(("verdict", "rule", "where", "line", "why"), map(_row, findings), caption, text=range(5))
 
 
-def _table(findings: Sequence[Finding]) -> str:
-    heads = "".join(f"<th style='{CELL}'>{name}</th>" for name in ("verdict", "rule", "where", "line", "why"))
-    rows = "".join(f"<tr style='background:transparent;{LINE}'>{''.join(_row(finding))}</tr>" for finding in findings)
-    return (f"<table style='border-collapse:collapse;width:100%'><thead><tr>{heads}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>")
-
-
-def _row(finding: Finding) -> Iterator[str]:
+def _row(finding: Finding) -> tuple[str, ...]:
     verdict, rule, where, line, said = cells(finding)
-    yield f"<td style='{CELL}'>{_badge(verdict)}</td>"
-    yield f"<td style='{CELL}'>{html.escape(rule)}</td>"
-    yield f"<td style='{CELL}'><code style='white-space:normal'>{html.escape(where)}</code></td>"
-    yield f"<td style='{CELL}'>{line}</td>"
-    first, *others = [html.escape(text) for _, text in said]
-    labels = [label for label, _ in said[1:]]
-    more = "".join(f"<br><i style='opacity:.7'>{label}</i> {text}" for label, text in zip(labels, others, strict=True))
-    yield f"<td style='{CELL};width:55%'>{first}{more}</td>"
+    first, *others = said
+    more = (joined([markup.tag("br"), markup.tag("i", kind), " ", text]) for kind, text in others)
+    return badge(verdict, COLOURS.get(verdict, GREY)), rule, markup.code(where), line, joined([first[1], *more])

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # top-level modules and packages; each imports from lines above its own, or from its own package
 ORDER = """
-    errors facts files
+    errors facts files formats markup mathml
     atoms
     expr
     functions rename parse
@@ -53,6 +53,7 @@ ORDER = """
     study
     paper
     display
+    page
     cli
 """
 RANK = {name: rank for rank, line in enumerate(ORDER.split("\n")) for name in line.split()}

@@ -31,7 +31,7 @@ def paper(
 ) -> int:
     """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
 
-    Without a FIGURE they are listed. The folder receives, for each, the picture as .png and .svg, tables with everything
+    Without a FIGURE they are listed. For each the folder receives the picture as .png and .svg, tables of everything
     drawn as .csv, and a .json file with its numbers, versions, and the command that makes it again.
     """
     from tensorprog.paper.experiment import Settings

@@ -67,7 +67,8 @@ class Convergence:
             x = case.limit_draws(OUTPUT, settings, trial)
             y = case.limit_draws(OUTPUT, settings, settings.repeats + trial)
             gauss = case.spread(OUTPUT) * rng.standard_normal(settings.samples)
-            rows.append({"trial": trial, "limit": kernel_kl(y, x, low, high), "gaussian": kernel_kl(gauss, x, low, high)})
+            rows.append({"trial": trial, "limit": kernel_kl(y, x, low, high),
+                         "gaussian": kernel_kl(gauss, x, low, high)})
         return _table(rows)
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
@@ -75,9 +76,9 @@ class Convergence:
         (ax,) = axes
         means, floor = data.tables["mean"], data.tables["floor"]
         low, middle, high = (np.exp(means["log_kl_kernel"] + k * means["log_kl_kernel_sd"]) for k in (-1, 0, 1))
-        handles = [drawing.trials(ax, means["n"], low, middle, high, drawing.COLOURS[2], "KL of kernel estimates", 0),
+        handles = [drawing.trials(ax, means["n"], low, middle, high, drawing.FIRST, "KL of kernel estimates", 0),
                    drawing.level(ax, floor["limit"], drawing.GREY, "the same, limit for limit"),
-                   drawing.level(ax, floor["gaussian"], drawing.GAUSSIAN, "the same, Gaussian for limit")]
+                   drawing.level(ax, floor["gaussian"], drawing.VERMILION, "the same, Gaussian for limit")]
         drawing.widths(ax, means["n"])
         ax.set_yscale("log")
         drawing.labels(ax, "width n", f"KL(finite || limit) / nats, H = {self.cases[0].heads}")

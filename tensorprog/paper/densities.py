@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.comparison import compare
+from tensorprog.formats import chance, quantity
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import HEADS, Case, Data, Settings, chosen, stacked
@@ -66,10 +67,7 @@ class Densities:
             rows.append(row | case.key | case.run(net) | {"scale": case.scale})
         tables = {"": stacked(curves), "tails": stacked(tails)}
         tables |= {"histogram": stacked(bars)} if self.histogram else {}
-        lines = [f"n = {row['n']}, H = {row['H']}: kurtosis {row['kurtosis']:.3f} ± {row['kurtosis_se']:.3f}, limit "
-                 f"{row['limit_kurtosis']:.4f} (z = {row['z_kurtosis']:.1f}); KS {row['ks']:.4f} (p = {row['ks_p']:.2f})"
-                 for row in rows]
-        return Data(tables, {"variable": OUTPUT, "rows": rows}, lines)
+        return Data(tables, {"variable": OUTPUT, "rows": rows}, [_line(row) for row in rows])
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
         """The linear panel, then the log panel."""
@@ -89,10 +87,11 @@ class Densities:
             if k == 0 or not self.one_limit:
                 name = "limit" if self.one_limit else f"limit, H = {case.heads}"
                 shade = drawing.LIMIT if self.one_limit else colour
-                limits += [drawing.curve(ax, own["y"], own["limit"], shade, name) for ax in axes][:1]
+                limit, _ = (drawing.curve(ax, own["y"], own["limit"], shade, name) for ax in axes)
+                limits.append(limit)
             if k == 0 or case.scale != self.cases[0].scale:
-                dots = drawing.GAUSSIAN if self.one_limit else drawing.LIMIT
-                gaussian = [drawing.gaussian(ax, own["y"], own["gaussian"], dots) for ax in axes][0]
+                dots = drawing.VERMILION if self.one_limit else drawing.LIMIT
+                gaussian, _ = (drawing.gaussian(ax, own["y"], own["gaussian"], dots) for ax in axes)
         linear.set_xlim(-self.reach, self.reach)
         linear.set_ylim(bottom=0)
         log.set_yscale("log")
@@ -102,6 +101,12 @@ class Densities:
         for ax, kind in zip(axes, ("", ", log scale"), strict=True):
             drawing.labels(ax, self._name, f"probability density{kind}")
         return [*finite, *limits, gaussian]
+
+
+def _line(row: dict[str, Any]) -> str:
+    kurtosis = quantity(row["kurtosis"], row["kurtosis_se"])
+    return (f"n = {row['n']}, H = {row['H']}: kurtosis {kurtosis}, limit {row['limit_kurtosis']:.4f}, "
+            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p = {chance(row['ks_p'])}")
 
 
 def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:

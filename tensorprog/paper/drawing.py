@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.plots import GAUSSIAN, GREY, LIMIT, MARKERS
+from tensorprog.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
 
 __all__ = [
-    "GAUSSIAN", "GREY", "LIMIT", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level", "points", "spike",
+    "FIRST", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level", "points", "spike",
     "trials", "widths",
 ]
 
 Array = NDArray[Any]
 
-COLOURS = ("#E69F00", "#009E73", "#0072B2", "#CC79A7")  # orange, green, blue, purple of Okabe & Ito
+ORANGE, GREEN = "#E69F00", "#009E73"  # of Okabe & Ito
+COLOURS = (ORANGE, GREEN, FIRST, SECOND)
 GAUSSIAN_NAME = "Gaussian, H to infinity"
 
 
 def colours(count: int) -> Sequence[str]:
     """Colours of so many cases; one or two of them are the strongest."""
-    return COLOURS if count > 3 else COLOURS[1:] if count == 3 else (COLOURS[2], COLOURS[0])
+    return COLOURS if count > 3 else COLOURS[1:] if count == 3 else (FIRST, ORANGE)
 
 
 def kernel(ax: Any, y: Array, density: Array, colour: str, label: str, k: int) -> Any:
@@ -86,6 +87,4 @@ def labels(ax: Any, x: str, y: str) -> None:
     """Names of the axes, and the frame."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(True, which="major", color="#000000", alpha=0.10, linewidth=0.6)
-    ax.set_axisbelow(True)
+    style(ax)

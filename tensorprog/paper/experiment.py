@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.program import Program, load
-from tensorprog.reference import Reference
+from tensorprog.reference import Reference, column, split
 from tensorprog.samples import Samples
 from tensorprog.study import Listener
 
@@ -57,7 +57,7 @@ class Case:
     @property
     def heads(self) -> int:
         """H."""
-        return int(self.loaded.netsor.scalars["H"])
+        return int(dict(self.constants)["H"])
 
     @property
     def key(self) -> dict[str, float]:
@@ -79,8 +79,6 @@ class Case:
 
         Shapes    (samples,)
         """
-        from tensorprog.reference import column, split
-
         draws = self.reference.law.sample(settings.samples, seed=seed_of(settings, trial, 0))
         return column(draws, *split(self.loaded.netsor, variable))[:, 0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import platform
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,8 @@ def make(figure: Figure, settings: Settings, out: Path, told: Listener | None = 
     for name, table in tables.items():
         write_text(out / name, csv_text(table))
     found = {
-        "figure": figure.name, "title": figure.title, "shows": figure.shows,
-        "command": f"tp paper {figure.name} --samples {settings.samples} --repeats {settings.repeats} --seed {settings.seed}",
-        "samples": settings.samples, "seed": settings.seed, "versions": versions(), "files": [*pictures, *tables, f"{figure.name}.json"],
+        "figure": figure.name, "title": figure.title, "shows": figure.shows, "command": command(figure, settings),
+        **asdict(settings), "versions": versions(), "files": [*pictures, *tables, f"{figure.name}.json"],
         "numbers": data.numbers, "summary": data.lines,
     }
     write_text(out / f"{figure.name}.json", to_text(found))
@@ -57,6 +57,12 @@ def _draw(figure: Figure, axes: list[Any], data: Data) -> None:
     handles = figure.drawing.draw(axes, data)
     columns = next(k for k in range(1, len(handles) + 1) if -(-len(handles) // k) <= figure.rows)
     axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
+
+
+def command(figure: Figure, settings: Settings) -> str:
+    """What makes the figure again."""
+    options = (f"--{name} {value}" for name, value in asdict(settings).items())
+    return " ".join(["tp paper", figure.name, *options])
 
 
 def versions() -> dict[str, str]:

@@ -16,7 +16,7 @@ from tensorprog.limit.symbolic.text import definitions
 if TYPE_CHECKING:
     from tensorprog.limit.symbolic.law import FormulaArray, SymbolicLaw
 
-__all__ = ["derivation", "document", "escaped"]
+__all__ = ["blocks", "derivation", "document", "escaped"]
 
 
 CLAUSES = {
@@ -34,16 +34,20 @@ CLAUSES = {
 
 def derivation(law: SymbolicLaw) -> str:
     """The body: every line of the program, then the law of the outputs given p-ring."""
+    return "\n\n".join(blocks(law))
+
+
+def blocks(law: SymbolicLaw) -> Iterator[str]:
+    """The derivation line by line."""
     written: set[tuple[str, str, int]] = set()
-    blocks = []
     for initial in law.netsor.initial:
         array = law.cov(initial.name)
         lines = [rf"\[ {initial_tex(initial)} \]", CLAUSES["initial"]]
-        blocks.append("\n".join([*lines, *_formula(law, array, shown(law, array), written)]))
+        yield "\n".join([*lines, *_formula(law, array, shown(law, array), written)])
     for statement in law.netsor.body:
-        blocks.append("\n".join(_statement(law, statement, written)))
-    blocks += ["\n".join(block) for block in _outputs(law, written)]
-    return "\n\n".join(blocks)
+        yield "\n".join(_statement(law, statement, written))
+    for block in _outputs(law, written):
+        yield "\n".join(block)
 
 
 def _statement(law: SymbolicLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:

@@ -1,0 +1,53 @@
+"""Numbers with their errors, and tables of them, as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+__all__ = ["BRACKETS", "aligned", "chance", "quantity", "short"]
+
+BRACKETS = "in brackets: the standard error of the last digits"
+
+
+def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """A table as plain text: the columns `left` to the left, numbers to the right."""
+    rows = [header, *cells]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+    lines = []
+    for row in rows:
+        padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def quantity(value: float, error: float = math.nan, figures: int = 2) -> str:
+    """A number with its error to so many figures, in units of the last digit: 3.571(12); '-' if it is not a number."""
+    if not math.isfinite(value):
+        return "-"
+    if not math.isfinite(error) or error < 0:
+        return short(value)
+    if error == 0 or error < abs(value) * 1e-12:
+        return f"{value:.6g}"
+    largest = max(abs(value), error)
+    exponent = math.floor(math.log10(largest))
+    shift = exponent if exponent < -3 or exponent > 6 else 0
+    value, error = value / 10.0**shift, error / 10.0**shift
+    digits = max(0, figures - 1 - math.floor(math.log10(error)))
+    bracket = round(error * 10**digits)
+    if bracket >= 10**figures and digits > 0:
+        digits, bracket = digits - 1, round(error * 10 ** (digits - 1))
+    text = f"{value:.{digits}f}({bracket})"
+    return f"{text}e{shift}" if shift else text
+
+
+def short(value: float) -> str:
+    """A number of no stated accuracy, to two or three figures."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+
+
+def chance(p: float) -> str:
+    """A p-value."""
+    return "-" if not math.isfinite(p) else "<1e-9" if p < 1e-9 else f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
