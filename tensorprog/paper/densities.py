@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.comparison import compare
-from tensorprog.formats import chance, quantity
 from tensorprog.distances import KL_POINTS, binned_kde
+from tensorprog.formats import chance, quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import HEADS, Case, Data, Settings, chosen, stacked
 from tensorprog.plots import tail_bins
