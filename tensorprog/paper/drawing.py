@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tensorprog.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
 
 __all__ = [
-    "FIRST", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level", "points",
-    "spike", "trials", "widths",
+    "FIRST", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level",
+    "points", "spike", "trials", "widths",
 ]
 
 Array = NDArray[Any]
