@@ -45,10 +45,13 @@ def paper(
         return _list(form, quiet)
     from tensorprog.display import Progress
     from tensorprog.paper.files import make
+    from tensorprog.study import duration
 
     settings = Settings(samples, seed or 0, repeats)
     chosen = FIGURES if ALL in names else dict.fromkeys(names)
+    seconds = sum(FIGURES[name].drawing.cost(settings) for name in chosen)
     with Progress(notes=not quiet).shown() as listener:
+        listener.note(f"estimate: about {duration(seconds)} for drawing networks")
         made = [make(FIGURES[name], settings, out, listener) for name in chosen]
     if form == "json":
         print_json({"figures": made})

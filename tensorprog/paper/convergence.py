@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.distances import kernel_kl
+from tensorprog.divergence import kl, kl_gaussian
+from tensorprog.errors import ProgramError
+from tensorprog.formats import quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import Case, Data, Settings, Table
+from tensorprog.rates import Rate, fit
 from tensorprog.reference import column, split
 from tensorprog.study import Listener
 
@@ -20,68 +24,89 @@ __all__ = ["Convergence"]
 Array = NDArray[Any]
 
 OUTPUT = "y[0]"
+KERNEL = "kernel estimates"
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """One panel: the paper's estimate of KL(finite || limit) with its noise floor.
+    """One panel: the paper's estimate of KL(finite || limit) with its noise floor, and the precise one.
 
-    As in the paper's scripts: in each trial fresh networks of each width and fresh draws of the limit, kernel estimates
-    of both on 500 points over the range of all draws of all trials; mean and standard deviation of log KL over trials.
+    The estimate is that of the paper's scripts: in each trial fresh networks of each width and fresh draws of the limit,
+    kernel estimates of both on 500 points over the range of all draws of all trials; mean and standard deviation of
+    log KL over trials.  The precise one is of the same networks, by averages of conditional Gaussians.
     """
 
     cases: tuple[Case, ...]  # one limit, several widths
     panels = 1
 
+    def cost(self, settings: Settings) -> float:
+        """Rough seconds for drawing networks."""
+        return settings.repeats * sum(case.cost(settings) for case in self.cases)
+
     def data(self, settings: Settings, told: Listener) -> Data:
-        """One row for each network ensemble, and the same estimator on draws of the limit and of a Gaussian."""
+        """One row for each width and trial, their means, and the paper's estimate where nothing is to be seen.
+
+        Accuracy  `kl_se` and the errors of the means are standard errors over networks
+        """
         first = self.cases[0]
         columns: dict[tuple[int, int], Array] = {}
         rows: list[dict[str, float]] = []
         for trial in range(settings.repeats):
             columns[trial, 0] = first.limit_draws(OUTPUT, settings, trial)
             for case in self.cases:
-                net = case.networks(settings, told, trial)
+                net = case.networks(settings, told, trial, conditional=True)
                 columns[trial, case.width] = column(net, *split(net.netsor, OUTPUT))[:, 0]
-                rows.append(case.key | {"trial": trial, "seed": net.seed})
+                value, error = kl(net, case.reference, OUTPUT)
+                rows.append(case.key | {"trial": trial, "seed": net.seed, "kl": value, "kl_se": error})
         low, high = (float(f([f(x) for x in columns.values()])) for f in (np.min, np.max))
         for row in rows:
             trial = int(row["trial"])
             row["kl_kernel"] = kernel_kl(columns[trial, int(row["n"])], columns[trial, 0], low, high)
-        floor = self._floor(settings, low, high)
-        table = _table(rows)
+        table, floor = _table(rows), _table(self._floor(settings, low, high))
         means = _means(table)
-        tables = {"": table, "floor": floor, "mean": means}
-        numbers = {"variable": OUTPUT, "points_low": low, "points_high": high,
-                   "kl_kernel_floor": _mean(floor["limit"]), "kl_kernel_gaussian": _mean(floor["gaussian"])}
-        lines = [f"n = {n:.0f}, H = {first.heads}: mean log KL {mean:.2f}, standard deviation {sd:.2f}"
-                 for n, mean, sd in zip(means["n"], means["log_kl_kernel"], means["log_kl_kernel_sd"], strict=True)]
-        return Data(tables, numbers, lines)
+        rate = _rate(table)
+        gaussian, error = kl_gaussian(first.reference, OUTPUT)
+        numbers = {"variable": OUTPUT, "H": first.heads, "points_low": low, "points_high": high,
+                   "rate": rate.to_json() if rate else None,
+                   "limit_to_gaussian": gaussian, "limit_to_gaussian_error": error,
+                   "kernel_floor": _mean(floor["limit"]), "kernel_gaussian": _mean(floor["gaussian"])}
+        return Data({"": table, "mean": means, "floor": floor}, numbers, _lines(means, numbers, rate))
 
-    def _floor(self, settings: Settings, low: float, high: float) -> Table:
-        """The paper's estimator where there is nothing to see, and where there is a Gaussian of equal variance."""
+    def _floor(self, settings: Settings, low: float, high: float) -> list[dict[str, float]]:
+        """The paper's estimate with fresh draws of the limit for networks, and with a Gaussian of equal variance."""
         case = self.cases[0]
         rng = np.random.default_rng([settings.seed, 1])
         rows = []
         for trial in range(settings.repeats):
-            x = case.limit_draws(OUTPUT, settings, trial)
-            y = case.limit_draws(OUTPUT, settings, settings.repeats + trial)
-            gauss = case.spread(OUTPUT) * rng.standard_normal(settings.samples)
-            rows.append({"trial": trial, "limit": kernel_kl(y, x, low, high),
-                         "gaussian": kernel_kl(gauss, x, low, high)})
-        return _table(rows)
+            limit, again = (case.limit_draws(OUTPUT, settings, k) for k in (trial, settings.repeats + trial))
+            gaussian = case.spread(OUTPUT) * rng.standard_normal(settings.samples)
+            rows.append({"trial": trial, "limit": kernel_kl(again, limit, low, high),
+                         "gaussian": kernel_kl(gaussian, limit, low, high)})
+        return rows
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
-        """Means of log KL with one standard deviation, on a log axis."""
+        """Both estimates on log axes, with the power law, and what is to be told from the limit: a Gaussian."""
         (ax,) = axes
-        means, floor = data.tables["mean"], data.tables["floor"]
-        low, middle, high = (np.exp(means["log_kl_kernel"] + k * means["log_kl_kernel_sd"]) for k in (-1, 0, 1))
-        handles = [drawing.trials(ax, means["n"], low, middle, high, drawing.FIRST, "KL of kernel estimates", 0),
-                   drawing.level(ax, floor["limit"], drawing.GREY, "the same, limit for limit"),
-                   drawing.level(ax, floor["gaussian"], drawing.VERMILION, "the same, Gaussian for limit")]
-        drawing.widths(ax, means["n"])
+        means, floor, numbers = data.tables["mean"], data.tables["floor"], data.numbers
+        n, kernel, spread = (means[name] for name in ("n", "log_kl_kernel", "log_kl_kernel_sd"))
+        low, middle, high = (np.exp(kernel + k * spread) for k in (-1, 0, 1))
+        precise, error = means["kl"], means["kl_se"]
+        handles = [
+            drawing.trials(ax, n, low, middle, high, drawing.FIRST, f"{KERNEL}, as in the paper", 0),
+            drawing.level(ax, floor["limit"], drawing.GREY, f"{KERNEL}: limit to limit"),
+            drawing.level(ax, floor["gaussian"], drawing.VERMILION, f"{KERNEL}: Gaussian to limit"),
+            drawing.trials(ax, n, precise - error, precise, precise + error, drawing.GREEN, "precise", 1, joined=False),
+        ]
+        title = f"H = {numbers['H']}"
+        if numbers["rate"]:
+            power, coefficient = numbers["rate"]["exponent"], numbers["rate"]["coefficient"]
+            handles.append(drawing.power(ax, n, coefficient * n**power, drawing.GREEN, "precise: power law"))
+            title += f", power law: exponent {quantity(power, numbers['rate']['exponent_se'])}"
+        handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
+        drawing.widths(ax, n)
         ax.set_yscale("log")
-        drawing.labels(ax, "width n", f"KL(finite || limit) / nats, H = {self.cases[0].heads}")
+        ax.set_title(title, fontsize="small")
+        drawing.labels(ax, "width n", "KL(finite || limit) / nats")
         return handles
 
 
@@ -89,13 +114,36 @@ def _table(rows: Sequence[dict[str, float]]) -> Table:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
+def _trials(table: Table, name: str) -> Array:
+    """One column by width and trial."""
+    return np.array([table[name][table["n"] == n] for n in np.unique(table["n"])])
+
+
 def _means(table: Table) -> Table:
-    """Mean and standard deviation over trials of log KL (ddof 0, as in the paper's scripts)."""
-    n = np.unique(table["n"])
-    logs = [np.log(table["kl_kernel"][table["n"] == width]) for width in n]
-    return {"n": n, "log_kl_kernel": np.array([x.mean() for x in logs]),
-            "log_kl_kernel_sd": np.array([x.std() for x in logs])}
+    """Over trials: mean and standard deviation (ddof 0, as in the scripts) of log KL; mean and error of the precise."""
+    logs, precise = np.log(_trials(table, "kl_kernel")), _trials(table, "kl")
+    return {"n": np.unique(table["n"]), "log_kl_kernel": logs.mean(axis=1), "log_kl_kernel_sd": logs.std(axis=1),
+            "kl": precise.mean(axis=1), "kl_se": np.sqrt((_trials(table, "kl_se") ** 2).mean(axis=1) / precise.shape[1])}
+
+
+def _rate(table: Table) -> Rate | None:
+    """The power of n with which the precise KL falls; None where it does not stand out from its noise."""
+    try:
+        return fit([int(n) for n in np.unique(table["n"])], _trials(table, "kl"), _trials(table, "kl_se"))
+    except ProgramError:
+        return None
 
 
 def _mean(x: Array) -> dict[str, float]:
-    return {"mean": float(x.mean()), "se": float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else float("nan")}
+    return {"mean": float(x.mean()), "se": float(x.std(ddof=1) / np.sqrt(len(x)))}
+
+
+def _lines(means: Table, numbers: dict[str, Any], rate: Rate | None) -> list[str]:
+    rows = zip(*means.values(), strict=True)
+    said = [f"n = {n}, H = {numbers['H']}: KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, standard "
+            f"deviation {sd:.2f}" for n, log, sd, value, error in rows]
+    floor, gaussian = numbers["kernel_floor"], numbers["kernel_gaussian"]
+    return [*said, f"rate: {rate}" if rate else "rate: none stands out from the noise",
+            f"KL(limit || Gaussian) = {numbers['limit_to_gaussian']:.4g}, error {numbers['limit_to_gaussian_error']:.1g}",
+            f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
+            f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}"]

@@ -50,6 +50,10 @@ class Densities:
         """What stands on the horizontal axis."""
         return OUTPUT if all(case.scale == 1 for case in self.cases) else rf"$\sqrt{{H}}$ {OUTPUT}"
 
+    def cost(self, settings: Settings) -> float:
+        """Rough seconds for drawing networks."""
+        return sum(case.cost(settings) for case in self.cases)
+
     def data(self, settings: Settings, told: Listener) -> Data:
         """Curves, histograms, tails, and the comparison of each case with its limit.
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tensorprog.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
 
 __all__ = [
-    "FIRST", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level",
-    "points", "spike", "trials", "widths",
+    "FIRST", "GREEN", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level",
+    "line", "points", "power", "spike", "trials", "widths",
 ]
 
 Array = NDArray[Any]
@@ -61,10 +61,22 @@ def spike(ax: Any, colour: str, label: str) -> Any:
     return ax.axvline(0.0, color=colour, linewidth=1.8, label=label, zorder=2.5)
 
 
-def trials(ax: Any, n: Array, low: Array, middle: Array, high: Array, colour: str, label: str, k: int) -> Any:
-    """Points with error bars, joined."""
-    return ax.errorbar(n, middle, yerr=[middle - low, high - middle], color=colour, marker=MARKERS[k], markersize=5,
-                       linewidth=1.2, capsize=2.5, label=label, zorder=3 + k)
+def trials(
+    ax: Any, n: Array, low: Array, middle: Array, high: Array, colour: str, label: str, k: int, joined: bool = True
+) -> Any:
+    """Points with error bars."""
+    return ax.errorbar(n, middle, yerr=[middle - low, high - middle], color=colour, marker=MARKERS[k], markersize=4.5,
+                       linewidth=1.2, linestyle="-" if joined else "none", capsize=2.5, label=label, zorder=3 + k)
+
+
+def power(ax: Any, n: Array, values: Array, colour: str, label: str) -> Any:
+    """A fitted power law."""
+    return ax.plot(n, values, color=colour, linewidth=1.0, linestyle=(0, (5, 2)), label=label, zorder=2)[0]
+
+
+def line(ax: Any, value: float, colour: str, label: str) -> Any:
+    """A horizontal line."""
+    return ax.axhline(value, color=colour, linewidth=1.4, linestyle=(0, (1, 1.5)), label=label, zorder=1.5)
 
 
 def level(ax: Any, values: Array, colour: str, label: str) -> Any:

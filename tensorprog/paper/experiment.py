@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.run import estimate
 from tensorprog.program import Program, load
 from tensorprog.reference import Reference, column, split
 from tensorprog.samples import Samples
@@ -63,6 +64,10 @@ class Case:
     def key(self) -> dict[str, float]:
         """Columns by which tables tell cases apart."""
         return {"n": self.width, "H": self.heads}
+
+    def cost(self, settings: Settings) -> float:
+        """Rough seconds for drawing the networks."""
+        return estimate(self.loaded.netsor, self.width, settings.samples, max_memory=MEMORY)[0]
 
     def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> Samples:
         """Independent networks; trial 0 is that of the densities, whichever figure asks."""
@@ -121,6 +126,9 @@ class Drawing(Protocol):
     def panels(self) -> int:
         """Panels side by side."""
 
+    def cost(self, settings: Settings) -> float:
+        """Rough seconds for drawing networks."""
+
     def data(self, settings: Settings, told: Listener) -> Data:
         """Draw networks, compile limits, measure."""
 
@@ -138,6 +146,10 @@ class Together:
     def panels(self) -> int:
         """Those of all parts."""
         return sum(part.panels for part in self.parts.values())
+
+    def cost(self, settings: Settings) -> float:
+        """That of all parts."""
+        return sum(part.cost(settings) for part in self.parts.values())
 
     def data(self, settings: Settings, told: Listener) -> Data:
         """The data of all parts."""
