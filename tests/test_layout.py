@@ -51,6 +51,7 @@ ORDER = """
     comparison
     plots report
     study
+    sweeps
     display
     cli
 """
@@ -67,9 +68,9 @@ DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 HOMES = {
     "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"}, "rich": {"display"},
     "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
-    "numba": {"finite"}, "distributed": {"finite"},
+    "numba": {"finite"}, "distributed": {"finite"}, "xarray": {"sweeps"},
 }
-SLOW = ("sympy", "scipy.stats", "matplotlib", "rich")  # to import: never at the top of a module
+SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
 FORMULAS = "limit.symbolic"  # where everything is sympy; others import it inside functions only
 # longer than 400 lines, and why
 LONG = {
