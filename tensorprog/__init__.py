@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load", "sweep",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load", "rate", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -26,7 +26,7 @@ _HOMES = {
     ),
     "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
     "Comparison": "comparison", "compare": "comparison", "atom": "functions",
-    "sweep": "sweeps",
+    "sweep": "sweeps", "rate": "rates",
 }
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tensorprog.functions import atom
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load
+    from tensorprog.rates import rate
     from tensorprog.samples import Samples
     from tensorprog.sweeps import sweep
 

@@ -49,6 +49,7 @@ ORDER = """
     reference
     distances
     comparison
+    rates
     plots report
     study
     sweeps
