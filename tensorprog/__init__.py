@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
     "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "kl", "kl_gaussian",
-    "load",
+    "load", "rate", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -28,6 +28,7 @@ _HOMES = {
     "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
     "Comparison": "comparison", "compare": "comparison", "atom": "functions",
     "kl": "divergence", "kl_gaussian": "divergence",
+    "sweep": "sweeps", "rate": "rates",
 }
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from tensorprog.functions import atom
     from tensorprog.limit.law import Law
     from tensorprog.program import Program, load
+    from tensorprog.rates import rate
     from tensorprog.samples import Samples
+    from tensorprog.sweeps import sweep
 
 
 def __getattr__(name: str) -> Any:

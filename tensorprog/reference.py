@@ -135,7 +135,7 @@ class Reference:
     def __init__(self, law: Any) -> None:
         self.law = law
         self.netsor: Netsor = law.netsor
-        self._curves: dict[str, Curve | None] = {}
+        self._curves: dict[tuple[str, float], Curve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
@@ -188,22 +188,20 @@ class Reference:
 
     def curve(self, variable: str, low: float, high: float) -> Curve | None:
         """Density and distribution function over at least low..high; None if the law has no density to offer."""
-        known = self._curves.get(variable)
-        if variable in self._curves and (known is None or (known.grid[0] <= low and high <= known.grid[-1])):
-            return known
         name, position = split(self.netsor, variable)
         values = self.moments(name)
         centre, spread = float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
         if not spread > 0 or not math.isfinite(spread):
-            self._curves[variable] = None
             return None
         reach = max(abs(low - centre), abs(high - centre), 12 * spread) / spread
-        reach = 12 * 2.0 ** math.ceil(math.log2(reach / 12))  # so that the next sample seldom asks for more
+        reach = 12 * 2.0 ** math.ceil(math.log2(reach / 12))  # so that few samples ask for more
+        if (variable, reach) in self._curves:  # what a sample is given does not depend on those before it
+            return self._curves[variable, reach]
         # points crowd at the centre and grow exponentially apart in the tails
         t = np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3)
         grid = centre + spread * 0.3 * np.sinh(t)
-        self._curves[variable] = self._ask(variable, grid)
-        return self._curves[variable]
+        self._curves[variable, reach] = self._ask(variable, grid)
+        return self._curves[variable, reach]
 
     def _ask(self, variable: str, grid: Array) -> Curve | None:
         try:

@@ -49,8 +49,10 @@ ORDER = """
     reference
     distances
     comparison
+    rates
     plots report
     study
+    sweeps
     paper
     display
     page
@@ -69,9 +71,9 @@ DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 HOMES = {
     "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"}, "rich": {"display"},
     "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
-    "numba": {"finite"}, "distributed": {"finite"},
+    "numba": {"finite"}, "distributed": {"finite"}, "xarray": {"sweeps"},
 }
-SLOW = ("sympy", "scipy.stats", "matplotlib", "rich")  # to import: never at the top of a module
+SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
 FORMULAS = "limit.symbolic"  # where everything is sympy; others import it inside functions only
 # longer than 400 lines, and why
 LONG = {

@@ -12,7 +12,7 @@ import numpy as np
 from tensorprog.errors import ProgramError
 from tensorprog.finite.job import Job
 
-__all__ = ["Cost", "Flight", "cost", "flight", "inside", "parse_memory", "row_shapes"]
+__all__ = ["Cost", "Flight", "cores", "cost", "flight", "inside", "parse_memory", "row_shapes"]
 
 MAX_TASK = 64  # blocks handed to a worker at once, at most
 TASK_SECONDS = 0.1  # aimed at for one task: long beside the work of handing it over, short beside one's patience
@@ -90,7 +90,7 @@ def flight(job: Job, blocks: int, room: int, threads: int | None = None, executo
     """
     block = cost(job)
     if executor is None:
-        workers = threads or _cores()
+        workers = threads or cores()
     else:
         workers = int(getattr(executor, "_max_workers", OUTSIDE_WORKERS))
     workers = max(1, min(workers, blocks))
@@ -108,7 +108,8 @@ def inside(executor: Executor | None) -> bool:
     return executor is None or isinstance(executor, ThreadPoolExecutor)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     try:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on every system

@@ -7,7 +7,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -17,8 +17,10 @@ from tensorprog.finite.cost import Flight, inside
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import draw_packed, pack, ready
 
-__all__ = ["execute"]
+__all__ = ["execute", "finished"]
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 Drawn = list[dict[str, NDArray[Any]]]  # of each block of a task
 
 
@@ -37,10 +39,10 @@ def execute(
     if inside(executor):
         ready(job, normals)
     if executor is not None:
-        yield from _finished(_submitter(job, executor, normals), tasks, flight.tasks)
+        yield from finished(_submitter(job, executor, normals), tasks, flight.tasks)
     elif flight.workers > 1:
         with ThreadPoolExecutor(flight.workers) as pool:
-            yield from _finished(_submitter(job, pool, normals), tasks, flight.tasks)
+            yield from finished(_submitter(job, pool, normals), tasks, flight.tasks)
     else:
         for task in tasks:
             yield task, draw_blocks(job, task)
@@ -55,22 +57,25 @@ def _submitter(job: Job, executor: Executor, normals: float) -> Callable[[list[i
     return lambda task: executor.submit(draw_packed, sent, task)
 
 
-def _finished(
-    submit: Callable[[list[int]], Future[Drawn]], tasks: Iterator[list[int]], most: int
-) -> Iterator[tuple[list[int], Drawn]]:
-    """Keep up to `most` tasks under way."""
-    finished: SimpleQueue[Future[Drawn]] = SimpleQueue()
-    flying: dict[Future[Drawn], list[int]] = {}
+def finished(
+    submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], most: int
+) -> Generator[tuple[Task, Result]]:
+    """Keep up to `most` tasks under way; gives each with its result, in the order they are finished.
+
+    Raises    WorkerError when workers are lost
+    """
+    ended: SimpleQueue[Future[Result]] = SimpleQueue()
+    flying: dict[Future[Result], Task] = {}
     try:
         while True:
             for task in islice(tasks, most - len(flying)):
                 with _worker_errors():
                     future = submit(task)
                 flying[future] = task
-                future.add_done_callback(finished.put)
+                future.add_done_callback(ended.put)
             if not flying:
                 return
-            future = finished.get()
+            future = ended.get()
             task = flying.pop(future)
             with _worker_errors():
                 drawn = future.result()

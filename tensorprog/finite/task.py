@@ -19,7 +19,7 @@ from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.job import Job
 from tensorprog.finite.normals import prepare
 
-__all__ = ["Packed", "draw_packed", "libraries", "one_blas_thread", "pack", "ready"]
+__all__ = ["Packed", "draw_packed", "libraries", "one_blas_thread", "opened", "pack", "ready"]
 
 _lock = threading.Lock()
 _inside = 0  # how many are inside `one_blas_thread`
@@ -110,9 +110,8 @@ def ready(job: Job, normals: float) -> None:
     _ = job.stages, job.heads, job.deviations
 
 
-@lru_cache(maxsize=4)
-def _unpack(packed: Packed) -> Job:
-    """The job, once in a process, so that what is worked out once for all blocks is.
+def opened(packed: Packed) -> Job:
+    """The job that was packed; functions declared for it are declared here.
 
     Raises    WorkerError if other libraries are installed here
     """
@@ -126,6 +125,13 @@ def _unpack(packed: Packed) -> Job:
         raise WorkerError(f"a worker has {', '.join(other)}: its numbers would not be those of one seed")
     _install(packed.functions)
     job: Job = pickle.loads(packed.job)  # written by `pack`
+    return job
+
+
+@lru_cache(maxsize=4)
+def _unpack(packed: Packed) -> Job:
+    """The job, once in a process, so that what is worked out once for all blocks is."""
+    job = opened(packed)
     ready(job, packed.normals)
     return job
 

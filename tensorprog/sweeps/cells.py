@@ -1,0 +1,136 @@
+"""One cell: its random stream, what its numbers depend on, its draws and their comparison with the limit."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.comparison import compare
+from tensorprog.errors import OutsideError, ProgramError, TensorprogError
+from tensorprog.finite.job import Job, make_job
+from tensorprog.finite.settings import settings
+from tensorprog.finite.task import Packed, opened, pack
+from tensorprog.ir import Netsor
+from tensorprog.program import Program
+from tensorprog.reference import Reference, column, split
+from tensorprog.samples import Samples
+from tensorprog.sweeps.design import Cell, Design
+from tensorprog.sweeps.fields import NUMBERS
+
+__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "numbers", "packed", "stream"]
+
+Array = NDArray[Any]
+Drawn = dict[str, Array]  # variable -> draws (samples,)
+Numbers = dict[str, dict[str, float | None]]  # variable -> field -> number; None where there is none
+CONDITIONAL: dict[str, Any] = {"conditional": True} if "conditional" in inspect.signature(Program.run).parameters else {}
+
+
+def stream(seed: int, cell: Cell) -> int:
+    """The seed of a cell: of the sweep's seed, the program's constants, the width and the repeat, and of nothing else.
+
+    Derived by SeedSequence, so that streams of different cells are independent.
+    """
+    scalars = cell.setting.netsor.scalars
+    text = json.dumps({name: float(scalars[name] or 0) for name in sorted(scalars)})
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), "<u4").tolist()
+    sequence = np.random.SeedSequence(seed, spawn_key=(*words, cell.width, cell.repeat))
+    return int(sequence.generate_state(1, np.uint64)[0])
+
+
+def _job(design: Design, cell: Cell) -> Job:
+    netsor = cell.setting.netsor
+    keep = _kept(netsor, design.variables)
+    return make_job(netsor, cell.width, stream(design.seed, cell), "auto", 1, keep, "float64")
+
+
+def _kept(netsor: Netsor, variables: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(split(netsor, variable)[0] for variable in variables))
+
+
+def identity(design: Design, cell: Cell) -> dict[str, Any]:
+    """Everything that a cell's numbers depend on, as plain values."""
+    return settings(_job(design, cell)) | {
+        "samples": design.samples, "variables": list(design.variables), "numbers": list(NUMBERS)}
+
+
+def packed(design: Design, cell: Cell) -> Packed:
+    """A cell, ready to travel to a worker.
+
+    Raises    WorkerError if a function of its own cannot be sent
+    """
+    return pack(_job(design, cell), 0.0)
+
+
+def draw(
+    cell: Packed, samples: int, variables: Sequence[str], threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Drawn:
+    """Draw the networks of a cell, in this process or another, and keep the columns that are compared.
+
+    Shapes    variable -> (samples,)
+    """
+    job = opened(cell)
+    program = Program.from_netsor(job.netsor)
+    assert isinstance(program, Program)
+    drawn = program.run(job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables), threads=threads,
+                        progress=progress, **CONDITIONAL)
+    return {variable: column(drawn, *split(job.netsor, variable))[:, 0].copy() for variable in variables}
+
+
+class Limits:
+    """The limits of settings, each compiled when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], tuple[Reference | None, str]] = {}
+
+    def of(self, cell: Cell) -> tuple[Reference | None, str]:
+        """The limit of a cell's program; without one, why there is none."""
+        key = cell.setting.position
+        if key not in self._known:
+            self._known[key] = _compiled(cell.setting.netsor)
+        return self._known[key]
+
+    def forget(self, cell: Cell) -> None:
+        """Let go of what a setting's limit holds in memory."""
+        self._known.pop(cell.setting.position, None)
+
+
+def _compiled(netsor: Netsor) -> tuple[Reference | None, str]:
+    program = Program.from_netsor(netsor)
+    assert isinstance(program, Program)
+    try:
+        reference = Reference(program.limit())
+        for name in netsor.outputs:
+            reference.moments(name)
+        return reference, ""
+    except OutsideError:
+        return None, "outside the theory: no limit is claimed"
+    except ProgramError:
+        raise
+    except TensorprogError as error:
+        return None, str(error)
+
+
+def numbers(design: Design, cell: Cell, drawn: Drawn, reference: Reference | None) -> Numbers:
+    """Compare the draws of each variable with the limit; None where a number does not exist."""
+    found: Numbers = {}
+    for variable, values in drawn.items():
+        (row,) = compare(_samples(design, cell, variable, values), reference, [variable]).rows
+        fields: Mapping[str, Any] = row.to_json()
+        found[variable] = {name: fields[name] for name in NUMBERS}
+    return found
+
+
+def _samples(design: Design, cell: Cell, variable: str, values: Array) -> Samples:
+    """Samples of which one member is read: all members of its family are views of its draws."""
+    netsor = cell.setting.netsor
+    name, _ = split(netsor, variable)
+    shape = netsor.families[name].shape
+    array = np.broadcast_to(values.reshape(-1, *(1 for _ in shape)), (len(values), *shape))
+    return Samples(netsor, {name: array}, len(values), stream(design.seed, cell), "auto", cell.width)

@@ -1,0 +1,213 @@
+"""What a sweep consists of: the request, checked as a whole before any work, and its cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tensorprog.builder import Builder
+from tensorprog.errors import Problem, ProgramError, did_you_mean, fail
+from tensorprog.finite.run import estimate
+from tensorprog.ir import Netsor
+from tensorprog.reference import label, members, split
+from tensorprog.shipped import resolve
+from tensorprog.sweeps.fields import NUMBERS
+from tensorprog.yaml_io import load, pack, unpack
+
+__all__ = ["Cell", "Design", "Setting", "design"]
+
+Number = int | float
+MAX_WIDTH = 10**7
+COMPARING = 0.05, 1e-6  # seconds to compare one variable, and more for each network
+AXES = ("width", "repeat", "variable")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One choice of the constants swept, and the program with it."""
+
+    position: tuple[int, ...]  # along the axes of the constants
+    values: tuple[tuple[str, Number], ...]
+    netsor: Netsor
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value:g}" for name, value in self.values)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting, width and repeat: the networks that are drawn and compared at once."""
+
+    setting: Setting
+    width: int
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        """What the cell is, in a message."""
+        return ", ".join(part for part in (str(self.setting), f"n = {self.width}", f"repeat {self.repeat}") if part)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A sweep that is valid: what `sweep` takes, read and checked."""
+
+    base: Netsor
+    words: str  # how the program is named in a command
+    width: tuple[int, ...]
+    over: tuple[tuple[str, tuple[Number, ...]], ...]
+    repeats: int
+    samples: int
+    seed: int
+    variables: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The constants swept."""
+        return tuple(name for name, _ in self.over)
+
+    @property
+    def command(self) -> str:
+        """The command that makes this sweep."""
+        parts = [f"tp sweep {self.words}", f"--width {','.join(map(str, self.width))}"]
+        parts += [f"--over {name}={','.join(format(value, '.17g') for value in values)}" for name, values in self.over]
+        parts += [f"--repeats {self.repeats}", f"--samples {self.samples}", f"--seed {self.seed}"]
+        return " ".join([*parts, *(f"--variable {shlex.quote(variable)}" for variable in self.variables)])
+
+    @cached_property
+    def _costs(self) -> dict[tuple[tuple[int, ...], int], float]:
+        fixed, each = COMPARING
+        comparing = len(self.variables) * (fixed + each * self.samples)
+        return {(setting.position, width): comparing + estimate(setting.netsor, width, self.samples, threads=1)[0]
+                for setting in self.settings for width in self.width}
+
+    def cost(self, cell: Cell) -> float:
+        """Rough seconds of a cell on one core.
+
+        Raises    ProgramError for widths at which the program does not run
+        """
+        return self._costs[cell.setting.position, cell.width]
+
+    def cells(self) -> list[Cell]:
+        """All cells, those of one setting together, so that its limit need not be kept for long; dearest first."""
+        groups = [[Cell(setting, width, repeat) for width in self.width for repeat in range(self.repeats)]
+                  for setting in self.settings]
+        groups = [sorted(group, key=self.cost, reverse=True) for group in groups]
+        groups.sort(key=lambda group: sum(map(self.cost, group)), reverse=True)
+        return [cell for group in groups for cell in group]
+
+
+def design(
+    program: Any, width: Iterable[int] | int, over: Mapping[str, Iterable[Any]] | None = None, repeats: int = 10,
+    samples: int = 50_000, seed: int = 0, variables: str | Iterable[str] | None = None, words: str = "",
+) -> Design:
+    """Read and check a sweep; values of constants are numbers, or texts as in a program file.
+
+    Raises    ProgramError with every mistake found
+    """
+    base = _program(program)
+    words = words or (shlex.quote(os.path.basename(os.fspath(program))) if isinstance(program, str | os.PathLike)
+                      else base.name)
+    problems: list[Problem] = []
+    widths = _whole_numbers("width", [width] if isinstance(width, int) else width, 1, MAX_WIDTH, problems)
+    for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
+        _whole_numbers(name, [value], least, 2**63 - 1, problems)
+    wanted = {name: _listed(name, values, base, problems) for name, values in (over or {}).items()}
+    settings = [] if problems else _settings(base, wanted, problems)
+    chosen = _variables([variables] if isinstance(variables, str) else variables, [base, *(s.netsor for s in settings)],
+                        problems)
+    if problems:
+        raise ProgramError(dict.fromkeys(problems))
+    numbers = {name: tuple(dict.fromkeys(dict(s.values)[name] for s in settings)) for name in wanted}
+    found = Design(base, words, tuple(widths), tuple(numbers.items()), int(repeats), int(samples), int(seed), chosen,
+                   tuple(settings))
+    found.cells()  # widths at which the program does not run
+    return found
+
+
+def _program(program: Any) -> Netsor:
+    if isinstance(program, Builder):
+        return program.netsor
+    if isinstance(program, str | os.PathLike):
+        return load(resolve(program) if isinstance(program, str) else program)
+    raise fail(f"a sweep takes a program or the path of one, not {type(program).__name__}")
+
+
+def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, problems: list[Problem]) -> list[int]:
+    """Whole numbers, each once."""
+    found = list(dict.fromkeys(values))
+    if not found:
+        problems.append(Problem(f"{name} is empty: there is nothing to sweep", fix=f"{name}=[16, 64, 256]"))
+    for value in found:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value <= most:
+            problems.append(Problem(f"{name} must be a whole number between {least} and {most}, not {value!r}"
+                                    if most <= MAX_WIDTH else
+                                    f"{name} must be a whole number of at least {least}, not {value!r}"))
+    return [int(value) for value in found] if not problems else []
+
+
+def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> list[Any]:
+    """The values of one constant; what they mean is checked with the program."""
+    known = [key for key, value in base.scalars.items() if value is not None]
+    if name not in known:
+        problems.append(Problem(f"{name} is not a constant of {base.name} that has one number",
+                                fix=did_you_mean(name, known)))
+    elif name in AXES or name in NUMBERS:
+        problems.append(Problem(f"the constant {name} cannot be swept: the result has numbers of that name",
+                                fix="give it another name in the program"))
+    found = [values] if isinstance(values, int | float | str) else list(values)
+    if not found:
+        problems.append(Problem(f"no values of {name} are given: there is nothing to sweep"))
+    return found
+
+
+def _settings(base: Netsor, wanted: Mapping[str, Sequence[Any]], problems: list[Problem]) -> list[Setting]:
+    """One setting for each choice of values, those that mean the same number once."""
+    text, tables = pack(base)
+    found: dict[tuple[Number, ...], Netsor] = {}
+    for choice in itertools.product(*wanted.values()):
+        overrides = dict(zip(wanted, choice, strict=True))
+        try:
+            netsor = unpack(text, tables, overrides) if overrides else base
+        except ProgramError as error:
+            said = ", ".join(f"{name}={value}" for name, value in overrides.items())
+            problems += [Problem(f"with {said}: {problem.message}", fix=problem.fix) for problem in error.problems]
+        else:
+            found.setdefault(tuple(netsor.scalars[name] or 0 for name in wanted), netsor)
+    if problems:
+        return []
+    axes = [list(dict.fromkeys(choice[k] for choice in found)) for k in range(len(wanted))]
+    return [Setting(tuple(axis.index(value) for axis, value in zip(axes, choice, strict=True)),
+                    tuple(zip(wanted, choice, strict=True)), netsor) for choice, netsor in found.items()]
+
+
+def _variables(given: Iterable[str] | None, programs: Sequence[Netsor], problems: list[Problem]) -> tuple[str, ...]:
+    """Members that every program has; by default the first of each output."""
+    base = programs[-1]
+    names = [label(name, members(base, name, 1)[0]) for name in base.outputs] if given is None else [
+        name.replace(" ", "") for name in dict.fromkeys(given)]
+    if not names:
+        problems.append(Problem("no variables are given: there is nothing to compare"))
+    for netsor, name in itertools.product(programs, names):
+        try:
+            split(netsor, name)
+        except ProgramError as error:
+            problems += error.problems
+    return tuple(names)
+
+
+def shape(found: Design) -> tuple[int, ...]:
+    """How many values each constant takes, in the order of `over`."""
+    return tuple(len(values) for _, values in found.over)
+
+
+def cells_of(found: Design) -> int:
+    """The number of cells."""
+    return math.prod(shape(found)) * len(found.width) * found.repeats
