@@ -15,6 +15,7 @@ from scipy.stats import entropy, gaussian_kde
 
 from tensorprog.cli import main
 from tensorprog.distances import kernel_kl
+from tensorprog.divergence import kl, kl_gaussian
 from tensorprog.paper.convergence import Convergence
 from tensorprog.paper.densities import Densities
 from tensorprog.paper.experiment import Case, Settings, Together, chosen, seed_of
@@ -58,7 +59,7 @@ def close():
 def test_limits_are_those_of_other_code(densities):
     table = chosen(densities[1].tables[""], {"n": 16, "H": 1})
     some = np.linspace(0, 499, 21).astype(int)
-    rough, fine = (density_by_quadrature(table["y"][some], nodes) for nodes in (18, 24))
+    rough, fine = (density_by_quadrature(table["y"][some], nodes) for nodes in (14, 18))
     error = np.abs(fine - rough) + table["limit_error"][some] + 1e-9
     assert np.all(np.abs(table["limit"][some] - fine) < error)
     assert np.all(table["limit_error"] < 1e-5)
@@ -121,12 +122,12 @@ def test_kl_of_kernel_estimates_is_that_of_the_papers_scripts():
 
 
 def test_convergence_of_kl():
-    part = Convergence((Case("attention", 4, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
+    part = Convergence((Case("attention", 16, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
     data = part.data(SMALL, Listener())
     table, means = data.tables[""], data.tables["mean"]
     assert len(table["n"]) == 2 * SMALL.repeats
     assert len(set(table["seed"])) == len(table["seed"])
-    logs = np.log(table["kl_kernel"][table["n"] == 4])
+    logs = np.log(table["kl_kernel"][table["n"] == 16])
     assert means["log_kl_kernel"][0] == pytest.approx(logs.mean())
     assert means["log_kl_kernel_sd"][0] == pytest.approx(logs.std())
     low, high = data.numbers["points_low"], data.numbers["points_high"]
@@ -135,6 +136,23 @@ def test_convergence_of_kl():
     again = kernel_kl(x, case.limit_draws("y[0]", SMALL, 2), low, high)
     assert chosen(table, {"n": 64, "trial": 2})["kl_kernel"][0] == pytest.approx(again)
     assert means["log_kl_kernel"][0] > means["log_kl_kernel"][1] > math.log(data.tables["floor"]["limit"].min()) - 1
+    value, error = (chosen(table, {"n": 64, "trial": 2})[name][0] for name in ("kl", "kl_se"))
+    assert (value, error) == kl(case.networks(SMALL, Listener(), 2, conditional=True), case.reference, "y[0]")
+    assert means["kl"][0] > means["kl"][1] > 0
+    assert means["kl_se"][1] == pytest.approx(np.sqrt((table["kl_se"][table["n"] == 64] ** 2).sum()) / SMALL.repeats)
+    assert tuple(data.numbers["rate"]["used"]) == (16, 64)
+
+
+def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
+    case = Case("attention", 16, ONE_HEAD)
+    y = np.arange(-70, 71) / 10
+    f = density_by_quadrature(y, 18)
+    variance = 0.1 * f @ y**2
+    logs = np.log(f) + 0.5 * y**2 / variance + 0.5 * math.log(2 * math.pi * variance)
+    value, error = kl_gaussian(case.reference, "y[0]")
+    assert error < 1e-9
+    assert value == pytest.approx(0.1 * f @ logs, abs=error + 1e-9)
+    assert case.spread("y[0]") ** 2 == pytest.approx(variance, rel=1e-7)
 
 
 def test_pictures_show_the_tables_and_nothing_else(densities, scores):
