@@ -29,8 +29,8 @@ def colours(count: int) -> Sequence[str]:
 
 def kernel(ax: Any, y: Array, density: Array, colour: str, label: str, k: int) -> Any:
     """A kernel estimate: dashed, with the marker that its counts have on the log scale."""
-    return ax.plot(y, density, color=colour, linewidth=1.2, linestyle=(0, (4, 1.5)), marker=MARKERS[k], markersize=3.4,
-                   markevery=(4 * k, 16), label=label, zorder=3)[0]
+    return ax.plot(y, density, color=colour, linewidth=1.2, linestyle=(0, (4, 1.5)), marker=MARKERS[k], markersize=3.0,
+                   markevery=(5 * k, 20), label=label, zorder=3)[0]
 
 
 def bars(ax: Any, table: Mapping[str, Array], colour: str, label: str) -> Any:
