@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,16 @@ Array = NDArray[Any]
 
 OUTPUT = "y[0]"
 KERNEL = "kernel estimates"
+LARGE = 64  # widths from which a power law is drawn
 
 
 @dataclass(frozen=True)
 class Convergence:
     """One panel: the paper's estimate of KL(finite || limit) with its noise floor, and the precise one.
 
-    The estimate is that of the paper's scripts: in each trial fresh networks of each width and fresh draws of the limit,
-    kernel estimates of both on 500 points over the range of all draws of all trials; mean and standard deviation of
-    log KL over trials.  The precise one is of the same networks, by averages of conditional Gaussians.
+    The estimate is that of the paper's scripts: in each trial fresh networks of each width and fresh draws of the
+    limit, kernel estimates of both on 500 points over the range of all draws of all trials; mean and standard deviation
+    of log KL over trials.  The precise one is of the same networks, by averages of conditional Gaussians.
     """
 
     cases: tuple[Case, ...]  # one limit, several widths
@@ -64,13 +65,13 @@ class Convergence:
             row["kl_kernel"] = kernel_kl(columns[trial, int(row["n"])], columns[trial, 0], low, high)
         table, floor = _table(rows), _table(self._floor(settings, low, high))
         means = _means(table)
-        rate = _rate(table)
+        rates = {name: _rate(table, least) for name, least in (("rate", 1), ("rate_large", LARGE))}
         gaussian, error = kl_gaussian(first.reference, OUTPUT)
         numbers = {"variable": OUTPUT, "H": first.heads, "points_low": low, "points_high": high,
-                   "rate": rate.to_json() if rate else None,
+                   **{name: rate.to_json() if rate else None for name, rate in rates.items()},
                    "limit_to_gaussian": gaussian, "limit_to_gaussian_error": error,
                    "kernel_floor": _mean(floor["limit"]), "kernel_gaussian": _mean(floor["gaussian"])}
-        return Data({"": table, "mean": means, "floor": floor}, numbers, _lines(means, numbers, rate))
+        return Data({"": table, "mean": means, "floor": floor}, numbers, _lines(means, numbers, rates))
 
     def _floor(self, settings: Settings, low: float, high: float) -> list[dict[str, float]]:
         """The paper's estimate with fresh draws of the limit for networks, and with a Gaussian of equal variance."""
@@ -98,10 +99,10 @@ class Convergence:
             drawing.trials(ax, n, precise - error, precise, precise + error, drawing.GREEN, "precise", 1, joined=False),
         ]
         title = f"H = {numbers['H']}"
-        if numbers["rate"]:
-            power, coefficient = numbers["rate"]["exponent"], numbers["rate"]["coefficient"]
-            handles.append(drawing.power(ax, n, coefficient * n**power, drawing.GREEN, "precise: power law"))
-            title += f", power law: exponent {quantity(power, numbers['rate']['exponent_se'])}"
+        if rate := numbers["rate_large"]:
+            law = rate["coefficient"] * n ** rate["exponent"]
+            handles.append(drawing.power(ax, n, law, drawing.GREEN, f"precise: power law, n from {LARGE}"))
+            title += f", power law: exponent {quantity(rate['exponent'], rate['exponent_se'])}"
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         drawing.widths(ax, n)
         ax.set_yscale("log")
@@ -121,13 +122,14 @@ def _trials(table: Table, name: str) -> Array:
 
 def _means(table: Table) -> Table:
     """Over trials: mean and standard deviation (ddof 0, as in the scripts) of log KL; mean and error of the precise."""
-    logs, precise = np.log(_trials(table, "kl_kernel")), _trials(table, "kl")
+    logs, precise, errors = np.log(_trials(table, "kl_kernel")), _trials(table, "kl"), _trials(table, "kl_se")
     return {"n": np.unique(table["n"]), "log_kl_kernel": logs.mean(axis=1), "log_kl_kernel_sd": logs.std(axis=1),
-            "kl": precise.mean(axis=1), "kl_se": np.sqrt((_trials(table, "kl_se") ** 2).mean(axis=1) / precise.shape[1])}
+            "kl": precise.mean(axis=1), "kl_se": np.sqrt((errors**2).sum(axis=1)) / errors.shape[1]}
 
 
-def _rate(table: Table) -> Rate | None:
-    """The power of n with which the precise KL falls; None where it does not stand out from its noise."""
+def _rate(table: Table, least: int) -> Rate | None:
+    """The power of n with which the precise KL falls from n = `least` on; None where it is within its noise."""
+    table = {name: values[table["n"] >= least] for name, values in table.items()}
     try:
         return fit([int(n) for n in np.unique(table["n"])], _trials(table, "kl"), _trials(table, "kl_se"))
     except ProgramError:
@@ -138,12 +140,13 @@ def _mean(x: Array) -> dict[str, float]:
     return {"mean": float(x.mean()), "se": float(x.std(ddof=1) / np.sqrt(len(x)))}
 
 
-def _lines(means: Table, numbers: dict[str, Any], rate: Rate | None) -> list[str]:
+def _lines(means: Table, numbers: dict[str, Any], rates: Mapping[str, Rate | None]) -> list[str]:
     rows = zip(*means.values(), strict=True)
     said = [f"n = {n}, H = {numbers['H']}: KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, standard "
             f"deviation {sd:.2f}" for n, log, sd, value, error in rows]
     floor, gaussian = numbers["kernel_floor"], numbers["kernel_gaussian"]
-    return [*said, f"rate: {rate}" if rate else "rate: none stands out from the noise",
-            f"KL(limit || Gaussian) = {numbers['limit_to_gaussian']:.4g}, error {numbers['limit_to_gaussian_error']:.1g}",
+    value, error = numbers["limit_to_gaussian"], numbers["limit_to_gaussian_error"]
+    return [*said, *(f"rate: {rate or 'within the noise'}" for rate in rates.values()),
+            f"KL(limit || Gaussian) = {value:.4e}, error {error:.1e}",
             f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
             f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}"]
