@@ -324,6 +324,8 @@ def findings_table(title: str, header: Sequence[str], rows: Sequence[Sequence[st
 class Progress(Listener):
     """Notes on stderr, and one progress bar per width if it is a terminal."""
 
+    counted = True  # steps are counted and alike: they tell the time that remains
+
     def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
         self.notes = notes
@@ -341,8 +343,9 @@ class Progress(Listener):
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        self.bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
-                       TimeRemainingColumn(), console=Console(file=self.stream), transient=True)
+        counts = (MofNCompleteColumn(), TimeRemainingColumn()) if self.counted else ()
+        self.bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *counts,
+                       console=Console(file=self.stream), transient=True)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self

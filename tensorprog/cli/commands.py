@@ -33,6 +33,7 @@ from tensorprog.cli.options import (
     whole_number,
 )
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
+from tensorprog.cli.sweep import sweep
 from tensorprog.errors import fail
 
 if TYPE_CHECKING:
@@ -369,6 +370,9 @@ def list_(atoms: bool, form: str) -> int:
 
     show(findings_table("", columns, rows), click.echo)
     return 0
+
+
+main.add_command(sweep)
 
 
 def run_main() -> NoReturn:

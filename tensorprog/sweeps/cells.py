@@ -15,7 +15,7 @@ from tensorprog.comparison import compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.settings import settings
-from tensorprog.finite.task import Packed, opened, pack
+from tensorprog.finite.task import Packed, opened
 from tensorprog.ir import Netsor
 from tensorprog.program import Program
 from tensorprog.reference import Reference, column, split
@@ -23,12 +23,12 @@ from tensorprog.samples import Samples
 from tensorprog.sweeps.design import Cell, Design
 from tensorprog.sweeps.fields import NUMBERS
 
-__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "numbers", "packed", "stream"]
+__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "job_of", "numbers", "stream"]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> draws (samples,)
 Numbers = dict[str, dict[str, float | None]]  # variable -> field -> number; None where there is none
-CONDITIONAL: dict[str, Any] = {"conditional": True} if "conditional" in inspect.signature(Program.run).parameters else {}
+CONDITIONAL: dict[str, Any] = dict.fromkeys({"conditional"} & set(inspect.signature(Program.run).parameters), True)
 
 
 def stream(seed: int, cell: Cell) -> int:
@@ -43,7 +43,8 @@ def stream(seed: int, cell: Cell) -> int:
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
-def _job(design: Design, cell: Cell) -> Job:
+def job_of(design: Design, cell: Cell) -> Job:
+    """The program, the width and the seed of a cell, planned."""
     netsor = cell.setting.netsor
     keep = _kept(netsor, design.variables)
     return make_job(netsor, cell.width, stream(design.seed, cell), "auto", 1, keep, "float64")
@@ -55,27 +56,19 @@ def _kept(netsor: Netsor, variables: Sequence[str]) -> tuple[str, ...]:
 
 def identity(design: Design, cell: Cell) -> dict[str, Any]:
     """Everything that a cell's numbers depend on, as plain values."""
-    return settings(_job(design, cell)) | {
+    return settings(job_of(design, cell)) | {
         "samples": design.samples, "variables": list(design.variables), "numbers": list(NUMBERS)}
 
 
-def packed(design: Design, cell: Cell) -> Packed:
-    """A cell, ready to travel to a worker.
-
-    Raises    WorkerError if a function of its own cannot be sent
-    """
-    return pack(_job(design, cell), 0.0)
-
-
 def draw(
-    cell: Packed, samples: int, variables: Sequence[str], threads: int | None = None,
+    cell: Job | Packed, samples: int, variables: Sequence[str], threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Drawn:
     """Draw the networks of a cell, in this process or another, and keep the columns that are compared.
 
     Shapes    variable -> (samples,)
     """
-    job = opened(cell)
+    job = opened(cell) if isinstance(cell, Packed) else cell
     program = Program.from_netsor(job.netsor)
     assert isinstance(program, Program)
     drawn = program.run(job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables), threads=threads,
