@@ -69,7 +69,7 @@ def drawn(
             def tell(done: int, total: int, cell: Cell = cell) -> None:
                 progress(cell, done / total)
 
-            yield cell, draw(job_of(design, cell), design.samples, design.variables, progress=tell)
+            yield cell, draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
         return
     chosen = adopted(executor)
     assert chosen is not None
@@ -80,6 +80,10 @@ def drawn(
     def submit(cell: Cell) -> Future[Drawn]:
         job = job_of(design, cell)
         sent = job if inside(chosen) else pack(job, 0.0)
-        return chosen.submit(draw, sent, design.samples, design.variables, threads)
+        return chosen.submit(draw, sent, *_arguments(design, cell), threads)
 
     yield from finished(submit, iter(cells), 2 * workers)
+
+
+def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:
+    return design.samples, design.variables, cell.setting.conditional is not None
