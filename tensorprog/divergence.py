@@ -36,15 +36,17 @@ from tensorprog.reference import Reference, split
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 
 Array = NDArray[Any]
-Functional = Callable[[Array, Array], Array]  # grid and weights of the rule to numbers
+Rows = Callable[[Array], Array]  # functions on a grid: (points,) -> (rows, points)
+Functional = Callable[[Array, Array, Array], Array]  # these, grid and weights of the rule to numbers
 
 GROUPS = 64  # of networks: standard errors good to about 9 %
 DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
 FIRST_STEP = 0.25  # of the trapezoidal rule in t
-TOLERANCE = 1e-11
+FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
 MOST_POINTS = 1 << 13
 CHUNK = 1 << 20  # numbers held at once
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
+MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known
 
 
 def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
@@ -100,9 +102,8 @@ class GaussianDraws:
             np.asarray(part.reshape(len(part), coordinates, -1)[..., position], dtype=np.float64)
             for part in samples.conditional[name]
         )
-        if mean.min() == mean.max():  # then all coordinates have one law
-            mean, var = mean[:, :1], var[:, :1]
-        return cls(mean, var)
+        # without a mean of their own all coordinates of a network have one law
+        return cls(mean, var) if np.ptp(mean) else cls(mean[:, :1], var[:, :1])
 
     def __post_init__(self) -> None:
         if len(self.var) < 2:
@@ -127,13 +128,13 @@ class GaussianDraws:
     @cached_property
     def _nodes(self) -> tuple[Array, Array] | None:
         """Variances and their weights in each group, if all means are one number."""
-        if self.mean.min() != self.mean.max():
+        if np.ptp(self.mean):
             return None
-        sizes = np.diff(self.cuts)
+        sizes, columns = np.diff(self.cuts), self.var.shape[1]
         place = np.minimum(self.cuts[:-1, None] + np.arange(sizes.max()), len(self.var) - 1)
-        inside = np.arange(sizes.max()) < sizes[:, None]
-        var, weights, _ = binned(self.var[:, 0][place], inside / sizes[:, None])
-        return var, weights
+        weights = (np.arange(sizes.max()) < sizes[:, None]) / (columns * sizes[:, None])
+        nodes, shares, _ = binned(self.var[place].reshape(len(sizes), -1), np.repeat(weights, columns, axis=1))
+        return nodes, shares
 
     def densities(self, grid: Array) -> Array:
         """Averages of the Gaussian densities over each group.
@@ -168,20 +169,27 @@ def _normal(distance: Array, var: Array) -> Array:
 # ---- integrals ------------------------------------------------------------------------------------------------------
 
 
-def _integrate(functional: Functional, centre: float, scale: float, reach: float) -> tuple[Array, float]:
-    """Numbers from a functional of functions on a grid, and how far the first moved when the grid was last halved.
+def _integrate(
+    rows: Rows, functional: Functional, rule: tuple[float, float, float], tolerance: float
+) -> tuple[Array, float]:
+    """Numbers from functions on a grid, and how far the first moved when the step was last halved.
 
     The rule converges geometrically: the finer value is far closer than that.
     """
+    centre, scale, reach = rule
     step, before = FIRST_STEP, math.nan
+    count = math.ceil(math.asinh(reach / scale) / step)
+    t = step * np.arange(-count, count + 1)
+    values = rows(centre + scale * np.sinh(t))
     while True:
-        count = math.ceil(math.asinh(reach / scale) / step)
-        t = step * np.arange(-count, count + 1)
-        found = functional(centre + scale * np.sinh(t), step * scale * np.cosh(t))
+        found = functional(values, centre + scale * np.sinh(t), step * scale * np.cosh(t))
         moved = abs(float(found[0]) - before)
-        if moved <= TOLERANCE or 4 * count > MOST_POINTS:
+        if moved <= tolerance or 2 * t.size > MOST_POINTS:
             return found, moved
         step, before = step / 2, float(found[0])
+        between = step * np.arange(1 - 2 * count, 2 * count, 2)
+        t, values = np.append(t, between), np.hstack([values, rows(centre + scale * np.sinh(between))])
+        count *= 2
 
 
 def _divergence(p: Array, q: Array, weights: Array) -> Array:
@@ -209,14 +217,14 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
     if not deviation > 0:
         return math.inf, 0.0
 
-    def functional(grid: Array, weights: Array) -> Array:
-        p = curve.densities(grid)
+    def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio = np.log(p[0] * deviation * math.sqrt(2 * math.pi)) + 0.5 * ((grid - centre) / deviation) ** 2
         shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(log_ratio), 0.0) @ weights
         return np.append(_to_gaussian(p, grid, weights), shared)
 
-    found, moved = _integrate(functional, centre, 0.5 * deviation, mixture.within(DEVIATIONS))
+    rule = centre, 0.5 * deviation, mixture.within(DEVIATIONS)
+    found, moved = _integrate(curve.densities, functional, rule, FINE)
     return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
 
 
@@ -225,12 +233,11 @@ def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
     if draws.degenerate:
         return math.inf, 0.0
 
-    def functional(grid: Array, weights: Array) -> Array:
-        groups = draws.densities(grid)
+    def functional(groups: Array, grid: Array, weights: Array) -> Array:
         rows, pairs = _left_out(groups, draws.shares, weights)
         return np.append(_to_gaussian(rows, grid, weights), pairs)
 
-    found, moved = _integrate(functional, *draws.rule)
+    found, moved = _integrate(draws.densities, functional, draws.rule, COARSE)
     value, error = _jackknife(found[:-1], draws.shares, float(found[-1]))
     return value, error + moved
 
@@ -240,24 +247,25 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
     mixture = curve.mixture
     if draws.degenerate or not float(mixture.moment(2)[0]) > 0:
         return math.inf, 0.0
+    groups = draws.shares.size
 
-    def functional(grid: Array, weights: Array) -> Array:
-        rows, pairs = _left_out(draws.densities(grid), draws.shares, weights)
-        law, relative = curve.densities(grid), mixture.uncertainty(grid)
-        law_error = mixture.rule.error(law[1:]) + relative * law[0]
-        known = (law[0] > 0) & (law_error < UNRESOLVED * law[0])
+    def both(grid: Array) -> Array:
+        return np.concatenate([draws.densities(grid), curve.densities(grid)])
+
+    def functional(densities: Array, grid: Array, weights: Array) -> Array:
+        rows, pairs = _left_out(densities[:groups], draws.shares, weights)
+        law, relative = densities[groups:], mixture.uncertainty(grid)
+        known = (law[0] > 0) & (mixture.rule.error(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
+        law = np.where(known, law, 0.0)
         beyond = np.where(known, 0.0, rows[0]) @ weights  # mass where the law's density is not known
-        q = np.where(known, law, 0.0)
-        # integral of what all sets share: dKL = - Integral (f_N / f - 1) df, as densities integrate to 1
+        # what all sets share: dKL = - Integral (f_N / f - 1) df, as densities integrate to 1
         shared = np.where(known, relative * np.abs(rows[0] - law[0]), 0.0) @ weights
-        sets = _divergence(rows[0], q[1:], weights)
-        spread = float(mixture.rule.error(sets))
-        return np.concatenate([_divergence(rows, q[0], weights), [pairs, shared + spread, beyond]])
+        spread = float(mixture.rule.error(_divergence(rows[0], law[1:], weights)))
+        return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + MOST_LOG * beyond])
 
-    found, moved = _integrate(functional, *draws.rule)
-    value, error = _jackknife(found[:-3], draws.shares, float(found[-3]))
-    # beyond what is known, log ratios are taken to be below 100
-    return value, error + float(found[-2]) + 100 * float(found[-1]) + moved
+    found, moved = _integrate(both, functional, draws.rule, COARSE)
+    value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
+    return value, error + float(found[-1]) + moved
 
 
 def _left_out(groups: Array, shares: Array, weights: Array) -> tuple[Array, float]:

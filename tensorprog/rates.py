@@ -7,8 +7,8 @@ whether they are right.  With s_k^2 the mean of the squared errors stated at n_k
 
     scatter^2 = sum_k sum_r (d_kr - d_k)^2 / s_k^2 / (K (R - 1))
 
-is 1 up to sqrt(2 / (K (R - 1))) if they are, and var(d_k) = max(1, scatter)^2 s_k^2 / R, so that errors stated too small
-are made good, while one that all repeats share, such as the limit's own, is kept.  By Taylor,
+is 1 up to sqrt(2 / (K (R - 1))) if they are, and var(d_k) = max(1, scatter)^2 s_k^2 / R, so that errors stated too
+small are made good, while one that all repeats share, such as the limit's own, is kept.  By Taylor,
 var(log d_k) = v_k = var(d_k) / d_k^2, and E log d_k = log E d_k - v_k / 2, which is added.
 """
 
@@ -79,7 +79,7 @@ def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: Arra
     error = stated * np.nanmax([1.0, scatter]) / math.sqrt(repeats)
     use = known & (mean > ABOVE_ERROR * error) & (mean > ABOVE_FLOOR * floor)
     if np.count_nonzero(use) < 2:
-        raise ProgramError("no rate can be fitted: fewer than two widths have a distance that stands out from its noise")
+        raise ProgramError("no rate can be fitted: fewer than two widths have a distance that stands out from noise")
     variance = (error[use] / mean[use]) ** 2
     x, y, weight = np.log(n[use]), np.log(mean[use]) + variance / 2, 1 / variance
     centre, height = (weight @ z / weight.sum() for z in (x, y))

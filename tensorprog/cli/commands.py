@@ -34,6 +34,7 @@ from tensorprog.cli.options import (
 )
 from tensorprog.cli.paper import paper
 from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
+from tensorprog.cli.sweep import sweep
 from tensorprog.errors import fail
 
 if TYPE_CHECKING:
@@ -373,6 +374,7 @@ def list_(atoms: bool, form: str) -> int:
 
 
 main.add_command(paper)
+main.add_command(sweep)
 
 
 def run_main() -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,20 +14,19 @@ from tensorprog.comparison import compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.settings import settings
-from tensorprog.finite.task import Packed, opened, pack
+from tensorprog.finite.task import Packed, opened
 from tensorprog.ir import Netsor
 from tensorprog.program import Program
-from tensorprog.reference import Reference, column, split
+from tensorprog.reference import Reference, split
 from tensorprog.samples import Samples
 from tensorprog.sweeps.design import Cell, Design
 from tensorprog.sweeps.fields import NUMBERS
 
-__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "numbers", "packed", "stream"]
+__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "job_of", "numbers", "stream"]
 
 Array = NDArray[Any]
-Drawn = dict[str, Array]  # variable -> draws (samples,)
+Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
 Numbers = dict[str, dict[str, float | None]]  # variable -> field -> number; None where there is none
-CONDITIONAL: dict[str, Any] = {"conditional": True} if "conditional" in inspect.signature(Program.run).parameters else {}
 
 
 def stream(seed: int, cell: Cell) -> int:
@@ -43,10 +41,11 @@ def stream(seed: int, cell: Cell) -> int:
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
-def _job(design: Design, cell: Cell) -> Job:
-    netsor = cell.setting.netsor
-    keep = _kept(netsor, design.variables)
-    return make_job(netsor, cell.width, stream(design.seed, cell), "auto", 1, keep, "float64")
+def job_of(design: Design, cell: Cell) -> Job:
+    """The program, the width and the seed of a cell, planned."""
+    setting = cell.setting
+    keep = _kept(setting.netsor, design.variables)
+    return make_job(setting.netsor, cell.width, stream(design.seed, cell), "auto", 1, keep, "float64")
 
 
 def _kept(netsor: Netsor, variables: Sequence[str]) -> tuple[str, ...]:
@@ -55,32 +54,31 @@ def _kept(netsor: Netsor, variables: Sequence[str]) -> tuple[str, ...]:
 
 def identity(design: Design, cell: Cell) -> dict[str, Any]:
     """Everything that a cell's numbers depend on, as plain values."""
-    return settings(_job(design, cell)) | {
-        "samples": design.samples, "variables": list(design.variables), "numbers": list(NUMBERS)}
-
-
-def packed(design: Design, cell: Cell) -> Packed:
-    """A cell, ready to travel to a worker.
-
-    Raises    WorkerError if a function of its own cannot be sent
-    """
-    return pack(_job(design, cell), 0.0)
+    return settings(job_of(design, cell)) | {
+        "samples": design.samples, "variables": list(design.variables), "numbers": list(NUMBERS),
+        "conditional": cell.setting.conditional is not None}
 
 
 def draw(
-    cell: Packed, samples: int, variables: Sequence[str], threads: int | None = None,
+    cell: Job | Packed, samples: int, variables: Sequence[str], conditional: bool, threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Drawn:
     """Draw the networks of a cell, in this process or another, and keep the columns that are compared.
 
-    Shapes    variable -> (samples,)
+    Shapes    variable -> (1 or 3, samples)
     """
-    job = opened(cell)
+    job = opened(cell) if isinstance(cell, Packed) else cell
     program = Program.from_netsor(job.netsor)
     assert isinstance(program, Program)
     drawn = program.run(job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables), threads=threads,
-                        progress=progress, **CONDITIONAL)
-    return {variable: column(drawn, *split(job.netsor, variable))[:, 0].copy() for variable in variables}
+                        progress=progress, conditional=conditional)
+    return {variable: _columns(drawn, variable) for variable in variables}
+
+
+def _columns(drawn: Samples, variable: str) -> Array:
+    name, position = split(drawn.netsor, variable)
+    arrays = (drawn[name], *drawn.conditional.get(name, ()))
+    return np.array([array.reshape(len(array), -1)[:, position] for array in arrays])
 
 
 class Limits:
@@ -127,10 +125,12 @@ def numbers(design: Design, cell: Cell, drawn: Drawn, reference: Reference | Non
     return found
 
 
-def _samples(design: Design, cell: Cell, variable: str, values: Array) -> Samples:
+def _samples(design: Design, cell: Cell, variable: str, columns: Array) -> Samples:
     """Samples of which one member is read: all members of its family are views of its draws."""
     netsor = cell.setting.netsor
     name, _ = split(netsor, variable)
     shape = netsor.families[name].shape
-    array = np.broadcast_to(values.reshape(-1, *(1 for _ in shape)), (len(values), *shape))
-    return Samples(netsor, {name: array}, len(values), stream(design.seed, cell), "auto", cell.width)
+    size = columns.shape[1]
+    values, *law = (np.broadcast_to(part.reshape(size, *(1 for _ in shape)), (size, *shape)) for part in columns)
+    conditional = {name: (law[0], law[1])} if law else {}
+    return Samples(netsor, {name: values}, size, stream(design.seed, cell), "auto", cell.width, conditional=conditional)

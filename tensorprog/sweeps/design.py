@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from tensorprog.builder import Builder
-from tensorprog.errors import Problem, ProgramError, did_you_mean, fail
+from tensorprog.conditional import with_conditional
+from tensorprog.errors import NotCompiledError, Problem, ProgramError, did_you_mean, fail
 from tensorprog.finite.run import estimate
 from tensorprog.ir import Netsor
 from tensorprog.reference import label, members, split
@@ -24,7 +25,8 @@ __all__ = ["Cell", "Design", "Setting", "design"]
 
 Number = int | float
 MAX_WIDTH = 10**7
-COMPARING = 0.05, 1e-6  # seconds to compare one variable, and more for each network
+COMPARING = 0.02, 1e-6  # seconds to compare one variable, and more for each network
+PRECISE = 0.3  # seconds for the divergence of its conditional laws
 AXES = ("width", "repeat", "variable")
 
 
@@ -35,6 +37,7 @@ class Setting:
     position: tuple[int, ...]  # along the axes of the constants
     values: tuple[tuple[str, Number], ...]
     netsor: Netsor
+    conditional: Netsor | None  # with the conditional laws of its outputs, where a variable has one
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in self.values)
@@ -84,9 +87,13 @@ class Design:
     @cached_property
     def _costs(self) -> dict[tuple[tuple[int, ...], int], float]:
         fixed, each = COMPARING
-        comparing = len(self.variables) * (fixed + each * self.samples)
-        return {(setting.position, width): comparing + estimate(setting.netsor, width, self.samples, threads=1)[0]
-                for setting in self.settings for width in self.width}
+
+        def seconds(setting: Setting, width: int) -> float:
+            comparing = fixed + each * self.samples + (PRECISE if setting.conditional else 0.0)
+            drawn = setting.conditional or setting.netsor
+            return len(self.variables) * comparing + estimate(drawn, width, self.samples, threads=1)[0]
+
+        return {(setting.position, width): seconds(setting, width) for setting in self.settings for width in self.width}
 
     def cost(self, cell: Cell) -> float:
         """Rough seconds of a cell on one core.
@@ -120,14 +127,16 @@ def design(
     for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
         _whole_numbers(name, [value], least, 2**63 - 1, problems)
     wanted = {name: _listed(name, values, base, problems) for name, values in (over or {}).items()}
-    settings = [] if problems else _settings(base, wanted, problems)
-    chosen = _variables([variables] if isinstance(variables, str) else variables, [base, *(s.netsor for s in settings)],
-                        problems)
+    programs = {} if problems else _programs(base, wanted, problems)
+    chosen = _variables([variables] if isinstance(variables, str) else variables, [base, *programs.values()], problems)
     if problems:
         raise ProgramError(dict.fromkeys(problems))
-    numbers = {name: tuple(dict.fromkeys(dict(s.values)[name] for s in settings)) for name in wanted}
-    found = Design(base, words, tuple(widths), tuple(numbers.items()), int(repeats), int(samples), int(seed), chosen,
-                   tuple(settings))
+    axes = [tuple(dict.fromkeys(values)) for values in zip(*programs, strict=True)]
+    settings = [Setting(tuple(axis.index(value) for axis, value in zip(axes, values, strict=True)),
+                        tuple(zip(wanted, values, strict=True)), netsor, _conditional(netsor, chosen))
+                for values, netsor in programs.items()]
+    found = Design(base, words, tuple(widths), tuple(zip(wanted, axes, strict=True)), int(repeats), int(samples),
+                   int(seed), chosen, tuple(settings))
     found.cells()  # widths at which the program does not run
     return found
 
@@ -168,8 +177,10 @@ def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> li
     return found
 
 
-def _settings(base: Netsor, wanted: Mapping[str, Sequence[Any]], problems: list[Problem]) -> list[Setting]:
-    """One setting for each choice of values, those that mean the same number once."""
+def _programs(
+    base: Netsor, wanted: Mapping[str, Sequence[Any]], problems: list[Problem]
+) -> dict[tuple[Number, ...], Netsor]:
+    """The program of each choice of values; those that mean the same numbers are one."""
     text, tables = pack(base)
     found: dict[tuple[Number, ...], Netsor] = {}
     for choice in itertools.product(*wanted.values()):
@@ -181,11 +192,16 @@ def _settings(base: Netsor, wanted: Mapping[str, Sequence[Any]], problems: list[
             problems += [Problem(f"with {said}: {problem.message}", fix=problem.fix) for problem in error.problems]
         else:
             found.setdefault(tuple(netsor.scalars[name] or 0 for name in wanted), netsor)
-    if problems:
-        return []
-    axes = [list(dict.fromkeys(choice[k] for choice in found)) for k in range(len(wanted))]
-    return [Setting(tuple(axis.index(value) for axis, value in zip(axes, choice, strict=True)),
-                    tuple(zip(wanted, choice, strict=True)), netsor) for choice, netsor in found.items()]
+    return found
+
+
+def _conditional(netsor: Netsor, variables: Sequence[str]) -> Netsor | None:
+    """The program with the conditional laws of its outputs, if a variable has one."""
+    try:
+        found = with_conditional(netsor)
+    except NotCompiledError:
+        return None
+    return found.netsor if {split(netsor, variable)[0] for variable in variables} & set(found.variance) else None
 
 
 def _variables(given: Iterable[str] | None, programs: Sequence[Netsor], problems: list[Problem]) -> tuple[str, ...]:

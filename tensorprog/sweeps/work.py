@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tensorprog import plots, study
 from tensorprog.errors import fail
 from tensorprog.files import whole, writing
 from tensorprog.finite.task import one_blas_thread
 from tensorprog.report import write_text
-from tensorprog.study import Listener, duration
 from tensorprog.sweeps.cells import Limits, numbers
 from tensorprog.sweeps.dataset import dataset, need_xarray, netcdf, tidy
 from tensorprog.sweeps.design import Cell, Design, design
 from tensorprog.sweeps.folder import Finished, Folder
+from tensorprog.sweeps.summary import Summary, summaries
 from tensorprog.sweeps.workers import drawn, pool
 
-__all__ = ["Outcome", "perform", "sweep"]
+__all__ = ["Listener", "Outcome", "perform", "sweep"]
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Outcome:
     design: Design
     cells: dict[Cell, Finished]
     dataset: Any
+    summaries: tuple[Summary, ...]
     written: list[Path] = field(default_factory=list)
 
 
@@ -64,14 +66,14 @@ def sweep(
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(wanted, progress)).dataset
 
 
-class Overall(Listener):
+class Listener(study.Listener):
     """What a sweep tells while it runs; the base class is silent."""
 
     def cells(self, done: int, total: int, share: float) -> None:
         """Cells done, and the share of the work that is."""
 
 
-class _Counting(Overall):
+class _Counting(Listener):
     """Passes the number of cells on, when it changes."""
 
     def __init__(self, wanted: Design, progress: Callable[[int, int], None] | None) -> None:
@@ -83,7 +85,7 @@ class _Counting(Overall):
             self._tell(done, total)
 
 
-def perform(wanted: Design, out: Path | None, executor: Executor | None, told: Overall) -> Outcome:
+def perform(wanted: Design, out: Path | None, executor: Executor | None, told: Listener) -> Outcome:
     """Draw the cells that are not on disk, compare them, and write the result; without `out` nothing is written.
 
     Raises    ProgramError if the folder cannot be used, MemoryLimitError, WorkerError
@@ -111,9 +113,9 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: O
                     limits.forget(cell)
                 spent += wanted.cost(cell)
                 progress(cell, 0.0)
-        outcome = Outcome(wanted, done, dataset(wanted, done))
+        outcome = Outcome(wanted, done, dataset(wanted, done), tuple(summaries(wanted, done)))
         if out is not None:
-            _write(outcome, out)
+            _write(outcome, out, told)
     return outcome
 
 
@@ -121,12 +123,29 @@ def _estimate(cells: int, missing: int, seconds: float) -> str:
     if not missing:
         return f"all {cells:,} cells are on disk"
     known = f" ({cells - missing:,} of {cells:,} are on disk)" if missing < cells else ""
-    return f"estimate: about {duration(seconds)} on one core for {missing:,} cells{known}, without the limits"
+    return f"estimate: about {study.duration(seconds)} on one core for {missing:,} cells{known}, without the limits"
 
 
-def _write(outcome: Outcome, out: Path) -> None:
+def _write(outcome: Outcome, out: Path, told: Listener) -> None:
     path = out / "sweep.nc"
     with writing(path), whole(path) as partial:
         partial.write_bytes(netcdf(outcome.dataset))
     write_text(out / "sweep.csv", tidy(outcome.design, outcome.cells))
     outcome.written += [path, out / "sweep.csv"]
+    if len(outcome.design.width) > 1:
+        try:
+            for summary in outcome.summaries:
+                outcome.written.append(_picture(outcome.design, summary, out))
+        except plots.PlotsUnavailableError as error:
+            told.note(str(error))
+
+
+def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
+    """Convergence of the means of one setting."""
+    name = "-".join(["convergence", *(f"{key}={value:g}" for key, value in summary.setting.values)])
+    path = out / f"{name}.png"
+    panels = 2 if summary.refused else 3
+    with writing(path):
+        plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels,
+                   4.1 * panels, 4.2)
+    return path

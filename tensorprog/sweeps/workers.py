@@ -14,7 +14,8 @@ from multiprocessing.connection import wait
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.cost import OUTSIDE_WORKERS, cores, inside
 from tensorprog.finite.execute import finished
-from tensorprog.sweeps.cells import Drawn, draw, packed
+from tensorprog.finite.task import pack
+from tensorprog.sweeps.cells import Drawn, draw, job_of
 from tensorprog.sweeps.design import Cell, Design
 
 __all__ = ["drawn", "pool"]
@@ -68,7 +69,7 @@ def drawn(
             def tell(done: int, total: int, cell: Cell = cell) -> None:
                 progress(cell, done / total)
 
-            yield cell, draw(packed(design, cell), design.samples, design.variables, progress=tell)
+            yield cell, draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
         return
     chosen = adopted(executor)
     assert chosen is not None
@@ -77,6 +78,12 @@ def drawn(
     threads = max(1, cores() // workers) if here else 1
 
     def submit(cell: Cell) -> Future[Drawn]:
-        return chosen.submit(draw, packed(design, cell), design.samples, design.variables, threads)
+        job = job_of(design, cell)
+        sent = job if inside(chosen) else pack(job, 0.0)
+        return chosen.submit(draw, sent, *_arguments(design, cell), threads)
 
     yield from finished(submit, iter(cells), 2 * workers)
+
+
+def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:
+    return design.samples, design.variables, cell.setting.conditional is not None

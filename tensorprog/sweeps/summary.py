@@ -1,0 +1,98 @@
+"""A sweep in short: means over the repeats of each width beside the limit, and the rates fitted to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorprog.comparison import Comparison, Row, quantity
+from tensorprog.errors import ProgramError
+from tensorprog.rates import Rate, fit
+from tensorprog.sweeps.cells import Numbers
+from tensorprog.sweeps.design import Cell, Design, Setting
+from tensorprog.sweeps.fields import LIMITS, NUMBERS
+from tensorprog.sweeps.folder import Finished
+
+__all__ = ["NAMES", "TABLED", "Summary", "summaries"]
+
+NAMES = {"kl_precise": "KL precise", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
+TABLED = tuple(name for name in ("kl_precise", "kl", "ks", "w1") if name in NUMBERS)  # in tables
+SUMS = ("n", "effective")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One setting: a comparison per width whose rows are means over the repeats."""
+
+    setting: Setting
+    refused: str  # why there is no limit; empty if there is one
+    comparisons: tuple[Comparison, ...]
+    rates: dict[str, dict[str, Rate]]  # variable -> distance -> rate, where one can be fitted
+
+    def to_json(self) -> dict[str, Any]:
+        """Constants swept, rows and rates; None for numbers that do not exist."""
+        rates = {variable: {name: found.to_json() for name, found in rates.items()}
+                 for variable, rates in self.rates.items()}
+        rows = [{"width": comparison.width, **row.to_json()} for comparison in self.comparisons
+                for row in comparison.rows]
+        return {"constants": dict(self.setting.values), "no_limit": self.refused or None, "rows": rows, "rates": rates}
+
+    def table(self, variable: str, figures: int = 2) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of one variable, the limit last if there is one."""
+        rows = [comparison[variable] for comparison in self.comparisons]
+        names = ["variance", "kurtosis", *(() if self.refused else TABLED)]
+        header = ["n", *(NAMES.get(name, name) for name in names)]
+        cells = [[str(comparison.width), *(quantity(getattr(row, name), getattr(row, f"{name}_se"), figures)
+                                           for name in names)]
+                 for comparison, row in zip(self.comparisons, rows, strict=True)]
+        if not self.refused:
+            limit = [quantity(getattr(rows[0], f"limit_{name}"), getattr(rows[0], f"limit_{name}_error"), figures)
+                     for name in names[:2]]
+            cells.append(["limit", *limit, *[""] * len(TABLED)])
+        return header, cells
+
+
+def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
+    """One summary per setting, in the order of the values given."""
+    for setting in design.settings:
+        done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
+        comparisons = tuple(
+            Comparison(tuple(_mean([found.numbers for found in repeats], variable) for variable in design.variables),
+                       width, "nothing" if repeats[0].refused else "limit", design.base.name)
+            for width, repeats in zip(design.width, done, strict=True))
+        rates = {variable: dict(_rates(design.width, [[found.numbers[variable] for found in repeats]
+                                                      for repeats in done])) for variable in design.variables}
+        yield Summary(setting, done[0][0].refused, comparisons, rates)
+
+
+def _mean(repeats: Sequence[Numbers], variable: str) -> Row:
+    """Means over the repeats, with the standard errors of these means; nan for what a mean does not say."""
+    numbers = {name: np.array([repeat[variable][name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+    means: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan)
+    for name, values in numbers.items():
+        if name in SUMS:
+            means[name] = values.sum()
+        elif name in LIMITS:
+            means[name] = float(values[0])
+        elif name.endswith("_floor"):
+            means[name] = float(values.mean())
+        elif (error := f"{name}_se") in numbers:
+            means[name] = float(values.mean())
+            scatter = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else numbers[error][0]
+            means[error] = float(scatter)
+    return Row(variable=variable, **means | {"n": int(means["n"])})
+
+
+def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Rate]]:
+    for name in NAMES:
+        if name in NUMBERS:
+            values, errors, floors = (
+                np.array([[repeat.get(key, 0.0) for repeat in repeats] for repeats in numbers], dtype=np.float64)
+                for key in (name, f"{name}_se", f"{name}_floor"))
+            with suppress(ProgramError):  # too few widths, or all of them within noise
+                yield name, fit(width, values, errors, floors)
