@@ -29,7 +29,7 @@ def joined(parts: Iterable[Any], between: str = "") -> Html:
     ))
 
 
-def tag(name: str, *content: Any, **attributes: Any) -> Html:
+def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
     """One element: attributes that are None or False are left out, `class_` is class, `aria_label` is aria-label."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
