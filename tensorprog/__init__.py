@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load", "plots",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -29,6 +29,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from tensorprog import plots
     from tensorprog.assumptions import Report
     from tensorprog.comparison import Comparison, compare
     from tensorprog.errors import (
@@ -51,6 +52,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"tensorprog.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+    if name == "plots":
+        return import_module("tensorprog.plots")
     if not name.startswith("_"):
         from tensorprog.functions import function, function_names
 

@@ -40,7 +40,7 @@ def embedded(text: str, name: str, label: str, *, scroll: bool = False, fixed: C
     for node in root.iter():
         _restyle(node, name, used, {colour.lower() for colour in fixed})
     *_, width, _ = (float(part) for part in root.attrib["viewBox"].split())
-    for key in ("width", "height", "version", "font-family"):
+    for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
     least = f"min-width:min({width:.0f}px,42em);" if scroll else ""
     root.attrib |= {"role": "img", "aria-label": label, "fill": root.get("fill", "currentColor"),

@@ -6,8 +6,8 @@ import time
 
 from tensorprog.errors import TensorprogError
 from tensorprog.ir import Netsor
-from tensorprog.markup import Html, joined, paragraph, tag
-from tensorprog.mathml import displayed
+from tensorprog.markup import Html, joined, paragraph
+from tensorprog.mathml import displayed, numbered
 
 __all__ = ["derived"]
 
@@ -34,7 +34,5 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Html:
             f"The limit of this program is given in numbers, not in formulas: {error}.")
     whole = "\n".join(lines)
     meanings = " ".join(meaning for mark, meaning in NOTATION.items() if mark in whole)
-    steps = [tag("li", displayed(line)) for line in lines]
-    return joined([
-        displayed(meanings), tag("ol", *steps, class_="derivation") if steps else "", paragraph(remark) if remark else "",
-    ])
+    steps = numbered(lines) if lines else ""
+    return joined([displayed(meanings), steps, paragraph(remark) if remark else ""])

@@ -47,7 +47,8 @@ def _head(study: Study, body: str) -> Html:
     sheet = files("tensorprog.page").joinpath("page.css").read_text(encoding="utf-8")
     style = f"{sheet}:root{{{palette(body, dark=False)}}}\n{DARK}{{:root{{{palette(body, dark=True)}}}}}\n"
     return tag(
-        "head", tag("meta", charset="utf-8"), tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        "head", tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy",
             content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
         tag("meta", name="generator", content=sections.signature()),

@@ -40,8 +40,8 @@ def program(study: Study) -> Html:
         tag("h3", "As text"), tag("pre", tag("code", pack(study.netsor)[0].rstrip()), tabindex=0, aria_label="program"),
         tag("h3", "As picture"),
         tag("figure", embedded(to_svg(build(study.netsor), study.report), "graph", title, scroll=True),
-            tag("figcaption", "Boxes are initial vectors, weights and statements; arrows lead from what is read to what "
-                              "reads it, those of weights are dashed."), class_="graph"),
+            tag("figcaption", "Boxes are initial vectors, weights and statements; arrows lead from what is read to "
+                              "what reads it, those of weights are dashed."), class_="graph"),
     ])
 
 
@@ -50,8 +50,10 @@ def limit(study: Study, formulas: Html) -> Html:
     reference = study.reference
     if reference is None:
         return joined([paragraph("There is no limit to show."), tag("pre", study.refusal) if study.refusal else ""])
+    from tensorprog.limit.notebook import converges
+
     return joined([
-        paragraph(converges(reference)),
+        paragraph(converges(reference.law)),
         tag("h3", "Formulas"), details("The derivation by Definition 1, line by line", formulas, opened=True),
         tag("h3", "Numbers"),
         *(_shown(each) for each in limit_tables(reference)),
@@ -59,19 +61,6 @@ def limit(study: Study, formulas: Html) -> Html:
              f"{reference.law.error:.1e}."),
         *_covariances(reference),
     ])
-
-
-def converges(reference: Reference) -> str:
-    """Theorem 1 for this program, in one sentence."""
-    from tensorprog.limit.law import widths_text
-
-    law = reference.law
-    names = f"{', '.join(law.outputs)}" + (f" together with the scores {', '.join(law.scores)}" if law.scores else "")
-    return (f"As {widths_text(law.widths).replace(' to infinity', ' goes to infinity', 1)}, averages over the coordinates "
-            f"of {names} converge in distribution to expectations under the law below, given its random scores."
-            if law.scores else
-            f"As {widths_text(law.widths).replace(' to infinity', ' goes to infinity', 1)}, averages over the coordinates "
-            f"of {names} converge to expectations under the law below.")
 
 
 def _covariances(reference: Reference) -> Iterator[Html]:
@@ -132,7 +121,7 @@ def _shown(found: Table) -> Html:
                  sections=found.sections, foot=found.note)
 
 
-# ---- to reproduce -----------------------------------------------------------------------------------------------------
+# ---- to reproduce ---------------------------------------------------------------------------------------------------
 
 
 def reproduce(study: Study) -> Html:
