@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
     "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "kl", "kl_gaussian",
-    "load", "rate", "sweep",
+    "load", "plots", "rate", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -32,6 +32,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from tensorprog import plots
     from tensorprog.assumptions import Report
     from tensorprog.comparison import Comparison, compare
     from tensorprog.divergence import kl, kl_gaussian
@@ -57,6 +58,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"tensorprog.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+    if name == "plots":
+        return import_module("tensorprog.plots")
     if not name.startswith("_"):
         from tensorprog.functions import function, function_names
 

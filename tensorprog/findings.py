@@ -21,6 +21,7 @@ COLOURS = {
     "outside": "#d55e00", "fails": "#d55e00",
 }
 GREY = "#808080"
+HEADER = ("verdict", "rule", "where", "line", "why")
 LABELS = ("why", "from", "try")
 
 
@@ -62,7 +63,7 @@ def body(report: Report) -> Html:
     holds = [finding for finding in report.findings if finding.verdict == "holds"]
     parts = [markup.paragraph(markup.tag("i", kind), " ", text) for kind, text in basis(report)]
     if said:
-        parts.append(_table(said, "what is to be said"))
+        parts.append(_table(said, "findings"))
     if holds:
         count = "1 clause holds" if len(holds) == 1 else f"{len(holds)} clauses hold"
         parts.append(markup.details(count, _table(holds, count), opened=not said))
@@ -70,7 +71,7 @@ def body(report: Report) -> Html:
 
 
 def _table(findings: Sequence[Finding], caption: str) -> Html:
-    return markup.table(("verdict", "rule", "where", "line", "why"), map(_row, findings), caption, text=range(5))
+    return markup.table(HEADER, map(_row, findings), caption, text=range(5), class_="findings")
 
 
 def _row(finding: Finding) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ Notebooks take what is made here as it is: colours come from the surroundings, s
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Html", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table", "tag"]
+__all__ = ["Html", "Shades", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table", "tag"]
 
+Shades = Mapping[tuple[int, int], float]
 VOID = {"br", "hr", "link", "meta"}
 CELL = "padding:.25em .6em;vertical-align:top;"
 LINE = "border-top:1px solid rgba(128,128,128,.35);"
@@ -29,10 +30,10 @@ def joined(parts: Iterable[Any], between: str = "") -> Html:
     ))
 
 
-def tag(name: str, *content: Any, **attributes: Any) -> Html:
+def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
     """One element: attributes that are None or False are left out, `class_` is class, `aria_label` is aria-label."""
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
+        f' {key.rstrip("_").replace("_", "-")}="{"" if value is True else html.escape(str(value))}"'
         for key, value in attributes.items() if value is not None and value is not False
     )
     return Html(f"<{name}{given}>" if name in VOID else f"<{name}{given}>{joined(content)}</{name}>")
@@ -40,29 +41,35 @@ def tag(name: str, *content: Any, **attributes: Any) -> Html:
 
 def table(
     header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: Any = "", *, text: Collection[int] = (0,),
-    marked: Collection[int] = (), sections: Collection[int] = (), foot: Any = "",
+    marked: Collection[int] = (), sections: Collection[int] = (), foot: Any = "", shades: Shades | None = None,
+    class_: str | None = None,
 ) -> Html:
     """A table: the columns `text` to the left, numbers to the right; the first cell of a row is its heading.
 
-    Rows `marked` stand out, and a line follows the rows `sections`.
+    Rows `marked` stand out, and a line follows the rows `sections`; `shades` are between -1 and 1, by row and column.
     """
     sides = [f"{CELL}text-align:{'left' if k in text else 'right'};" for k in range(len(header))]
     head = tag("tr", *(tag("th", cell, scope="col", style=side) for cell, side in zip(header, sides, strict=True)))
     body = []
     for k, row in enumerate(rows):
-        weight = f"font-weight:{'bold' if k in marked else 'normal'};"
-        line = LINE if k == 0 or k - 1 in sections else ""
-        first, *others = [
-            (cell, f"{side}{line}{weight}white-space:{'normal' if place in text else 'nowrap'};")
-            for place, (cell, side) in enumerate(zip(row, sides, strict=True))
-        ]
-        body.append(tag("tr", tag("th", first[0], scope="row", style=first[1]),
-                        *(tag("td", cell, style=style) for cell, style in others)))
+        own = f"font-weight:{'bold' if k in marked else 'normal'};" + (LINE if k == 0 or k - 1 in sections else "")
+        cells = []
+        for place, (cell, side) in enumerate(zip(row, sides, strict=True)):
+            style = side + own + ("" if place in text else "white-space:nowrap;") + _shade(shades, k, place)
+            heads = place == 0 and cell != ""
+            cells.append(tag("th" if heads else "td", cell, scope="row" if heads else None, style=style))
+        body.append(tag("tr", *cells))
     shown = tag("table", tag("caption", caption, style="text-align:left;caption-side:top") if caption else "",
-                tag("thead", head), tag("tbody", *body), style="border-collapse:collapse")
+                tag("thead", head), tag("tbody", *body), class_=class_, style="border-collapse:collapse")
     name = _label(caption, header)
     box = tag("div", shown, style="overflow-x:auto", tabindex=0, role="region", aria_label=name)
     return joined([box, note(foot) if foot else ""])
+
+
+def _shade(shades: Shades | None, row: int, column: int) -> str:
+    """A ground of blue above zero and vermilion below, through which that of the surroundings shows."""
+    share = shades[row, column] if shades and (row, column) in shades else 0.0
+    return f"background:rgba({'0,114,178' if share > 0 else '213,94,0'},{0.5 * abs(share):.2f});" if share else ""
 
 
 def _label(caption: Any, header: Sequence[Any]) -> str:

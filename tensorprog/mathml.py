@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from tensorprog.markup import Html, joined, paragraph, tag
 
-__all__ = ["displayed", "mathml"]
+__all__ = ["displayed", "mathml", "numbered"]
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 MATHEMATICS = re.compile(r"\\\[(?P<one>.*?)\\\]|\\begin\{multline\*\}(?P<many>.*?)\\end\{multline\*\}", re.DOTALL)
@@ -50,6 +50,11 @@ UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SEPARATORS = ("&", r"\\")
 
 
+def numbered(blocks: Iterable[str]) -> Html:
+    """Texts as for `displayed`, numbered."""
+    return tag("ol", *(tag("li", displayed(block)) for block in blocks), class_="derivation")
+
+
 def displayed(text: str) -> Html:
     """Paragraphs of prose with mathematics in $ $, and displayed formulas."""
     parts, last = [], 0
@@ -75,7 +80,9 @@ def mathml(formula: str, block: bool = False) -> Html:
     content = []
     while reader.token:  # closing braces without an opening one are shown
         content += [*reader.row(()), *([_operator(reader.take())] if reader.token else [])]
-    return tag("math", tag("mrow", *content), display="block" if block else "inline")
+    if block:
+        return tag("math", tag("mrow", *content), display="block", style="width:max-content")
+    return tag("math", tag("mrow", *content))
 
 
 def _operator(text: str) -> Html:

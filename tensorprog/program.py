@@ -48,6 +48,18 @@ class Program(Builder):
     def __str__(self) -> str:
         return self.to_yaml()
 
+    def _repr_html_(self) -> str:
+        from tensorprog.graph import build, to_svg
+        from tensorprog.markup import code, details, joined, notebook, paragraph, tag
+        from tensorprog.svg import embedded
+
+        netsor = self.netsor
+        picture = embedded(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
+        text = tag("pre", self.to_yaml().rstrip(), style="background:none;color:inherit;overflow-x:auto")
+        about = joined([code(netsor.name), netsor.reference], ", ")
+        return notebook(paragraph(tag("b", netsor.title or netsor.name)), paragraph(about), text,
+                        details("graph", picture, opened=len(netsor.body) <= 30))
+
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""
         from tensorprog.yaml_io import dump

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.atoms.own import own
+from tensorprog.drawn import show
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.files import whole, writing
 from tensorprog.ir import Netsor
@@ -73,6 +74,9 @@ class Samples(Mapping[str, NDArray[Any]]):
         """Names of the Dots held."""
         dots = {s.target.name for s in self.netsor.body if type(s).__name__ == "Dot"}
         return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
+
+    def _repr_html_(self) -> str:
+        return show(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an .npz with every array, the seed, the version and the program with its tables, in one step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -159,13 +160,14 @@ def default_out(netsor: Netsor) -> Path:
 
 def run(
     program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None, *,
-    executor: Executor | None = None, stream: bool = False,
+    executor: Executor | None = None, stream: bool = False, page: Callable[[Study], str] | None = None,
 ) -> Study:
     """Check, compile, run, compare and write; without `out` nothing is written.
 
     A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
     disk: report.json and samples.npz hold the widths that are complete.  With `stream` samples go to folders
-    samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.
+    samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.  `page`
+    makes report.html of what is known; it is written again as widths come in, and at the end.
 
     Raises    ProgramError, MemoryLimitError, WorkerError
     """
@@ -185,7 +187,9 @@ def run(
     for width, folder in folders.items():
         check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
                     settings.coordinates, settings.keep, settings.dtype)
+    written = _Page(study, out, page)
     with ExitStack() as stack:
+        stack.callback(written.finish)
         store = None
         if out is not None:
             with files.writing(out):
@@ -205,6 +209,7 @@ def run(
             _width(study, samples, store, stream, told)
             study.written += [folders[width]] if stream and out is not None else []
             _save_report(study, out)
+            written.again()
             told.width_done(study)
         if store is not None:
             study.written.append(store.path)
@@ -212,6 +217,28 @@ def run(
         told.stage("drawing")
         _pictures(study, out, told)
     return study
+
+
+class _Page:
+    """report.html: written again where that takes a tenth at most of the time since it was written last."""
+
+    def __init__(self, study: Study, out: Path | None, make: Callable[[Study], str] | None) -> None:
+        self.study, self.out, self.make = study, out, make
+        self.started, self.took, self.shows = time.monotonic(), 1.0, -1
+
+    def again(self) -> None:
+        """After a width."""
+        if time.monotonic() - self.started > 10 * self.took:
+            self.finish()
+
+    def finish(self) -> None:
+        """At the end, or where the run is stopped."""
+        if self.out is None or self.make is None or self.shows == len(self.study.finite):
+            return
+        started, make = time.monotonic(), self.make
+        _write(self.study, self.out, "report.html", lambda path: files.write_text(path, make(self.study)))
+        self.started, self.shows = time.monotonic(), len(self.study.finite)
+        self.took = self.started - started
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # top-level modules and packages; each imports from lines above its own, or from its own package
 ORDER = """
-    errors facts files formats markup mathml
+    errors facts files formats markup mathml svg
     atoms
     expr
     functions rename parse
@@ -34,7 +34,7 @@ ORDER = """
     calculus
     findings
     assumptions
-    samples
+    drawn samples
     averages
     gaussian
     finite

@@ -76,19 +76,20 @@ def run(
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
-    Options left out come from the program's `run:` section. The folder receives report.json, samples.npz, density.png,
-    convergence.png and program.svg; with --stream a folder samples/ instead of samples.npz.
+    Options left out come from the program's `run:` section. The folder receives report.html, report.json, samples.npz,
+    density.png, convergence.png and program.svg; with --stream a folder samples/ instead of samples.npz.
     """
     program = open_program(file, overrides)
     from tensorprog import study as job
     from tensorprog.display import Progress, columns_of, run_tables, show
+    from tensorprog.page import Page
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
              "max_memory": max_memory, "averages": average}
     settings = job.settings_of(program.netsor, given)
     folder = out or job.default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:
-        study = job.run(program, settings, folder, listener, executor=executor, stream=stream)
+        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=Page())
     if form == "json":
         print_json(study.to_json())
     elif not quiet:

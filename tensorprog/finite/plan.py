@@ -10,6 +10,7 @@ from tensorprog.finite.frames import Draw
 from tensorprog.grouping import Grouping
 from tensorprog.initials import InitialLaw
 from tensorprog.ir import Netsor
+from tensorprog.markup import code, notebook, table
 from tensorprog.order import Step
 
 __all__ = ["Op", "Plan", "Row"]
@@ -85,27 +86,40 @@ class Plan:
             "statements": [vars(row) for row in self.rows],
         }
 
-    def __str__(self) -> str:
-        head = (
+    @property
+    def title(self) -> str:
+        """Method and random numbers of the whole."""
+        return (
             f"{self.netsor.name} at n = {self.width}: method {self.method}"
             + (f" ({self.matrices})" if self.matrices else "")
             + f", {self.normals:,} normals"
             + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
             + " per network"
         )
-        table = [("statement", "representation", "normals", "chi-squares")]
-        table += [
+
+    @property
+    def table(self) -> list[tuple[str, ...]]:
+        """Header and rows."""
+        columns = 4 if self.chi_squares else 3
+        rows = [("statement", "representation", "normals", "chi-squares")]
+        rows += [
             (row.line, row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
             for row in self.rows
         ]
-        if not self.chi_squares:
-            table = [row[:3] for row in table]  # type: ignore[misc]
-        sizes = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+        return [row[:columns] for row in rows]
+
+    def _repr_html_(self) -> str:
+        header, *rows = self.table
+        return notebook(table(header, [(code(row[0]), *row[1:]) for row in rows], self.title, text=(0, 1)))
+
+    def __str__(self) -> str:
+        cells = self.table
+        sizes = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
         lines = [
             "  ".join(
                 cell.ljust(size) if column < 2 else cell.rjust(size)
                 for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
             ).rstrip()
-            for row in table
+            for row in cells
         ]
-        return "\n".join([head, "", lines[0], "  ".join("-" * size for size in sizes), *lines[1:]])
+        return "\n".join([self.title, "", lines[0], "  ".join("-" * size for size in sizes), *lines[1:]])

@@ -61,6 +61,11 @@ class Draws(Mapping[str, NDArray[Any]]):
             self._arrays[name] = array
         return self._arrays[name]
 
+    @property
+    def held(self) -> Mapping[str, Array]:
+        """What is drawn so far."""
+        return self._arrays
+
     def __contains__(self, name: object) -> bool:
         return name in self._names
 

@@ -74,6 +74,7 @@ class Law:
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
         self._larger: dict[Any, tuple[Averages, Law]] = {}
         # behind layers of scores one output takes all that is random, and so do all of them
@@ -100,6 +101,11 @@ class Law:
     def __repr__(self) -> str:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
+
+    def _repr_html_(self) -> str:
+        from tensorprog.limit.notebook import show
+
+        return show(self)
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
@@ -272,10 +278,23 @@ class Law:
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
-        found = self._integrated(family, box, method, order)
-        value, error = getattr(self._mixture(family, box), method)(order) if found is None else found
+        key = family, box, method, order
+        if key not in self._moments:
+            found = self._integrated(family, box, method, order)
+            self._moments[key] = getattr(self._mixture(family, box), method)(order) if found is None else found
+        value, error = self._moments[key]
         self._note(error, value, f"the moment of order {order} of {name}")
-        return self._answer(value, error, single, with_error)
+        return self._answer(value.copy(), error.copy(), single, with_error)
+
+    def knows(self, ask: str, name: str) -> bool:
+        """Whether the answer to "mean", "var", "kurtosis" or "cov" of a variable is at hand from questions before."""
+        if ask == "cov":
+            return (name, name) in self._cov
+        family, box, _ = self.member(name)
+        keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
+        if ask == "mean":
+            return (family, box, True) in self._mixtures
+        return (family, box, *keys[ask]) in self._moments
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
         """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""

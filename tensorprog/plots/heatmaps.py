@@ -13,12 +13,12 @@ from tensorprog.formats import short
 from tensorprog.plots.axes import axes_of, plain
 from tensorprog.reference import Reference, label, members
 
-__all__ = ["covariance"]
+__all__ = ["INKS", "covariance"]
 
 NUMBERED = 8  # members of a family up to which cells hold numbers
 TICKS = 16  # names along an axis, at most
 LARGEST = 1024  # members that can be told apart in a picture
-DARK, LIGHT = "#111111", "#f4f4f4"  # ink on cells
+INKS = DARK, LIGHT = "#111111", "#f4f4f4"  # on cells
 
 
 def covariance(law: Any, name: str, ax: Any = None) -> Any:

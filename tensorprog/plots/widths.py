@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.comparison import Comparison, Row
-from tensorprog.errors import ProgramError
+from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, plain, style
 
 __all__ = ["convergence"]
@@ -18,42 +19,95 @@ __all__ = ["convergence"]
 Array = NDArray[Any]
 
 
-def convergence(comparisons: Iterable[Comparison], variable: str | None = None, ax: Any = None) -> Any:
+@dataclass(frozen=True)
+class _Series:
+    """One variable over the widths, and other members of the same comparisons."""
+
+    variable: str
+    widths: list[float]
+    rows: list[Row]
+    others: list[list[Row]]
+
+
+def convergence(
+    comparisons: Iterable[Comparison], variable: str | None = None, ax: Any = None, panels: Sequence[str] | None = None
+) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
-    Three panels: KL; KS and Wasserstein-1; distance of the kurtosis from the limit's.  Without a limit two panels:
-    variance and kurtosis.  Other members of the same comparisons are drawn faintly.
+    `panels` are among "kl", "distances" (KS and Wasserstein-1), "excess" (distance of the kurtosis from the limit's),
+    "variance" and "kurtosis"; by default the first three, without a limit the last two.  Other members of the same
+    comparisons are drawn faintly.
+
+    Shapes    one axes object for each panel, as `ax` and as what is returned
     """
     ordered = sorted((c for c in comparisons if c.width), key=lambda c: c.width or 0)
     if not ordered:
         raise ProgramError("there is nothing to draw: give at least one comparison of finite width")
     variable = variable or ordered[0].rows[0].variable
-    widths = [float(c.width or 0) for c in ordered]
-    rows = [c[variable] for c in ordered]
-    limit = ordered[0].reference != "nothing"
-    axes = axes_of(ax, 3 if limit else 2, 12.0 if limit else 8.4, 4.0)
+    known = DISTANCES | STATISTICS if ordered[0].reference != "nothing" else STATISTICS
+    chosen = list(panels) if panels is not None else list(DISTANCES if known != STATISTICS else STATISTICS)
+    for name in chosen:
+        if name not in known:
+            raise ProgramError(f"there is no panel {name!r} here; {did_you_mean(name, list(known))}")
+    axes = axes_of(ax, len(chosen), 4.1 * len(chosen), 4.0)
     faint = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
-    others = [[c[name] for c in ordered] for name in faint]
-    if limit:
-        _log(axes[0], _distance(axes[0], widths, rows, others, "kl", variable, FIRST, "o"))
-        _guide(axes[0], widths, rows[0].kl, -2)
-        _log(axes[1], _distance(axes[1], widths, rows, others, "ks", f"KS, {variable}", FIRST, "o")
-             + _distance(axes[1], widths, rows, others, "w1", f"Wasserstein-1, {variable}", SECOND, "s"))
-        _guide(axes[1], widths, max(rows[0].ks, rows[0].w1), -1)
-        _log(axes[2], _excess(axes[2], widths, rows, others, variable))
-        _guide(axes[2], widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
-        titles = ["KL(finite || limit) / nats", "KS and Wasserstein-1 to the limit", "|kurtosis \u2212 limit|"]
-    else:
-        _statistic(axes[0], widths, rows, others, "variance", FIRST)
-        _statistic(axes[1], widths, rows, others, "kurtosis", FIRST)
-        titles = [f"variance of {variable}", f"kurtosis of {variable} (Gaussian = 3)"]
-    for panel, title in zip(axes, titles, strict=True):
+    series = _Series(variable, [float(c.width or 0) for c in ordered], [c[variable] for c in ordered],
+                     [[c[name] for c in ordered] for name in faint])
+    for name, panel in zip(chosen, axes, strict=True):
+        title = known[name](panel, series)
         panel.set_xlabel("width n")
         panel.set_ylabel(plain(title))
-        _width_axis(panel, widths)
+        _width_axis(panel, series.widths)
         style(panel)
         legend_above(panel)
     return np.asarray(axes, dtype=object)
+
+
+def _kl(ax: Any, series: _Series) -> str:
+    _log(ax, _distance(ax, series, "kl", series.variable, FIRST, "o"))
+    _guide(ax, series.widths, series.rows[0].kl, -2)
+    return "KL(finite || limit) / nats"
+
+
+def _distances(ax: Any, series: _Series) -> str:
+    first = _distance(ax, series, "ks", f"KS, {series.variable}", FIRST, "o")
+    _log(ax, first + _distance(ax, series, "w1", f"Wasserstein-1, {series.variable}", SECOND, "s"))
+    _guide(ax, series.widths, max(series.rows[0].ks, series.rows[0].w1), -1)
+    return "KS and Wasserstein-1 to the limit"
+
+
+def _excess(ax: Any, series: _Series) -> str:
+    rows = series.rows
+    value = _excesses(rows)
+    error = np.hypot(_numbers(rows, "kurtosis_se"), np.nan_to_num(_numbers(rows, "limit_kurtosis_error")))
+    for other in series.others:
+        ax.plot(series.widths, _excesses(other), color=FIRST, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
+    ax.errorbar(series.widths, value, yerr=np.nan_to_num(error), color=FIRST, marker="o", markersize=5, linewidth=1.5,
+                capsize=2.5, label=series.variable, zorder=3)
+    ax.plot(series.widths, error, color=FIRST, linestyle=(0, (1, 1.5)), linewidth=1.4, label="standard error", zorder=2)
+    _log(ax, [value, value + error, error])
+    _guide(ax, series.widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
+    return "|kurtosis \u2212 limit|"
+
+
+def _excesses(rows: Sequence[Row]) -> Array:
+    result: Array = np.abs(_numbers(rows, "kurtosis") - _numbers(rows, "limit_kurtosis"))
+    return result
+
+
+def _variance(ax: Any, series: _Series) -> str:
+    _statistic(ax, series, "variance")
+    return f"variance of {series.variable}"
+
+
+def _kurtosis(ax: Any, series: _Series) -> str:
+    _statistic(ax, series, "kurtosis")
+    return f"kurtosis of {series.variable} (Gaussian = 3)"
+
+
+Panel = Callable[[Any, _Series], str]  # draws, and says what its vertical axis is
+DISTANCES: dict[str, Panel] = {"kl": _kl, "distances": _distances, "excess": _excess}
+STATISTICS: dict[str, Panel] = {"variance": _variance, "kurtosis": _kurtosis}
 
 
 def _width_axis(ax: Any, widths: Sequence[float]) -> None:
@@ -71,36 +125,16 @@ def _numbers(rows: Sequence[Row], key: str) -> Array:
     return np.array([getattr(row, key) for row in rows], dtype=np.float64)
 
 
-def _distance(
-    ax: Any, widths: Sequence[float], rows: Sequence[Row], others: Sequence[Sequence[Row]], key: str, name: str,
-    colour: str, marker: str,
-) -> list[Array]:
+def _distance(ax: Any, series: _Series, key: str, name: str, colour: str, marker: str) -> list[Array]:
     # the second series of a panel stands a little to the right, so that error bars do not cover each other
-    widths = [width * (1.07 if marker == "s" else 1.0) for width in widths]
-    value, error, floor = (_numbers(rows, key + suffix) for suffix in ("", "_se", "_floor"))
-    for other in others:
+    widths = [width * (1.07 if marker == "s" else 1.0) for width in series.widths]
+    value, error, floor = (_numbers(series.rows, key + suffix) for suffix in ("", "_se", "_floor"))
+    for other in series.others:
         ax.plot(widths, _numbers(other, key), color=colour, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
     ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=colour, marker=marker, markersize=5, linewidth=1.5,
                 capsize=2.5, label=name, zorder=3)
     ax.plot(widths, floor, color=colour, linestyle=(0, (1, 1.5)), linewidth=1.4, label="noise floor", zorder=2)
     return [value, value + error, floor]
-
-
-def _excess(
-    ax: Any, widths: Sequence[float], rows: Sequence[Row], others: Sequence[Sequence[Row]], name: str
-) -> list[Array]:
-    def difference(some: Sequence[Row]) -> Array:
-        result: Array = np.abs(_numbers(some, "kurtosis") - _numbers(some, "limit_kurtosis"))
-        return result
-
-    value = difference(rows)
-    error = np.hypot(_numbers(rows, "kurtosis_se"), np.nan_to_num(_numbers(rows, "limit_kurtosis_error")))
-    for other in others:
-        ax.plot(widths, difference(other), color=FIRST, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
-    ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=FIRST, marker="o", markersize=5, linewidth=1.5,
-                capsize=2.5, label=name, zorder=3)
-    ax.plot(widths, error, color=FIRST, linestyle=(0, (1, 1.5)), linewidth=1.4, label="standard error", zorder=2)
-    return [value, value + error, error]
 
 
 def _guide(ax: Any, widths: Sequence[float], start: float, slope: int) -> None:
@@ -119,13 +153,11 @@ def _log(ax: Any, series: Sequence[Array]) -> None:
         ax.set_ylim(float(seen.min()) / 2, float(seen.max()) * 2)
 
 
-def _statistic(
-    ax: Any, widths: Sequence[float], rows: Sequence[Row], others: Sequence[Sequence[Row]], key: str, colour: str
-) -> None:
-    for other in others:
-        ax.plot(widths, _numbers(other, key), color=colour, linewidth=0.7, alpha=0.35, zorder=1)
-    ax.errorbar(widths, _numbers(rows, key), yerr=np.nan_to_num(_numbers(rows, f"{key}_se")), color=colour, marker="o",
-                markersize=5, linewidth=1.5, capsize=2.5, zorder=3)
-    value = _numbers(rows, key)
+def _statistic(ax: Any, series: _Series, key: str) -> None:
+    for other in series.others:
+        ax.plot(series.widths, _numbers(other, key), color=FIRST, linewidth=0.7, alpha=0.35, zorder=1)
+    value, error = _numbers(series.rows, key), np.nan_to_num(_numbers(series.rows, f"{key}_se"))
+    ax.errorbar(series.widths, value, yerr=error, color=FIRST, marker="o", markersize=5, linewidth=1.5, capsize=2.5,
+                zorder=3)
     if (value > 0).all() and value.max() > 3 * value.min():
         _log(ax, [value])

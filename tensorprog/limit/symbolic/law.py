@@ -21,6 +21,8 @@ from tensorprog.limit.symbolic.indexed import index_symbol
 from tensorprog.limit.symbolic.names import readable
 from tensorprog.limit.symbolic.outputs import Conditional, Program, Score, ScoreAverage
 from tensorprog.limit.symbolic.recursion import Formulas
+from tensorprog.markup import notebook, paragraph, tag
+from tensorprog.mathml import numbered
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -147,6 +149,12 @@ class SymbolicLaw:
 
     def _repr_latex_(self) -> str:
         return self.latex()
+
+    def _repr_html_(self) -> str:
+        from tensorprog.limit.symbolic.derivation import blocks
+
+        title = tag("b", self.netsor.title or self.netsor.name)
+        return notebook(paragraph(title, ": infinite-width limit in formulas"), numbered(blocks(self)))
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""

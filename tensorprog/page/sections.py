@@ -1,0 +1,177 @@
+"""The sections of the page: program, limit, finite widths, and how to have it all again."""
+
+from __future__ import annotations
+
+import math
+import platform
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tensorprog import __version__, plots
+from tensorprog.comparison import Comparison
+from tensorprog.display import Table, limit_tables, run_tables
+from tensorprog.graph import build, to_svg
+from tensorprog.markup import Html, details, joined, note, paragraph, table, tag
+from tensorprog.plots.heatmaps import INKS
+from tensorprog.plots.widths import DISTANCES, STATISTICS
+from tensorprog.reference import Reference
+from tensorprog.study import Study, duration
+from tensorprog.svg import embedded
+from tensorprog.yaml_io import pack
+
+__all__ = ["limit", "program", "reproduce", "signature", "widths"]
+
+SHOWN = 64  # members of a family whose covariance is drawn
+PICTURES = 6  # covariances drawn, at most
+PACKAGES = ("numpy", "scipy", "sympy", "matplotlib", "numba")
+
+
+def signature() -> str:
+    """What wrote the page."""
+    return f"tensorprog {__version__}"
+
+
+def program(study: Study) -> Html:
+    """The program as text and as picture."""
+    title = f"graph of the program {study.netsor.name} with the roles of its statements in Assumption 1"
+    return joined([
+        tag("h3", "As text"), tag("pre", tag("code", pack(study.netsor)[0].rstrip()), tabindex=0, aria_label="program"),
+        tag("h3", "As picture"),
+        tag("figure", embedded(to_svg(build(study.netsor), study.report), "graph", title, scroll=True),
+            tag("figcaption", "Boxes are initial vectors, weights and statements; arrows lead from what is read to "
+                              "what reads it, those of weights are dashed."), class_="graph"),
+    ])
+
+
+def limit(study: Study, formulas: Html) -> Html:
+    """What converges to what: in formulas, in numbers, as pictures."""
+    reference = study.reference
+    if reference is None:
+        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal) if study.refusal else ""])
+    from tensorprog.limit.notebook import converges
+
+    return joined([
+        paragraph(converges(reference.law)),
+        tag("h3", "Formulas"), details("The derivation by Definition 1, line by line", formulas, opened=True),
+        tag("h3", "Numbers"),
+        *(_shown(each) for each in limit_tables(reference)),
+        note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
+             f"{reference.law.error:.1e}."),
+        *_covariances(reference),
+    ])
+
+
+def _covariances(reference: Reference) -> Iterator[Html]:
+    law, netsor = reference.law, reference.netsor
+    sizes = {name: math.prod(netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
+    drawn = [name for name, size in sizes.items() if 1 < size <= SHOWN][:PICTURES]
+    figures = [_figure(f"cov{k}", f"covariance of {name}", lambda ax, name=name: plots.covariance(reference, name, ax))
+               for k, name in enumerate(drawn)]
+    if figures:
+        yield tag("h3", "Covariances")
+        yield tag("div", *figures, class_="figures")
+    large = [name for name, size in sizes.items() if size > SHOWN]
+    if large:
+        yield note(f"Not drawn, of more than {SHOWN} members: {', '.join(large)}.")
+
+
+def widths(study: Study) -> Html:
+    """Networks of finite width against the limit: densities, distances, tables."""
+    if not study.comparisons:
+        return paragraph("No width is complete.")
+    of = study.variable
+    densities = [
+        _figure(f"density-{scale}", f"density of {of}, {scale} scale",
+                lambda ax, scale=scale: plots.density_of(study.columns, of, study.reference, ax, scale))
+        for scale in ("linear", "log")
+    ]
+    panels = DISTANCES if study.reference is not None else STATISTICS
+    return joined([
+        tag("h3", f"Density of {of}"), tag("div", *densities, class_="figures"),
+        tag("h3", "Convergence in the width"),
+        tag("div", *(_panel(study.comparisons, of, name) for name in panels), class_="figures"),
+        tag("h3", "Results"),
+        *(_shown(each) for each in run_tables(study)),
+    ])
+
+
+def _panel(comparisons: Sequence[Comparison], variable: str, name: str) -> Html:
+    """One panel of convergence in the width."""
+    titles = {"kl": "KL divergence from the limit", "distances": "KS and Wasserstein-1 distances from the limit",
+              "excess": "distance of the kurtosis from the limit's"}
+    return _figure(f"convergence-{name}", f"{titles.get(name, name)}, {variable} against the width",
+                   lambda ax: plots.convergence(comparisons, variable, ax, [name]))
+
+
+def _figure(name: str, label: str, draw: Callable[[Any], Any]) -> Html:
+    try:
+        picture = embedded(plots.svg(draw), name, label, fixed=INKS)
+    except plots.PlotsUnavailableError as error:
+        picture = note(error)
+    return tag("figure", picture, tag("figcaption", label[0].upper() + label[1:]))
+
+
+def _shown(found: Table) -> Html:
+    """A table as it is printed; one without columns is a remark."""
+    if not found.header:
+        return paragraph(found.title) if found.title else Html("")
+    return table(found.header, found.rows, found.title, text=found.text_columns, marked=found.marked,
+                 sections=found.sections, foot=found.note)
+
+
+# ---- to reproduce ---------------------------------------------------------------------------------------------------
+
+
+def reproduce(study: Study) -> Html:
+    """The command and the Python of this run, its settings and versions."""
+    settings, file = study.settings, f"{study.netsor.name}.yaml"
+    extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
+    options = settings.options | {"width": settings.width}
+    rows = [(key, _plain(value)) for key, value in options.items() if value not in ((), {}, None)]
+    seconds = sum(entry["seconds"] for entry in study.finite)
+    done = ", ".join(f"n = {entry['width']}: {entry['method']}, {duration(entry['seconds'])}" for entry in study.finite)
+    return joined([
+        paragraph("Save the program above as ", tag("code", file), extra, " and run"),
+        tag("pre", tag("code", command(study, file)), tabindex=0, aria_label="command"),
+        paragraph("or in Python, for one width,"),
+        tag("pre", tag("code", python(study, file)), tabindex=0, aria_label="Python"),
+        paragraph("The same program, seed and versions give the same numbers, whatever the number of threads."),
+        table(("setting", "value"), rows, "Settings", text=(0, 1)),
+        table(("part", "version"), list(_versions()), "Versions", text=(0, 1)),
+        note(f"Drawing networks took {duration(seconds)} ({done}).") if study.finite else "",
+    ])
+
+
+def command(study: Study, file: str) -> str:
+    """The command line of this run, all options written out."""
+    settings = study.settings
+    words = ["tp", "run", file, "--width", ",".join(map(str, settings.width)), "--samples", str(settings.samples),
+             "--seed", str(settings.seed), "--method", settings.method, "--max-memory", str(settings.max_memory)]
+    for name, psi in settings.averages:
+        words += ["--average", f"{name}={psi}"]
+    return shlex.join(words)
+
+
+def python(study: Study, file: str) -> str:
+    """The same for the first width in Python."""
+    given = {key: value for key, value in study.settings.options.items() if value not in ((), {}, None)}
+    arguments = ", ".join(f"{key}={value!r}" for key, value in ({"width": study.settings.width[0]} | given).items())
+    lines = ["import tensorprog as tp", "", f"P = tp.load({file!r})", f"net = P.run({arguments})"]
+    return "\n".join([*lines, *(["print(tp.compare(net, P.limit()))"] if study.reference is not None else [])])
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "tensorprog", __version__
+    yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
+    for name in PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"
+    yield "system", f"{platform.system()}, {platform.machine()}"
