@@ -110,7 +110,7 @@ class Densities:
 def _line(row: dict[str, Any]) -> str:
     kurtosis = quantity(row["kurtosis"], row["kurtosis_se"])
     return (f"n = {row['n']}, H = {row['H']}: kurtosis {kurtosis}, limit {row['limit_kurtosis']:.4f}, "
-            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p = {chance(row['ks_p'])}")
+            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p {chance(row['ks_p'])}")
 
 
 def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:

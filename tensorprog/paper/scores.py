@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.comparison import compare
+from tensorprog.formats import quantity
 from tensorprog.paper import drawing
-from tensorprog.paper.experiment import Case, Data, Settings, chosen, stacked
+from tensorprog.paper.experiment import Case, Data, Settings, Table, chosen, stacked
 from tensorprog.study import Listener
 
 __all__ = ["Scores"]
+
+Array = NDArray[Any]
 
 SCORE = "p[0,0,0]"
 AVERAGE = {"average": "q[0,0] * k[0,0]"}  # the same operands on the scale 1/n
@@ -39,32 +43,27 @@ class Scores:
     def data(self, settings: Settings, told: Listener) -> Data:
         """Histograms; the density of the limit under 1/sqrt(n), whose limit under 1/n is the number zero."""
         net = self.case.networks(settings, told, averages=AVERAGE)
-        law = self.case.reference.law
         draws = (net["p"].reshape(net.samples, -1)[:, 0], net.averages["average"])
-        bars = []
-        for power, x in zip(POWERS, draws, strict=True):
-            reach = REACH * float(x.std())
-            density, edges = np.histogram(x, np.linspace(-reach, reach, BINS + 1))
-            bars.append(({"power": power}, {"left": edges[:-1], "right": edges[1:],
-                                            "density": density / (len(x) * np.diff(edges))}))
+        bars = [({"power": power}, _histogram(x)) for power, x in zip(POWERS, draws, strict=True)]
+        found = compare(net, self.case.reference, [SCORE, *AVERAGE])
+        row, average = found[SCORE], found.average("average")
+        lines = [f"1/sqrt(n): variance {quantity(row.variance, row.variance_se)}, limit {row.limit_variance:.6g}; "
+                 f"kurtosis {quantity(row.kurtosis, row.kurtosis_se)}, limit {row.limit_kurtosis:.6g}",
+                 f"1/n: standard deviation {quantity(average.std, average.std_se)}, limit {average.limit_std:.6g}"]
+        rows = [row.to_json() | {"power": 0.5}, average.to_json() | {"power": 1.0}]
+        numbers = {"variable": SCORE, "rows": [found | self.case.key | self.case.run(net) for found in rows]}
+        return Data({"histogram": stacked(bars), "": self._limit()}, numbers, lines)
+
+    def _limit(self) -> Table:
+        """The density under 1/sqrt(n)."""
+        law = self.case.reference.law
         reach = 1.1 * REACH * math.sqrt(law.var(SCORE))
         y = np.linspace(-reach, reach, POINTS)
         limit, error = law.density(SCORE, y, with_error=True)
-        table = {"y": y, "limit": limit, "limit_error": np.broadcast_to(error, y.shape)}
-        found = compare(net, self.case.reference, [SCORE, "average"])
-        row, average = found[SCORE], found.average("average")
-        n = self.case.width
-        lines = [
-            f"1/sqrt(n): variance {row.variance:.4f} ± {row.variance_se:.4f}, limit {row.limit_variance:.4f}; "
-            f"kurtosis {row.kurtosis:.3f} ± {row.kurtosis_se:.3f}, limit 3",
-            f"1/n: standard deviation {average.std:.5f} ± {average.std_se:.5f}, 1/sqrt(n) = {n**-0.5:.5f}; limit 0",
-        ]
-        rows = [row.to_json() | {"power": 0.5}, average.to_json() | {"power": 1.0}]
-        numbers = {"variable": SCORE, "rows": [found | self.case.key | self.case.run(net) for found in rows]}
-        return Data({"histogram": stacked(bars), "": table}, numbers, lines)
+        return {"y": y, "limit": limit, "limit_error": np.broadcast_to(error, y.shape)}
 
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
-        """Both panels show the same."""
+        """Both panels show the same; a density exists under 1/sqrt(n) only."""
         limit = data.tables[""]
         for ax, kind in zip(axes, ("", ", log scale"), strict=True):
             handles = []
@@ -80,3 +79,10 @@ class Scores:
         axes[1].set_xlim(limit["y"][0], limit["y"][-1])
         axes[1].set_ylim(1e-5, 20)
         return handles
+
+
+def _histogram(x: Array) -> Table:
+    """A histogram about zero; draws beyond it count in its mass."""
+    reach = REACH * float(x.std())
+    counts, edges = np.histogram(x, np.linspace(-reach, reach, BINS + 1))
+    return {"left": edges[:-1], "right": edges[1:], "density": counts / (len(x) * np.diff(edges))}
