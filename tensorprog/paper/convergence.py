@@ -101,7 +101,7 @@ class Convergence:
         title = f"H = {numbers['H']}"
         if rate := numbers["rate_large"]:
             law = rate["coefficient"] * n ** rate["exponent"]
-            handles.append(drawing.power(ax, n, law, drawing.GREEN, f"precise: power law, n from {LARGE}"))
+            handles.append(drawing.power(ax, n, law, drawing.GREEN, f"precise: power law from n = {LARGE}"))
             title += f", power law: exponent {quantity(rate['exponent'], rate['exponent_se'])}"
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         drawing.widths(ax, n)

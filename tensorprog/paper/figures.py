@@ -37,7 +37,7 @@ FIGURES = {figure.name: figure for figure in (
     Figure("fig1a", "Fig. 1 (A)", "densities of an output for n = 16, 64, 256, 1024 at H = 2, and their limit",
            Densities(_cases("attention", 2))),
     Figure("fig1b", "Fig. 1 (B)", "KL divergence from the limit against n, ten trials, with its noise floor",
-           Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))})),
+           Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))}), rows=3),
     Figure("fig2a", "Fig. 2 (A)", "a score at n = 256 on the scales 1/sqrt(n) and 1/n, and the limits",
            Scores(Case("attention", 256, (("H", 2),)))),
     Figure("fig2b", "Fig. 2 (B)", "an output at n = 256 for H = 1 and 256, the limits, and infinitely many heads",
@@ -46,5 +46,5 @@ FIGURES = {figure.name: figure for figure in (
            Densities(tuple(map(_lowrank, (1, 4, 16))), reach=10.0), rows=3),
     Figure("relu", "Fig. 1 with ReLU", "Fig. 1 (A) and (B) with ReLU in place of clipping",
            Together({"densities": Densities(_cases("attention_relu", 2)),
-                     "kl": Convergence(_cases("attention_relu", 2))})),
+                     "kl": Convergence(_cases("attention_relu", 2))}), rows=3),
 )}

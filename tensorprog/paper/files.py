@@ -22,7 +22,7 @@ from tensorprog.study import Listener
 
 __all__ = ["make"]
 
-WIDTH, MORE, HEIGHT = 7.2, 2.2, 3.5  # inches: two panels fill the width of two columns
+WIDTH, MORE, HEIGHT = 7.2, 2.2, 3.6  # inches: two panels fill the width of two columns
 PICTURES = (".png", ".svg")
 
 
