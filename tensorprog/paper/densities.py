@@ -61,7 +61,7 @@ class Densities:
         """
         curves, bars, tails, rows = [], [], [], []
         for case in self.cases:
-            net = case.networks(settings, told)
+            net = case.networks(settings, told, conditional=True)
             x = column(net, *split(net.netsor, OUTPUT))[:, 0] * case.scale
             spread = case.spread(OUTPUT) * case.scale
             curves.append((case.key, _curves(case, x, spread)))
@@ -110,7 +110,8 @@ class Densities:
 def _line(row: dict[str, Any]) -> str:
     kurtosis = quantity(row["kurtosis"], row["kurtosis_se"])
     return (f"n = {row['n']}, H = {row['H']}: kurtosis {kurtosis}, limit {row['limit_kurtosis']:.4f}, "
-            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p {chance(row['ks_p'])}")
+            f"z = {row['z_kurtosis']:.1f}; KS {quantity(row['ks'], row['ks_se'])}, p {chance(row['ks_p'])}; "
+            f"KL {quantity(row['kl_precise'], row['kl_precise_se'])}")
 
 
 def _curves(case: Case, x: Array, spread: float) -> dict[str, Array]:
