@@ -76,35 +76,36 @@ class Densities:
     def draw(self, axes: Sequence[Any], data: Data) -> list[Any]:
         """The linear panel, then the log panel."""
         linear, log = axes
+        pairs = list(zip(self.cases, drawing.colours(len(self.cases)), strict=True))
+        handles = [self._finite(linear, log, data, case, colour, k) for k, (case, colour) in enumerate(pairs)]
         curves, tails = data.tables[""], data.tables["tails"]
-        colours = drawing.colours(len(self.cases))
-        finite, limits = [], []
+        for case, colour in pairs[:1] if self.one_limit else pairs:
+            own = chosen(curves, case.key)
+            shade, name = (drawing.LIMIT, "limit") if self.one_limit else (colour, f"limit, H = {case.heads}")
+            handles.append(drawing.both(drawing.curve, axes, own["y"], own["limit"], shade, name))
+        for case in {case.scale: case for case in self.cases}.values():  # variances differ by the scale only
+            own = chosen(curves, case.key)
+            shade = drawing.VERMILION if self.one_limit else drawing.LIMIT
+            gaussian = drawing.both(drawing.gaussian, axes, own["y"], own["gaussian"], shade)
         floor = 10.0 ** math.floor(math.log10(tails["density"].min() / 2))
-        for k, (case, colour) in enumerate(zip(self.cases, colours, strict=True)):
-            own, far = chosen(curves, case.key), chosen(tails, case.key)
-            label = f"n = {case.width}" + ("" if self.one_limit else f", H = {case.heads}")
-            if self.histogram:
-                finite.append(drawing.bars(linear, chosen(data.tables["histogram"], case.key), colour, label))
-            else:
-                finite.append(drawing.kernel(linear, own["y"], own["kernel"], colour, label, k))
-            drawing.points(log, far, colour, label, k)
-            if k == 0 or not self.one_limit:
-                name = "limit" if self.one_limit else f"limit, H = {case.heads}"
-                shade = drawing.LIMIT if self.one_limit else colour
-                limit, _ = (drawing.curve(ax, own["y"], own["limit"], shade, name) for ax in axes)
-                limits.append(limit)
-            if k == 0 or case.scale != self.cases[0].scale:
-                dots = drawing.VERMILION if self.one_limit else drawing.LIMIT
-                gaussian, _ = (drawing.gaussian(ax, own["y"], own["gaussian"], dots) for ax in axes)
+        reach = max(1.05 * float(np.abs(tails["y"]).max()), float(np.abs(curves["y"][curves["limit"] > floor]).max()))
         linear.set_xlim(-self.reach, self.reach)
         linear.set_ylim(bottom=0)
         log.set_yscale("log")
-        log.set_ylim(floor, 2 * float(tails["density"].max()))
-        reach = max(1.05 * float(np.abs(tails["y"]).max()), float(np.abs(curves["y"][curves["limit"] > floor]).max()))
         log.set_xlim(-reach, reach)
+        log.set_ylim(floor, 2 * float(tails["density"].max()))
         for ax, kind in zip(axes, ("", ", log scale"), strict=True):
             drawing.labels(ax, self._name, f"probability density{kind}")
-        return [*finite, *limits, gaussian]
+        return [*handles, gaussian]
+
+    def _finite(self, linear: Any, log: Any, data: Data, case: Case, colour: str, k: int) -> Any:
+        """The networks of one case in both panels."""
+        label = f"n = {case.width}" + ("" if self.one_limit else f", H = {case.heads}")
+        drawing.points(log, chosen(data.tables["tails"], case.key), colour, label, k)
+        if self.histogram:
+            return drawing.bars(linear, chosen(data.tables["histogram"], case.key), colour, label)
+        own = chosen(data.tables[""], case.key)
+        return drawing.kernel(linear, own["y"], own["kernel"], colour, label, k)
 
 
 def _line(row: dict[str, Any]) -> str:

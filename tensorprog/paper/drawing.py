@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tensorprog.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
 
 __all__ = [
-    "FIRST", "GREEN", "GREY", "LIMIT", "VERMILION", "bars", "colours", "curve", "gaussian", "kernel", "labels", "level",
-    "line", "points", "power", "spike", "trials", "widths",
+    "FIRST", "GREEN", "GREY", "LIMIT", "VERMILION", "bars", "both", "colours", "curve", "gaussian", "kernel", "labels",
+    "level", "line", "points", "power", "spike", "trials", "widths",
 ]
 
 Array = NDArray[Any]
@@ -54,6 +54,12 @@ def curve(ax: Any, y: Array, density: Array, colour: str, label: str) -> Any:
 def gaussian(ax: Any, y: Array, density: Array, colour: str) -> Any:
     """The Gaussian limit of infinitely many heads: dots, above limits that may coincide with it."""
     return ax.plot(y, density, color=colour, linewidth=1.3, linestyle=(0, (1, 2)), label=GAUSSIAN_NAME, zorder=4)[0]
+
+
+def both(draw: Callable[..., Any], axes: Sequence[Any], *given: Any) -> Any:
+    """The same in two panels; gives what belongs into the legend."""
+    first, _ = (draw(ax, *given) for ax in axes)
+    return first
 
 
 def spike(ax: Any, colour: str, label: str) -> Any:
