@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,14 @@ class Summary:
     """One setting: a comparison per width whose rows are means over the repeats."""
 
     setting: Setting
-    refused: str  # why there is no limit; empty if there is one
+    refused: str  # why there is no limit of all or some variables
     comparisons: tuple[Comparison, ...]
     rates: dict[str, dict[str, Rate]]  # variable -> distance -> rate, where one can be fitted
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether the first variable has a limit to compare with."""
+        return math.isfinite(self.comparisons[0].rows[0].limit_variance)
 
     def to_json(self) -> dict[str, Any]:
         """Constants swept, rows and rates; None for numbers that do not exist."""
@@ -45,15 +50,16 @@ class Summary:
     def table(self, variable: str, figures: int = 2) -> tuple[list[str], list[list[str]]]:
         """Header and cells of one variable, the limit last if there is one."""
         rows = [comparison[variable] for comparison in self.comparisons]
-        names = ["variance", "kurtosis", *(() if self.refused else TABLED)]
+        distances = [name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows)]
+        names = ["variance", "kurtosis", *distances]
         header = ["n", *(NAMES.get(name, name) for name in names)]
         cells = [[str(comparison.width), *(quantity(getattr(row, name), getattr(row, f"{name}_se"), figures)
                                            for name in names)]
                  for comparison, row in zip(self.comparisons, rows, strict=True)]
-        if not self.refused:
+        if math.isfinite(rows[0].limit_variance):
             limit = [quantity(getattr(rows[0], f"limit_{name}"), getattr(rows[0], f"limit_{name}_error"), figures)
                      for name in names[:2]]
-            cells.append(["limit", *limit, *[""] * len(TABLED)])
+            cells.append(["limit", *limit, *[""] * len(distances)])
         return header, cells
 
 
@@ -63,8 +69,10 @@ def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
         done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
         comparisons = tuple(
             Comparison(tuple(_mean([found.numbers for found in repeats], variable) for variable in design.variables),
-                       width, "nothing" if repeats[0].refused else "limit", design.base.name)
+                       width, "limit", design.base.name)
             for width, repeats in zip(design.width, done, strict=True))
+        if not math.isfinite(comparisons[0].rows[0].limit_variance):
+            comparisons = tuple(replace(comparison, reference="nothing") for comparison in comparisons)
         rates = {variable: dict(_rates(design.width, [[found.numbers[variable] for found in repeats]
                                                       for repeats in done])) for variable in design.variables}
         yield Summary(setting, done[0][0].refused, comparisons, rates)

@@ -289,3 +289,19 @@ def test_rates_of_a_sweep(small: Path) -> None:
             tp.rate(found, **({"distance": "kl"} | wrong))
     with pytest.raises(tp.ProgramError, match="takes the result of a sweep"):
         tp.rate({}, "kl")
+
+
+def test_results_that_memory_does_not_hold(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tp.sweep(small, [4], **SIZES)
+    run, stored = Program.run, []
+
+    def tight(self: Program, *args: Any, store: Any = None, **keywords: Any) -> Any:
+        stored.append(store)
+        if store is None:
+            raise tp.MemoryLimitError("the results would take more than there is")
+        return run(self, *args, store=store, **keywords)
+
+    monkeypatch.setattr(Program, "run", tight)
+    assert tp.sweep(small, [4], **SIZES).identical(one)
+    assert len(stored) == 4
+    assert not any(Path(folder).exists() for folder in stored if folder is not None)
