@@ -15,6 +15,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.comparison import Row
+from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
 from tensorprog.sweeps import cells, workers
 from tensorprog.sweeps.dataset import netcdf
@@ -183,6 +184,8 @@ def test_a_cluster_gives_the_same_file(small: Path) -> None:
     with (distributed.LocalCluster(**local) as cluster, distributed.Client(
             cluster, set_as_default=False) as client):
         assert netcdf(tp.sweep(small, executor=client.get_executor(), **sizes)) == one
+        with connected(cluster.scheduler_address, print) as executor:
+            assert netcdf(tp.sweep(small, executor=executor, **sizes)) == one
 
 
 def test_constants_without_a_limit_have_finite_numbers(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
