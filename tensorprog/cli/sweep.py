@@ -146,14 +146,13 @@ def _print(outcome: Outcome, folder: Path) -> None:
 def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Table:
     from tensorprog.comparison import BRACKETS
     from tensorprog.display import Table
-    from tensorprog.sweeps.summary import NAMES, TABLED
 
     design = outcome.design
     header, cells = summary.table(variable, figures)
     title = ", ".join(part for part in (f"{design.base.name}: {variable}", str(summary.setting)) if part)
     notes = [f"means over {design.repeats} repeats of {design.samples:,} networks; {BRACKETS}"
              if design.repeats > 1 else f"{design.samples:,} networks; {BRACKETS}"]
-    notes += [f"{NAMES[name]} falls as {found}" for name, found in summary.rates[variable].items() if name in TABLED]
+    notes += summary.falls(variable)
     notes += [f"no limit: {summary.refused}"] if summary.refused else []
     marked = (len(cells) - 1,) if cells[-1][0] == "limit" else ()
     return Table(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)

@@ -37,7 +37,7 @@ class Setting:
     position: tuple[int, ...]  # along the axes of the constants
     values: tuple[tuple[str, Number], ...]
     netsor: Netsor = field(compare=False, repr=False)
-    conditional: Netsor | None = field(compare=False, repr=False)  # with the conditional laws of its outputs, where a variable has one
+    conditional: Netsor | None = field(compare=False, repr=False)  # with conditional laws, where a variable has one
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in self.values)
