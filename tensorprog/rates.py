@@ -1,6 +1,8 @@
 """`rate`: the power of the width n with which a distance falls, with its standard error and how well a power fits.
 
-Of the mean d_k over R repeats at width n_k, log d_k is fitted by a + b log n_k with weights 1 / var(log d_k).
+Of the mean d_k over R repeats at width n_k, log d_k is fitted by a + b log n_k with weights 1 / var(log d_k).  Where
+the law at width n has an expansion in 1/n, so has the distance over its leading power: fitted with a further term c/n,
+b is the exponent for large n although small widths are not there yet.
 
 The errors stated with the single distances say how var(d_k) goes along the widths; the scatter of the repeats says
 whether they are right.  With s_k^2 the mean of the squared errors stated at n_k and K widths,
@@ -34,10 +36,11 @@ ABOVE_ERROR = 3.0  # and so many times its standard error: the logarithm is then
 
 @dataclass(frozen=True)
 class Rate:
-    """distance = coefficient * n**exponent, fitted to the widths `used`.
+    """distance = coefficient * n**exponent * exp(correction / n), fitted to the widths `used`.
 
-    `p` is the chance of a misfit as large as `chi2` with `degrees` of freedom if a power law holds (nan for two
-    widths); `scatter` is that of the repeats in units of the errors stated (nan for one repeat).
+    The correction is 0 unless it was asked for.
+    `p` is the chance of a misfit as large as `chi2` with `degrees` of freedom if a power law holds (nan for as
+    many widths as numbers fitted); `scatter` is that of the repeats in units of the errors stated (nan for one repeat).
     """
 
     exponent: float
@@ -49,9 +52,14 @@ class Rate:
     scatter: float
     used: tuple[int, ...]
     left_out: tuple[int, ...]  # widths at which the distance does not stand out from its noise
+    correction: float = 0.0
+    correction_se: float = 0.0
 
     def __str__(self) -> str:
-        text = f"n^{quantity(self.exponent, self.exponent_se)}, n = {self.used[0]}..{self.used[-1]}"
+        text = f"n^{quantity(self.exponent, self.exponent_se)}"
+        if self.correction_se:
+            text += f" exp({quantity(self.correction, self.correction_se)}/n)"
+        text += f", n = {self.used[0]}..{self.used[-1]}"
         if self.degrees:
             text += f", p of the fit {chance(self.p)}"
         return text + (f" (within noise: n = {', '.join(map(str, self.left_out))})" if self.left_out else "")
@@ -62,12 +70,14 @@ class Rate:
                 for key, value in asdict(self).items()}
 
 
-def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: ArrayLike = 0.0) -> Rate:
-    """Fit a power law to the repeats of a distance.
+def fit(
+    width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: ArrayLike = 0.0, corrected: bool = False
+) -> Rate:
+    """Fit a power law to the repeats of a distance, with a factor exp(c / n) if `corrected`.
 
     Shapes    width (K,); values and their standard errors (K, R); floors of noise, which broadcast against them
     Accuracy  `exponent_se` is the standard error if a power law holds, see `p`
-    Raises    ProgramError if fewer than two widths stand out from the noise
+    Raises    ProgramError if fewer widths stand out from the noise than numbers are fitted: two, corrected three
     """
     n, d = np.asarray(width, dtype=np.float64), np.asarray(values, dtype=np.float64)
     repeats = d.shape[1]
@@ -78,17 +88,20 @@ def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike, floors: Arra
     scatter = _scatter(d[known], stated[known])
     error = stated * np.nanmax([1.0, scatter]) / math.sqrt(repeats)
     use = known & (mean > ABOVE_ERROR * error) & (mean > ABOVE_FLOOR * floor)
-    if np.count_nonzero(use) < 2:
-        raise ProgramError("no rate can be fitted: fewer than two widths have a distance that stands out from noise")
-    variance = (error[use] / mean[use]) ** 2
-    x, y, weight = np.log(n[use]), np.log(mean[use]) + variance / 2, 1 / variance
-    centre, height = (weight @ z / weight.sum() for z in (x, y))
-    spread = weight @ (x - centre) ** 2
-    exponent = float(weight @ ((x - centre) * y) / spread)
-    misfit = float(weight @ (y - height - exponent * (x - centre)) ** 2)
-    degrees = len(x) - 2
-    return Rate(exponent, float(spread**-0.5), math.exp(height - exponent * centre), misfit, degrees,
-                _chance(misfit, degrees), scatter, *(tuple(int(k) for k in n[which]) for which in (use, ~use)))
+    fitted = 3 if corrected else 2
+    if np.count_nonzero(use) < fitted:
+        raise ProgramError(f"no rate can be fitted: fewer than {'three' if corrected else 'two'} widths have a "
+                           "distance that stands out from noise")
+    relative = error[use] / mean[use]
+    terms = np.stack([np.ones(relative.shape), np.log(n[use]), 1 / n[use]], axis=1)[:, :fitted] / relative[:, None]
+    seen = (np.log(mean[use]) + relative**2 / 2) / relative
+    found = np.linalg.lstsq(terms, seen)[0]
+    deviations = np.sqrt(np.diagonal(np.linalg.pinv(terms.T @ terms)))
+    misfit, degrees = float(((seen - terms @ found) ** 2).sum()), len(seen) - fitted
+    used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))
+    correction, correction_se = (float(found[2]), float(deviations[2])) if corrected else (0.0, 0.0)
+    return Rate(float(found[1]), float(deviations[1]), math.exp(found[0]), misfit, degrees, _chance(misfit, degrees),
+                scatter, used, left_out, correction, correction_se)
 
 
 def _scatter(values: Array, stated: Array) -> float:
@@ -106,10 +119,14 @@ def _chance(chi2: float, degrees: int) -> float:
     return float(gammaincc(degrees / 2, chi2 / 2)) if degrees else math.nan
 
 
-def rate(dataset: Any, distance: str = "kl_precise", variable: str | None = None, **constants: float) -> Rate:
+def rate(
+    dataset: Any, distance: str = "kl_precise", variable: str | None = None, *, corrected: bool = False,
+    **constants: float,
+) -> Rate:
     """The rate at which a distance of a sweep falls with the width: that of a number with a standard error beside it.
 
-    `variable` and the constants swept say which, where there are several: rate(sweep, "ks", "y[0]", H=2).
+    `variable` and the constants swept say which, where there are several: rate(sweep, "ks", "y[0]", H=2).  With
+    `corrected` a factor exp(c / n) is fitted too, and the exponent is that for large n.
 
     Shapes    `dataset` as `sweep` gives it
     Raises    ProgramError if it is not clear what is meant, or less than two widths stand out from the noise
@@ -126,7 +143,7 @@ def rate(dataset: Any, distance: str = "kl_precise", variable: str | None = None
     else:
         floors = np.zeros(1)
     values, errors = (chosen[name].transpose("width", "repeat").values for name in (distance, f"{distance}_se"))
-    return fit(chosen["width"].values.tolist(), values, errors, floors)
+    return fit(chosen["width"].values.tolist(), values, errors, floors, corrected)
 
 
 def _one(dataset: Any, wanted: dict[str, Any]) -> Any:

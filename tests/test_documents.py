@@ -27,7 +27,7 @@ from tensorprog.yaml_io import loads
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-QUICK = {"check", "list", "limit", "graph", "sample"}  # commands whose output is compared
+QUICK = {"check", "list", "limit", "graph", "sample", "sweep"}  # commands whose output is compared
 
 
 @dataclass(frozen=True)

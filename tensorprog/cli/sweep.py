@@ -55,11 +55,12 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
 @click.option("--scheduler", metavar="ADDRESS", help="Draw cells on the workers of a dask.distributed scheduler.")
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path),
               help="Where files go; default runs/<program>-sweep.")
+@click.option("--zarr", is_flag=True, help="Write sweep.zarr beside sweep.nc.")
 @options(QUIET, FORMAT)
 def sweep(
     file: str, overrides: dict[str, str], width: tuple[int, ...] | None, over: dict[str, list[str]], repeats: int,
     samples: int | None, seed: int | None, variables: tuple[str, ...], workers: int | None, scheduler: str | None,
-    out: Path | None, quiet: bool, form: str,
+    out: Path | None, zarr: bool, quiet: bool, form: str,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
 
@@ -89,12 +90,12 @@ def sweep(
     folder = out or usual.with_name(f"{usual.name}-sweep")
     told = Overall(notes=not quiet)
     with told.shown(), _interrupted(told), _pool(workers, scheduler, told) as executor:
-        outcome = perform(wanted, folder, executor, told)
+        outcome = perform(wanted, folder, executor, told, zarr)
     if form == "json":
         print_json(_json(outcome, folder))
     elif not quiet:
         _print(outcome, folder)
-    return OUTSIDE if all(summary.refused for summary in outcome.summaries) else 0
+    return 0 if any(summary.has_limit for summary in outcome.summaries) else OUTSIDE
 
 
 def _words(file: str, overrides: dict[str, str]) -> str:
@@ -145,14 +146,13 @@ def _print(outcome: Outcome, folder: Path) -> None:
 def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Table:
     from tensorprog.comparison import BRACKETS
     from tensorprog.display import Table
-    from tensorprog.sweeps.summary import NAMES, TABLED
 
     design = outcome.design
     header, cells = summary.table(variable, figures)
     title = ", ".join(part for part in (f"{design.base.name}: {variable}", str(summary.setting)) if part)
     notes = [f"means over {design.repeats} repeats of {design.samples:,} networks; {BRACKETS}"
              if design.repeats > 1 else f"{design.samples:,} networks; {BRACKETS}"]
-    notes += [f"no limit: {summary.refused}"] if summary.refused else [
-        f"{NAMES[name]} falls as {found}" for name, found in summary.rates[variable].items() if name in TABLED]
-    marked = () if summary.refused else (len(cells) - 1,)
+    notes += summary.falls(variable)
+    notes += [f"no limit: {summary.refused}"] if summary.refused else []
+    marked = (len(cells) - 1,) if cells[-1][0] == "limit" else ()
     return Table(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)

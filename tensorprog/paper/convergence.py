@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 OUTPUT = "y[0]"
 KERNEL = "kernel estimates"
-LARGE = 64  # widths from which a power law is drawn
+FITTED = 200  # points of the fitted curve
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Convergence:
             row["kl_kernel"] = kernel_kl(columns[trial, int(row["n"])], columns[trial, 0], low, high)
         table, floor = _table(rows), _table(self._floor(settings, low, high))
         means = _means(table)
-        rates = {name: _rate(table, least) for name, least in (("rate", 1), ("rate_large", LARGE))}
+        rates = {"rate": _rate(table, corrected=True), "power": _rate(table, corrected=False)}
         gaussian, error = kl_gaussian(first.reference, OUTPUT)
         numbers = {"variable": OUTPUT, "H": first.heads, "points_low": low, "points_high": high,
                    **{name: rate.to_json() if rate else None for name, rate in rates.items()},
@@ -99,10 +99,11 @@ class Convergence:
             drawing.trials(ax, n, precise - error, precise, precise + error, drawing.GREEN, "precise", 1, joined=False),
         ]
         title = f"H = {numbers['H']}"
-        if rate := numbers["rate_large"]:
-            law = rate["coefficient"] * n ** rate["exponent"]
-            handles.append(drawing.power(ax, n, law, drawing.GREEN, f"precise: power law from n = {LARGE}"))
-            title += f", power law: exponent {quantity(rate['exponent'], rate['exponent_se'])}"
+        if rate := numbers["rate"]:
+            between = np.geomspace(n[0], n[-1], FITTED)
+            law = rate["coefficient"] * between ** rate["exponent"] * np.exp(rate["correction"] / between)
+            handles.append(drawing.power(ax, between, law, drawing.GREEN, "precise: $a\\,n^b e^{c/n}$ fitted"))
+            title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}"
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
         drawing.widths(ax, n)
         ax.set_yscale("log")
@@ -127,11 +128,10 @@ def _means(table: Table) -> Table:
             "kl": precise.mean(axis=1), "kl_se": np.sqrt((errors**2).sum(axis=1)) / errors.shape[1]}
 
 
-def _rate(table: Table, least: int) -> Rate | None:
-    """The power of n with which the precise KL falls from n = `least` on; None where it is within its noise."""
-    table = {name: values[table["n"] >= least] for name, values in table.items()}
+def _rate(table: Table, corrected: bool) -> Rate | None:
+    """The power of n with which the precise KL falls; None where too few widths stand out from the noise."""
     try:
-        return fit([int(n) for n in np.unique(table["n"])], _trials(table, "kl"), _trials(table, "kl_se"))
+        return fit(np.unique(table["n"]).tolist(), _trials(table, "kl"), _trials(table, "kl_se"), corrected=corrected)
     except ProgramError:
         return None
 
@@ -146,7 +146,7 @@ def _lines(means: Table, numbers: dict[str, Any], rates: Mapping[str, Rate | Non
             f"deviation {sd:.2f}" for n, log, sd, value, error in rows]
     floor, gaussian = numbers["kernel_floor"], numbers["kernel_gaussian"]
     value, error = numbers["limit_to_gaussian"], numbers["limit_to_gaussian_error"]
-    return [*said, *(f"rate: {rate or 'within the noise'}" for rate in rates.values()),
+    return [*said, *(f"rate: {rate}" for rate in rates.values() if rate),
             f"KL(limit || Gaussian) = {value:.4e}, error {error:.1e}",
             f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
             f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}"]

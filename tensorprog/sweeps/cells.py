@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.comparison import compare
-from tensorprog.errors import OutsideError, ProgramError, TensorprogError
+from tensorprog.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.settings import settings
 from tensorprog.finite.task import Packed, opened
@@ -66,32 +68,41 @@ def draw(
     """Draw the networks of a cell, in this process or another, and keep the columns that are compared.
 
     Shapes    variable -> (1 or 3, samples)
+    Scale     results that memory would not hold, such as scores of many heads, pass through a temporary folder
     """
     job = opened(cell) if isinstance(cell, Packed) else cell
     program = Program.from_netsor(job.netsor)
     assert isinstance(program, Program)
-    drawn = program.run(job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables), threads=threads,
-                        progress=progress, conditional=conditional)
-    return {variable: _columns(drawn, variable) for variable in variables}
+    run = partial(program.run, job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables),
+                  threads=threads, progress=progress, conditional=conditional)
+    try:
+        return _columns(run(), variables)
+    except MemoryLimitError:
+        with TemporaryDirectory() as folder:
+            return _columns(run(store=folder), variables)
 
 
-def _columns(drawn: Samples, variable: str) -> Array:
-    name, position = split(drawn.netsor, variable)
-    arrays = (drawn[name], *drawn.conditional.get(name, ()))
-    return np.array([array.reshape(len(array), -1)[:, position] for array in arrays])
+def _columns(drawn: Samples, variables: Sequence[str]) -> Drawn:
+    found = {}
+    for variable in variables:
+        name, position = split(drawn.netsor, variable)
+        arrays = (drawn[name], *drawn.conditional.get(name, ()))
+        found[variable] = np.array([array.reshape(len(array), -1)[:, position] for array in arrays])
+    return found
 
 
 class Limits:
     """The limits of settings, each compiled when it is first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, design: Design) -> None:
+        self._variables = design.variables
         self._known: dict[tuple[int, ...], tuple[Reference | None, str]] = {}
 
     def of(self, cell: Cell) -> tuple[Reference | None, str]:
-        """The limit of a cell's program; without one, why there is none."""
+        """The limit of a cell's program, and why there is none of all or some variables."""
         key = cell.setting.position
         if key not in self._known:
-            self._known[key] = _compiled(cell.setting.netsor)
+            self._known[key] = _compiled(cell.setting.netsor, _kept(cell.setting.netsor, self._variables))
         return self._known[key]
 
     def forget(self, cell: Cell) -> None:
@@ -99,14 +110,18 @@ class Limits:
         self._known.pop(cell.setting.position, None)
 
 
-def _compiled(netsor: Netsor) -> tuple[Reference | None, str]:
+def _compiled(netsor: Netsor, families: Sequence[str]) -> tuple[Reference | None, str]:
     program = Program.from_netsor(netsor)
     assert isinstance(program, Program)
+    missing = []
     try:
         reference = Reference(program.limit())
-        for name in netsor.outputs:
-            reference.moments(name)
-        return reference, ""
+        for name in families:
+            try:
+                reference.moments(name)
+            except (NotCompiledError, MemoryLimitError) as error:
+                missing.append(str(error))
+        return reference, "; ".join(missing)
     except OutsideError:
         return None, "outside the theory: no limit is claimed"
     except ProgramError:

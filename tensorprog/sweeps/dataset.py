@@ -6,13 +6,17 @@ import csv
 import io
 import json
 import math
+import shutil
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import Problem, TensorprogError
+from tensorprog.files import partial_name, writing
 from tensorprog.finite.task import libraries
 from tensorprog.samples import program_text
 from tensorprog.sweeps.cells import Numbers
@@ -20,7 +24,7 @@ from tensorprog.sweeps.design import Cell, Design, shape
 from tensorprog.sweeps.fields import LIMITS, NUMBERS, described
 from tensorprog.sweeps.folder import Finished
 
-__all__ = ["SweepsUnavailableError", "dataset", "need_xarray", "netcdf", "tidy"]
+__all__ = ["SweepsUnavailableError", "dataset", "need_xarray", "netcdf", "tidy", "write_zarr"]
 
 MAX_INT32 = 2**31 - 1  # the largest whole number that netCDF 3 holds
 
@@ -102,6 +106,20 @@ def _attributes(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Any
 def netcdf(found: Any) -> bytes:
     """A Dataset as a netCDF file of version 3, which needs no further library."""
     return bytes(found.to_netcdf(engine="scipy"))
+
+
+def write_zarr(found: Any, path: Path) -> None:
+    """A Dataset as a folder in the format zarr; an older one is replaced when the new one is complete.
+
+    Raises    SweepsUnavailableError
+    """
+    if find_spec("zarr") is None:
+        raise SweepsUnavailableError(str(Problem("this needs the package zarr", fix="pip install zarr")))
+    partial = partial_name(path)
+    with writing(path):
+        found.to_zarr(partial, mode="w", zarr_format=2)
+        shutil.rmtree(path, ignore_errors=True)
+        partial.rename(path)
 
 
 def tidy(design: Design, cells: Mapping[Cell, Finished]) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -36,8 +36,8 @@ class Setting:
 
     position: tuple[int, ...]  # along the axes of the constants
     values: tuple[tuple[str, Number], ...]
-    netsor: Netsor
-    conditional: Netsor | None  # with the conditional laws of its outputs, where a variable has one
+    netsor: Netsor = field(compare=False, repr=False)
+    conditional: Netsor | None = field(compare=False, repr=False)  # with conditional laws, where a variable has one
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in self.values)

@@ -17,7 +17,7 @@ from tensorprog.files import whole, writing
 from tensorprog.finite.task import one_blas_thread
 from tensorprog.report import write_text
 from tensorprog.sweeps.cells import Limits, numbers
-from tensorprog.sweeps.dataset import dataset, need_xarray, netcdf, tidy
+from tensorprog.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
 from tensorprog.sweeps.design import Cell, Design, design
 from tensorprog.sweeps.folder import Finished, Folder
 from tensorprog.sweeps.summary import Summary, summaries
@@ -85,8 +85,10 @@ class _Counting(Listener):
             self._tell(done, total)
 
 
-def perform(wanted: Design, out: Path | None, executor: Executor | None, told: Listener) -> Outcome:
+def perform(wanted: Design, out: Path | None, executor: Executor | None, told: Listener, zarr: bool = False) -> Outcome:
     """Draw the cells that are not on disk, compare them, and write the result; without `out` nothing is written.
+
+    With `zarr` the result is written in this format too.
 
     Raises    ProgramError if the folder cannot be used, MemoryLimitError, WorkerError
     """
@@ -97,7 +99,7 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
         total = sum(map(wanted.cost, missing)) or 1.0
         told.note(_estimate(len(cells), len(missing), total))
         left = Counter(cell.setting.position for cell in missing)
-        limits, spent = Limits(), 0.0
+        limits, spent = Limits(wanted), 0.0
 
         def progress(cell: Cell, share: float) -> None:
             told.cells(len(done), len(cells), (spent + share * wanted.cost(cell)) / total)
@@ -115,7 +117,7 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
                 progress(cell, 0.0)
         outcome = Outcome(wanted, done, dataset(wanted, done), tuple(summaries(wanted, done)))
         if out is not None:
-            _write(outcome, out, told)
+            _write(outcome, out, told, zarr)
     return outcome
 
 
@@ -126,12 +128,15 @@ def _estimate(cells: int, missing: int, seconds: float) -> str:
     return f"estimate: about {study.duration(seconds)} on one core for {missing:,} cells{known}, without the limits"
 
 
-def _write(outcome: Outcome, out: Path, told: Listener) -> None:
+def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:
     path = out / "sweep.nc"
     with writing(path), whole(path) as partial:
         partial.write_bytes(netcdf(outcome.dataset))
     write_text(out / "sweep.csv", tidy(outcome.design, outcome.cells))
     outcome.written += [path, out / "sweep.csv"]
+    if zarr:
+        write_zarr(outcome.dataset, out / "sweep.zarr")
+        outcome.written.append(out / "sweep.zarr")
     if len(outcome.design.width) > 1:
         try:
             for summary in outcome.summaries:
@@ -144,7 +149,7 @@ def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     """Convergence of the means of one setting."""
     name = "-".join(["convergence", *(f"{key}={value:g}" for key, value in summary.setting.values)])
     path = out / f"{name}.png"
-    panels = 2 if summary.refused else 3
+    panels = 3 if summary.has_limit else 2
     with writing(path):
         plots.save(path, lambda axes: plots.convergence(summary.comparisons, wanted.variables[0], axes), panels,
                    4.1 * panels, 4.2)

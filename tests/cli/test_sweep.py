@@ -114,3 +114,11 @@ def test_wrong_input(tp: Tp, args: list[str], said: str) -> None:
     assert out == ""
     assert said in err
     assert not Path("runs").exists()
+
+
+def test_zarr_beside_netcdf(tp: Tp) -> None:
+    pytest.importorskip("zarr")
+    for _ in range(2):
+        assert tp("small.yaml", "--repeats", "1", "--width", "8", "--zarr", "--quiet") == (0, "", "")
+    with xarray.open_dataset("runs/small-sweep/sweep.nc", engine="scipy") as one:
+        assert xarray.open_zarr("runs/small-sweep/sweep.zarr").load().equals(one.load())

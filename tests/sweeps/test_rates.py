@@ -64,6 +64,24 @@ def test_a_bent_curve_is_no_power() -> None:
     assert "<1e-" in str(found)
 
 
+def test_the_exponent_for_large_widths_is_seen_behind_a_correction() -> None:
+    rng = np.random.default_rng(4)
+    n = np.array(WIDTH, dtype=float)
+    factor = np.exp(-10 / n)[:, None]
+    fits = [fit(WIDTH, values * factor, errors * factor, corrected=True)
+            for values, errors in (_repeats(rng, -2.0, 0.03) for _ in range(300))]
+    for name, truth in (("exponent", -2.0), ("correction", -10.0)):
+        z = np.array([(getattr(found, name) - truth) / getattr(found, f"{name}_se") for found in fits])
+        assert abs(z.mean()) < 4 / math.sqrt(len(z))
+        assert abs(z.std() - 1) < 4 / math.sqrt(2 * len(z)) + 0.05
+    assert {found.degrees for found in fits} == {2}
+    assert "exp(-" in str(fits[0])
+    plain = fit(WIDTH, *(array * factor for array in _repeats(rng, -2.0, 0.03)))
+    assert plain.p < 1e-6
+    with pytest.raises(tp.ProgramError, match="fewer than three"):
+        fit([16, 64], [[0.4], [0.1]], [[0.01], [0.001]], corrected=True)
+
+
 def test_exact_powers_are_found_exactly() -> None:
     values, _ = _repeats(np.random.default_rng(0), -1.5, 0.0)
     found = fit(WIDTH, values, values * 1e-6)

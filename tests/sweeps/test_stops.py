@@ -158,7 +158,9 @@ def test_workers_end_with_their_sweep(folder: Path, kind: signal.Signals) -> Non
                     for child in (task / "children").read_text().split()]
         assert len(children) >= 2
         process.send_signal(kind)
-        process.wait(20)
+        _, said = process.communicate(timeout=20)
+    assert "Traceback" not in said
+    assert process.returncode == (130 if kind == signal.SIGINT else -kind)
     end = time.monotonic() + 20
     while any(map(_alive, children)):
         assert time.monotonic() < end

@@ -15,6 +15,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.comparison import Row
+from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
 from tensorprog.sweeps import cells, workers
 from tensorprog.sweeps.dataset import netcdf
@@ -183,6 +184,8 @@ def test_a_cluster_gives_the_same_file(small: Path) -> None:
     with (distributed.LocalCluster(**local) as cluster, distributed.Client(
             cluster, set_as_default=False) as client):
         assert netcdf(tp.sweep(small, executor=client.get_executor(), **sizes)) == one
+        with connected(cluster.scheduler_address, print) as executor:
+            assert netcdf(tp.sweep(small, executor=executor, **sizes)) == one
 
 
 def test_constants_without_a_limit_have_finite_numbers(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,3 +292,19 @@ def test_rates_of_a_sweep(small: Path) -> None:
             tp.rate(found, **({"distance": "kl"} | wrong))
     with pytest.raises(tp.ProgramError, match="takes the result of a sweep"):
         tp.rate({}, "kl")
+
+
+def test_results_that_memory_does_not_hold(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tp.sweep(small, [4], **SIZES)
+    run, stored = Program.run, []
+
+    def tight(self: Program, *args: Any, store: Any = None, **keywords: Any) -> Any:
+        stored.append(store)
+        if store is None:
+            raise tp.MemoryLimitError("the results would take more than there is")
+        return run(self, *args, store=store, **keywords)
+
+    monkeypatch.setattr(Program, "run", tight)
+    assert tp.sweep(small, [4], **SIZES).identical(one)
+    assert len(stored) == 4
+    assert not any(Path(folder).exists() for folder in stored if folder is not None)
