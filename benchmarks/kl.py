@@ -39,7 +39,7 @@ def pairs(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 def to_gaussian() -> None:
     """KL(limit || Gaussian)."""
-    print("KL(limit || Gaussian), nats        precise (error)      paper's, mean (sd)   its floor, mean (sd)", flush=True)
+    print("KL(limit || Gaussian)         precise (error)        paper's, mean (sd)   its floor, mean (sd)", flush=True)
     for name, heads in PROGRAMS:
         law = tp.load(name, H=heads).limit()
         value, error = tp.kl_gaussian(law, "y[0]")
