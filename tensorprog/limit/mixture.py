@@ -253,7 +253,7 @@ class Mixture:
 
     def uncertainty(self, grid: Array) -> Array:
         """Relative error of densities and tails from the errors of variances and from binning."""
-        mean, variance = self._spread
+        mean, variance = self.spread
         distance = grid - mean
         scale = max(variance, 1e-300)
         total = self.relative_error * (1 + np.square(distance) / scale)
@@ -264,7 +264,7 @@ class Mixture:
         return np.asarray(total)
 
     @cached_property
-    def _spread(self) -> tuple[float, float]:
+    def spread(self) -> tuple[float, float]:
         """Mean and variance of one variable."""
         return float(self.expected()[0]), float(self.moment(2)[0])
 
