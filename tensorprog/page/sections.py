@@ -6,6 +6,7 @@ import math
 import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensorprog.comparison import Comparison
 from tensorprog.display import Table, limit_tables, run_tables
 from tensorprog.graph import build, to_svg
 from tensorprog.markup import Html, details, joined, note, paragraph, table, tag
+from tensorprog.page.formulas import derived
 from tensorprog.plots.heatmaps import INKS
 from tensorprog.plots.widths import DISTANCES, STATISTICS
 from tensorprog.reference import Reference
@@ -45,7 +47,7 @@ def program(study: Study) -> Html:
     ])
 
 
-def limit(study: Study, formulas: Html) -> Html:
+def limit(study: Study) -> Html:
     """What converges to what: in formulas, in numbers, as pictures."""
     reference = study.reference
     if reference is None:
@@ -54,7 +56,8 @@ def limit(study: Study, formulas: Html) -> Html:
 
     return joined([
         paragraph(converges(reference.law)),
-        tag("h3", "Formulas"), details("The derivation by Definition 1, line by line", formulas, opened=True),
+        tag("h3", "Formulas"),
+        details("The derivation by Definition 1, line by line", derived(study.netsor, study.report.grade), opened=True),
         tag("h3", "Numbers"),
         *(_shown(each) for each in limit_tables(reference)),
         note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
@@ -67,7 +70,7 @@ def _covariances(reference: Reference) -> Iterator[Html]:
     law, netsor = reference.law, reference.netsor
     sizes = {name: math.prod(netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
     drawn = [name for name, size in sizes.items() if 1 < size <= SHOWN][:PICTURES]
-    figures = [_figure(f"cov{k}", f"covariance of {name}", lambda ax, name=name: plots.covariance(reference, name, ax))
+    figures = [_figure(f"cov{k}", f"covariance of {name}", partial(plots.covariance, reference, name))
                for k, name in enumerate(drawn)]
     if figures:
         yield tag("h3", "Covariances")
@@ -84,7 +87,7 @@ def widths(study: Study) -> Html:
     of = study.variable
     densities = [
         _figure(f"density-{scale}", f"density of {of}, {scale} scale",
-                lambda ax, scale=scale: plots.density_of(study.columns, of, study.reference, ax, scale))
+                partial(plots.density_of, study.columns, of, study.reference, scale=scale))
         for scale in ("linear", "log")
     ]
     panels = DISTANCES if study.reference is not None else STATISTICS
@@ -102,7 +105,7 @@ def _panel(comparisons: Sequence[Comparison], variable: str, name: str) -> Html:
     titles = {"kl": "KL divergence from the limit", "distances": "KS and Wasserstein-1 distances from the limit",
               "excess": "distance of the kurtosis from the limit's"}
     return _figure(f"convergence-{name}", f"{titles.get(name, name)}, {variable} against the width",
-                   lambda ax: plots.convergence(comparisons, variable, ax, [name]))
+                   partial(plots.convergence, comparisons, variable, panels=[name]))
 
 
 def _figure(name: str, label: str, draw: Callable[[Any], Any]) -> Html:

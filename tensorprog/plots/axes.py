@@ -77,8 +77,8 @@ def svg(draw: Callable[[Any], Any], width: float = 5.0, height: float = 3.8) -> 
     figure, (ax,) = _figure(1, width, height)
     import matplotlib
 
-    clear = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
-    with matplotlib.rc_context(clear | {"svg.fonttype": "none"}):
+    options: dict[Any, Any] = {"savefig.facecolor": "none", "svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
+    with matplotlib.rc_context(options):
         figure.patch.set_alpha(0.0)
         ax.patch.set_alpha(0.0)
         draw(ax)
