@@ -14,7 +14,7 @@ from tensorprog import __version__, plots
 from tensorprog.comparison import Comparison
 from tensorprog.display import Table, limit_tables, run_tables
 from tensorprog.graph import build, to_svg
-from tensorprog.markup import Html, details, joined, note, paragraph, table, tag
+from tensorprog.markup import Html, joined, note, paragraph, table, tag
 from tensorprog.page.formulas import derived
 from tensorprog.plots.heatmaps import INKS
 from tensorprog.plots.widths import DISTANCES, STATISTICS
@@ -51,13 +51,15 @@ def limit(study: Study) -> Html:
     """What converges to what: in formulas, in numbers, as pictures."""
     reference = study.reference
     if reference is None:
-        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal) if study.refusal else ""])
+        if study.report.grade == "outside":
+            return paragraph("No limit is claimed for this program, for the reasons above. Networks of finite width "
+                             "are drawn all the same.")
+        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal, tabindex=0)])
     from tensorprog.limit.notebook import converges
 
     return joined([
         paragraph(converges(reference.law)),
-        tag("h3", "Formulas"),
-        details("The derivation by Definition 1, line by line", derived(study.netsor, study.report.grade), opened=True),
+        tag("h3", "Formulas"), derived(study.netsor, study.report.grade),
         tag("h3", "Numbers"),
         *(_shown(each) for each in limit_tables(reference)),
         note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
@@ -102,9 +104,10 @@ def widths(study: Study) -> Html:
 
 def _panel(comparisons: Sequence[Comparison], variable: str, name: str) -> Html:
     """One panel of convergence in the width."""
-    titles = {"kl": "KL divergence from the limit", "distances": "KS and Wasserstein-1 distances from the limit",
-              "excess": "distance of the kurtosis from the limit's"}
-    return _figure(f"convergence-{name}", f"{titles.get(name, name)}, {variable} against the width",
+    titles = {"kl": f"KL divergence of {variable} from the limit",
+              "distances": f"KS and Wasserstein-1 distances of {variable} from the limit",
+              "excess": f"distance of the kurtosis of {variable} from that of the limit"}
+    return _figure(f"convergence-{name}", f"{titles.get(name, f'{name} of {variable}')}, against the width",
                    partial(plots.convergence, comparisons, variable, panels=[name]))
 
 
