@@ -155,7 +155,7 @@ class _Reader:
         self.skip()
         if self.token == "{":
             return self.braces()
-        return self.atom() or tag("mrow")
+        return (self.atom() if self.token not in ("", "}") else None) or tag("mrow")
 
     def braces(self) -> Html:
         """A row in braces."""

@@ -13,7 +13,7 @@ import numpy as np
 from tensorprog import findings
 from tensorprog.errors import TensorprogError
 from tensorprog.formats import quantity
-from tensorprog.markup import Html, Shades, code, note, notebook, paragraph, table, tag
+from tensorprog.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
 from tensorprog.order import steps
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def show(law: Law) -> str:
     netsor, quick = law.netsor, _quick(law)
     rows = [row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick)]
     matrices = [shown for name in (*law.outputs, *law.scores) for shown in _matrix(law, name, quick)]
-    grade = [" ", findings.badge(law.grade, findings.COLOURS[law.grade])] if law.grade in findings.COLOURS else []
+    grade = [" ", badge(law.grade, findings.COLOURS[law.grade])] if law.grade in findings.COLOURS else []
     header = ("variable", "members", "limit", "mean", "variance", "kurtosis")
     foot = "In brackets: the error of the last digits."
     if any("" in row[3:] for row in rows):

@@ -6,7 +6,7 @@ import time
 
 from tensorprog.errors import TensorprogError
 from tensorprog.ir import Netsor
-from tensorprog.markup import Html, joined, paragraph
+from tensorprog.markup import Html, details, joined, paragraph
 from tensorprog.mathml import displayed, numbered
 
 __all__ = ["derived"]
@@ -34,5 +34,5 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Html:
             f"The limit of this program is given in numbers, not in formulas: {error}.")
     whole = "\n".join(lines)
     meanings = " ".join(meaning for mark, meaning in NOTATION.items() if mark in whole)
-    steps = numbered(lines) if lines else ""
+    steps = details("The derivation by Definition 1, line by line", numbered(lines), opened=True) if lines else ""
     return joined([displayed(meanings), steps, paragraph(remark) if remark else ""])

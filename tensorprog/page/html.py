@@ -7,7 +7,6 @@ from importlib.resources import files
 from tensorprog import findings
 from tensorprog.markup import Html, joined, tag
 from tensorprog.page import sections
-from tensorprog.page.formulas import derived
 from tensorprog.study import Study
 from tensorprog.svg import palette
 
@@ -20,17 +19,16 @@ class Page:
     """report.html of one run; what does not change from width to width is made once."""
 
     def __init__(self) -> None:
-        self._formulas: Html | None = None
+        self._known: dict[str, tuple[str, Html]] = {}
 
     def __call__(self, study: Study) -> str:
         """The page as text, of what is known so far."""
-        if self._formulas is None:
-            known = study.reference is not None
-            self._formulas = derived(study.netsor, study.report.grade) if known else Html("")
-        parts = {
+        self._known = self._known or {
             "program": ("Program", sections.program(study)),
             "check": ("Check", findings.body(study.report)),
-            "limit": ("Infinite-width limit", sections.limit(study, self._formulas)),
+            "limit": ("Infinite-width limit", sections.limit(study)),
+        }
+        parts = self._known | {
             "widths": ("Finite widths", sections.widths(study)),
             "reproduce": ("To reproduce this", sections.reproduce(study)),
         }

@@ -6,6 +6,7 @@ import math
 import platform
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -13,7 +14,8 @@ from tensorprog import __version__, plots
 from tensorprog.comparison import Comparison
 from tensorprog.display import Table, limit_tables, run_tables
 from tensorprog.graph import build, to_svg
-from tensorprog.markup import Html, details, joined, note, paragraph, table, tag
+from tensorprog.markup import Html, joined, note, paragraph, table, tag
+from tensorprog.page.formulas import derived
 from tensorprog.plots.heatmaps import INKS
 from tensorprog.plots.widths import DISTANCES, STATISTICS
 from tensorprog.reference import Reference
@@ -45,16 +47,19 @@ def program(study: Study) -> Html:
     ])
 
 
-def limit(study: Study, formulas: Html) -> Html:
+def limit(study: Study) -> Html:
     """What converges to what: in formulas, in numbers, as pictures."""
     reference = study.reference
     if reference is None:
-        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal) if study.refusal else ""])
+        if study.report.grade == "outside":
+            return paragraph("No limit is claimed for this program, for the reasons above. Networks of finite width "
+                             "are drawn all the same.")
+        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal, tabindex=0)])
     from tensorprog.limit.notebook import converges
 
     return joined([
         paragraph(converges(reference.law)),
-        tag("h3", "Formulas"), details("The derivation by Definition 1, line by line", formulas, opened=True),
+        tag("h3", "Formulas"), derived(study.netsor, study.report.grade),
         tag("h3", "Numbers"),
         *(_shown(each) for each in limit_tables(reference)),
         note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
@@ -67,7 +72,7 @@ def _covariances(reference: Reference) -> Iterator[Html]:
     law, netsor = reference.law, reference.netsor
     sizes = {name: math.prod(netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
     drawn = [name for name, size in sizes.items() if 1 < size <= SHOWN][:PICTURES]
-    figures = [_figure(f"cov{k}", f"covariance of {name}", lambda ax, name=name: plots.covariance(reference, name, ax))
+    figures = [_figure(f"cov{k}", f"covariance of {name}", partial(plots.covariance, reference, name))
                for k, name in enumerate(drawn)]
     if figures:
         yield tag("h3", "Covariances")
@@ -84,7 +89,7 @@ def widths(study: Study) -> Html:
     of = study.variable
     densities = [
         _figure(f"density-{scale}", f"density of {of}, {scale} scale",
-                lambda ax, scale=scale: plots.density_of(study.columns, of, study.reference, ax, scale))
+                partial(plots.density_of, study.columns, of, study.reference, scale=scale))
         for scale in ("linear", "log")
     ]
     panels = DISTANCES if study.reference is not None else STATISTICS
@@ -99,10 +104,11 @@ def widths(study: Study) -> Html:
 
 def _panel(comparisons: Sequence[Comparison], variable: str, name: str) -> Html:
     """One panel of convergence in the width."""
-    titles = {"kl": "KL divergence from the limit", "distances": "KS and Wasserstein-1 distances from the limit",
-              "excess": "distance of the kurtosis from the limit's"}
-    return _figure(f"convergence-{name}", f"{titles.get(name, name)}, {variable} against the width",
-                   lambda ax: plots.convergence(comparisons, variable, ax, [name]))
+    titles = {"kl": f"KL divergence of {variable} from the limit",
+              "distances": f"KS and Wasserstein-1 distances of {variable} from the limit",
+              "excess": f"distance of the kurtosis of {variable} from that of the limit"}
+    return _figure(f"convergence-{name}", f"{titles.get(name, f'{name} of {variable}')}, against the width",
+                   partial(plots.convergence, comparisons, variable, panels=[name]))
 
 
 def _figure(name: str, label: str, draw: Callable[[Any], Any]) -> Html:

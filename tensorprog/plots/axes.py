@@ -67,7 +67,7 @@ def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 1
         figure.savefig(partial, dpi=200)
 
 
-def svg(draw: Callable[[Any], Any], width: float = 5.0, height: float = 3.8) -> str:
+def svg(draw: Callable[[Any], Any], width: float = 4.4, height: float = 3.6) -> str:
     """One panel as SVG text, for a page: `draw(ax)` gets the axes.
 
     The ground is transparent, and what matplotlib draws black has the ink of the page; text stays text.
@@ -77,8 +77,8 @@ def svg(draw: Callable[[Any], Any], width: float = 5.0, height: float = 3.8) -> 
     figure, (ax,) = _figure(1, width, height)
     import matplotlib
 
-    clear = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
-    with matplotlib.rc_context(clear | {"svg.fonttype": "none"}):
+    options: dict[Any, Any] = {"savefig.facecolor": "none", "svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
+    with matplotlib.rc_context(options):
         figure.patch.set_alpha(0.0)
         ax.patch.set_alpha(0.0)
         draw(ax)

@@ -155,9 +155,10 @@ def _log(ax: Any, series: Sequence[Array]) -> None:
 
 def _statistic(ax: Any, series: _Series, key: str) -> None:
     for other in series.others:
-        ax.plot(series.widths, _numbers(other, key), color=FIRST, linewidth=0.7, alpha=0.35, zorder=1)
+        ax.plot(series.widths, _numbers(other, key), color=FIRST, linewidth=0.7, alpha=0.35, zorder=1,
+                label="other outputs")
     value, error = _numbers(series.rows, key), np.nan_to_num(_numbers(series.rows, f"{key}_se"))
     ax.errorbar(series.widths, value, yerr=error, color=FIRST, marker="o", markersize=5, linewidth=1.5, capsize=2.5,
-                zorder=3)
+                label=series.variable, zorder=3)
     if (value > 0).all() and value.max() > 3 * value.min():
         _log(ax, [value])

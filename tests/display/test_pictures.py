@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fakes import MixtureLaw, draw, netsor
 
-from tensorprog import plots
+from tensorprog import load, plots
 from tensorprog.comparison import compare
 from tensorprog.display import Progress, Table, show, stacked
 from tensorprog.errors import ProgramError
@@ -71,6 +71,50 @@ def test_convergence(study):
     assert len(plots.convergence(comparisons[:1])) == 3
     with pytest.raises(ProgramError):
         plots.convergence([])
+
+
+def test_panels_of_convergence_can_be_chosen(study):
+    _, ax = plt.subplots()
+    (panel,) = plots.convergence(study[2], ax=ax, panels=["kurtosis"])
+    assert panel is ax
+    assert panel.get_ylabel().startswith("kurtosis of y[0]")
+    with pytest.raises(ProgramError, match="panel 'kul'"):
+        plots.convergence(study[2], panels=["kul"])
+    with pytest.raises(ProgramError, match="panel 'kl'"):
+        plots.convergence([compare(study[0][0], None)], panels=["kl"])
+
+
+def test_covariances_have_numbers_and_a_legend():
+    law = load("mlp").limit()
+    _, ax = plt.subplots()
+    assert plots.covariance(law, "f", ax) is ax
+    matrix = np.asarray(law.cov("f"))
+    assert [text.get_text() for text in ax.texts[:2]] == [f"{matrix[0, 0]:.3g}", f"{matrix[0, 1]:.3g}"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [f"f[{k}]" for k in range(4)]
+    assert ax.images[0].colorbar.ax.get_ylabel() == "covariance of f in the limit"
+    large = plots.covariance(load("mlp_bias").limit(), "f")
+    assert not large.texts
+    with pytest.raises(ProgramError, match="not a family"):
+        plots.covariance(law, "W1")
+    with pytest.raises(ProgramError, match="members"):
+        plots.covariance(load("attention", s=64).limit(), "p")
+
+
+def test_a_panel_becomes_svg_with_text_and_no_ground(study):
+    runs, law, _ = study
+    text = plots.svg(lambda ax: plots.density(runs, law, ax=ax, scale="log"))
+    assert text == plots.svg(lambda ax: plots.density(runs, law, ax=ax, scale="log"))
+    assert ">y[0]</text>" in text
+    assert "fill: #ffffff" not in text
+    assert "<metadata" not in text
+
+
+def test_legends_stand_above_single_panels(study):
+    runs, law, _ = study
+    ax = plots.density(runs, law, scale="linear")
+    ax.figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    assert legend.y0 >= ax.get_window_extent().y1 - 1
 
 
 def test_constant_outputs_can_be_drawn(tmp_path):
