@@ -248,8 +248,8 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
     every error, p-value and floor allows for their dependence.
 
-    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, energy, KL); p-values for a reference
-              known exactly.  `kl_precise`, for samples drawn with `conditional=True`, see `tensorprog.divergence`
+    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, energy, KL); p-values for a
+              reference known exactly.  `kl_precise`: samples drawn with `conditional=True`, see `tensorprog.divergence`
     Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
               second argument where the law has one
     """

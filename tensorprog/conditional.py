@@ -15,7 +15,7 @@ statements of the program, one family each, and m one more:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -260,7 +260,8 @@ class _Output:
         declared = self.netsor.weight[weight]
         values = self._members(weight)
         fresh = {k: value.bare for k, value in enumerate(values) if value.bare and value.bare not in self._free}
-        combination = self._picked(self._freed(self.expr, weight, fresh), lambda term: self._vector(term, weight, fresh))
+        freed = self._freed(self.expr, weight, fresh)
+        combination = self._picked(freed, lambda term: self._vector(term, weight, fresh))
         assert combination is not None
         slots = slots_of((*self._free, *fresh.values()))
         if not isinstance(combination, Variable):
@@ -328,7 +329,7 @@ class _Output:
         return result
 
 
-def _weights_behind(netsor: Netsor, names: Iterable[str]) -> Collection[str]:
+def _weights_behind(netsor: Netsor, names: Iterable[str]) -> set[str]:
     """Weights that some families depend on."""
     found: set[str] = set()
     known: set[str] = set()

@@ -213,7 +213,7 @@ def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
 
 def _law_gaussian(curve: Any) -> tuple[float, float]:
     mixture = curve.mixture
-    centre, deviation = float(mixture.expected()[0]), math.sqrt(float(mixture.moment(2)[0]))
+    centre, deviation = mixture.spread[0], math.sqrt(mixture.spread[1])
     if not deviation > 0:
         return math.inf, 0.0
 
@@ -245,7 +245,7 @@ def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
 def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
     """KL of an average of Gaussians to a law, and its error."""
     mixture = curve.mixture
-    if draws.degenerate or not float(mixture.moment(2)[0]) > 0:
+    if draws.degenerate or not mixture.spread[1] > 0:
         return math.inf, 0.0
     groups = draws.shares.size
 

@@ -112,10 +112,11 @@ class Program(Builder):
         beside = with_conditional(added.netsor) if conditional else None
         with added.named():
             drawn = run(
-                beside.netsor if beside else added.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep,
-                threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, store=store, progress=progress,
+                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+                executor=executor, store=store, progress=progress,
             )
-        return added.separate(beside.separate(drawn) if beside else drawn)
+        return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
         self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),

@@ -96,7 +96,7 @@ class Samples(Mapping[str, NDArray[Any]]):
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
         for name, pair in self.conditional.items():
-            arrays |= {f"conditional/{name}/{part}": values for part, values in zip(("mean", "variance"), pair, strict=True)}
+            arrays |= dict(zip((f"conditional/{name}/mean", f"conditional/{name}/variance"), pair, strict=True))
         with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays

@@ -253,14 +253,20 @@ class Mixture:
 
     def uncertainty(self, grid: Array) -> Array:
         """Relative error of densities and tails from the errors of variances and from binning."""
-        distance = grid - self.expected()[0]
-        scale = max(float(self.moment(2)[0]), 1e-300)
+        mean, variance = self.spread
+        distance = grid - mean
+        scale = max(variance, 1e-300)
         total = self.relative_error * (1 + np.square(distance) / scale)
         found = self.nodes or []
         largest = float(self.var) + sum(count * float(nodes.var.max()) for nodes, count in found)
         for nodes, count in found:
             total = total + count * nodes.error(distance, largest)
         return np.asarray(total)
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """Mean and variance of one variable."""
+        return float(self.expected()[0]), float(self.moment(2)[0])
 
     def _kernel_variance(self, factor: float) -> Array:
         mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
