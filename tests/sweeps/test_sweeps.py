@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import plots
 from tensorprog.comparison import Row
 from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
@@ -42,7 +43,9 @@ SIZES: dict[str, Any] = {"repeats": 2, "samples": 200}
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program file, in a folder of its own; no pictures are drawn."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "save", lambda path, *_: path.touch())
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path
