@@ -32,6 +32,7 @@ add_module_names = False
 nitpick_ignore_regex = [("py:.*", ".*")]  # annotations name types of numpy and of inner modules
 
 html_theme = "furo"
+html_math_renderer = "mathml"  # of the extension `formulas`
 html_title = "tensorprog"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
