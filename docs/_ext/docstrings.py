@@ -6,25 +6,16 @@ from typing import Any
 from sphinx.application import Sphinx
 
 SECTION = re.compile(r"(Shapes|Scale|Accuracy|Raises|Source) {2,}(.*)")
-ITEM = re.compile(r"[-*] |\d+\. ")
 
 
 def prose(line: str) -> str:
-    """A line of prose: code in backticks, and no other character with a meaning.
-
-    >>> prose("`width` of x**2|y")
-    '``width`` of x\\\\*\\\\*2\\\\|y'
-    """
+    """A line of prose: code in backticks, and no other character with a meaning."""
     parts = re.split(r"`([^`]*)`", line)
     return "".join(f"``{part}``" if k % 2 else re.sub(r"([\\*_|])", r"\\\1", part) for k, part in enumerate(parts))
 
 
 def restructured(lines: list[str]) -> list[str]:
-    """A docstring as reStructuredText: its sections become fields, indented blocks literal ones.
-
-    >>> restructured(["Draw.", "", "Shapes    (n,)", "          or more", "Raises    ValueError"])
-    ['Draw.', '', ':Shapes:', '    (n,)', '    or more', ':Raises:', '    ValueError']
-    """
+    """A docstring as reStructuredText: its sections become fields."""
     found: list[str] = []
     inside = False
     for line in lines:

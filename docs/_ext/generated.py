@@ -203,8 +203,8 @@ class Generated(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parse what the function returns."""
         box = nodes.section()
-        lines = PAGES[self.arguments[0]]().splitlines()
-        self.state.nested_parse(StringList(lines, source=self.arguments[0]), self.content_offset, box, match_titles=True)
+        lines = StringList(PAGES[self.arguments[0]]().splitlines(), source=self.arguments[0])
+        self.state.nested_parse(lines, self.content_offset, box, match_titles=True)
         return box.children
 
 
