@@ -24,10 +24,11 @@ EVERYWHERE = (-math.inf, math.inf)
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    head = list(header)
-    lines = [head, ["---"] * len(head), *(list(row) for row in rows)]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    """A Markdown table, without the columns that say nothing."""
+    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
+    head, *lines = zip(*columns, strict=True)
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
+                     for line in (head, ["---"] * len(head), *lines))
 
 
 def prose(text: str) -> str:
@@ -150,7 +151,7 @@ def _formula(atom: Atom) -> str:
     formula = sp.sympify(atom.sympy(sp, sp.Symbol("x"), *map(sp.Symbol, atom.params)))
     rounded = formula.xreplace({number: sp.Float(number, 5) for number in formula.atoms(sp.Float)})
     names = {sp.Symbol(name): rf"\mathrm{{{name}}}" for name in atom.params if name not in ("alpha", "exponent")}
-    return sp.latex(rounded, symbol_names=names)
+    return str(sp.latex(rounded, symbol_names=names, mul_symbol="dot"))
 
 
 def _interval(atom: Atom, values: list[float]) -> str:
@@ -181,7 +182,7 @@ def _yes(value: bool) -> str:
 
 def commands() -> str:
     """Every command with its options, as `--help` prints them."""
-    parts = [prose(inspect.cleandoc(main.help or ""))]
+    parts = ["## tp", prose(inspect.cleandoc(main.help or ""))]
     for name, command in main.commands.items():
         context = click.Context(command, info_name=f"tp {name}")
         records = [record for parameter in command.get_params(context)
@@ -201,7 +202,7 @@ class Generated(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Parse what the function returns."""
+        """Parse what the function returns; its sections go where the page is."""
         box = nodes.section()
         lines = StringList(PAGES[self.arguments[0]]().splitlines(), source=self.arguments[0])
         self.state.nested_parse(lines, self.content_offset, box, match_titles=True)
