@@ -1,35 +1,63 @@
 """Formulas as MathML, written by docutils when the site is built: browsers typeset it without scripts or fonts."""
 
+import re
+from html import escape
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math import latex2mathml
+from docutils.utils.math import MathError, latex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
-# what docutils would set as an apostrophe, as relations, and with the spaces of a relation
-LATEX = {"'": r"^\prime ", r"\lvert": r"\left|", r"\rvert": r"\right|", r"\left(x \right)": "(x)"}
+logger = logging.getLogger(__name__)
+
+# what docutils would set as an apostrophe, as relations, not at all, with limits, and with wide brackets
+LATEX = {
+    "'": r"^\prime ", r"\lvert": r"\left|", r"\rvert": r"\right|", r"\,\middle|\,": r"\mid ",
+    r"\mathring{p}": r"{\mathring{p}}", r"\left(x \right)": "(x)",
+}
 MATHML = {'<mo stretchy="false">/</mo>': '<mo lspace="0" rspace="0">/</mo>'}
 
 
 def mathml(formula: str, block: bool) -> str:
     """A formula of LaTeX as MathML."""
-    for written, meant in LATEX.items():
-        formula = formula.replace(written, meant)
+    for old, new in LATEX.items():
+        formula = formula.replace(old, new)
     text: str = latex2mathml.tex2mathml(formula, as_block=block)
-    for written, meant in MATHML.items():
-        text = text.replace(written, meant)
+    for old, new in MATHML.items():
+        text = text.replace(old, new)
     return text
+
+
+def written(formula: str, block: bool, place: nodes.Node) -> str:
+    """A formula of a page; a warning, and the LaTeX itself, where it cannot be set."""
+    try:
+        return mathml(formula, block)
+    except MathError as error:
+        logger.warning("formula: %s", error, location=place)
+        return f"<code>{escape(formula)}</code>"
+
+
+def sentence(text: str, place: nodes.Node) -> str:
+    """Text with formulas between dollars."""
+    parts = text.split("$")
+    return "".join(written(part, False, place) if k % 2 else escape(part) for k, part in enumerate(parts))
 
 
 def inline(writer: Any, node: nodes.math) -> None:
     """Write a formula in a sentence."""
-    writer.body.append(mathml(node.astext(), block=False))
+    writer.body.append(written(node.astext(), False, node))
     raise nodes.SkipNode
 
 
 def display(writer: Any, node: nodes.math_block) -> None:
-    """Write a formula on lines of its own."""
-    writer.body.append(f'<div class="formula">{mathml(node.astext(), block=True)}</div>')
+    r"""Write a formula on lines of its own; or several with text between, as notebooks have them: f \] text \[ g."""
+    parts = re.split(r"\\\]|\\\[", node.astext())
+    for k, part in enumerate(parts):
+        if k % 2:
+            writer.body.append(f"<p>{sentence(part, node)}</p>")
+        else:
+            writer.body.append(f'<div class="formula">{written(part, True, node)}</div>')
     raise nodes.SkipNode
 
 
