@@ -68,3 +68,4 @@ def test_formulas_are_mathml_that_can_be_read_alone() -> None:
     mathml = pytest.importorskip("formulas", reason="needs the extra docs").mathml
     text = mathml(r"\lvert x'\rvert \le 1/2", block=False)
     assert text.startswith("<math") and "′" in text and '<mo lspace="0" rspace="0">/</mo>' in text
+    assert "<msub>" in mathml(r"\mathring{p}_{i} + 1", block=True)

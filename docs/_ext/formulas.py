@@ -11,12 +11,16 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-# what docutils would set as an apostrophe, as relations, not at all, with limits, and with wide brackets
+# what docutils would set as an apostrophe, as relations, not at all, and with wide brackets
 LATEX = {
     "'": r"^\prime ", r"\lvert": r"\left|", r"\rvert": r"\right|", r"\,\middle|\,": r"\mid ",
-    r"\mathring{p}": r"{\mathring{p}}", r"\left(x \right)": "(x)",
+    r"\left(x \right)": "(x)",
 }
-MATHML = {'<mo stretchy="false">/</mo>': '<mo lspace="0" rspace="0">/</mo>'}
+# the slash of a fraction has no spaces, and indices stand beside a letter with an accent
+MATHML = {
+    r'<mo stretchy="false">/</mo>': '<mo lspace="0" rspace="0">/</mo>',
+    r'<munder>(\s*<mover accent="true">.*?</mover>.*?)</munder>': r"<msub>\1</msub>",
+}
 
 
 def mathml(formula: str, block: bool) -> str:
@@ -25,7 +29,7 @@ def mathml(formula: str, block: bool) -> str:
         formula = formula.replace(old, new)
     text: str = latex2mathml.tex2mathml(formula, as_block=block)
     for old, new in MATHML.items():
-        text = text.replace(old, new)
+        text = re.sub(old, new, text, flags=re.DOTALL)
     return text
 
 
