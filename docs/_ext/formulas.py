@@ -16,10 +16,11 @@ LATEX = {
     "'": r"^\prime ", r"\lvert": r"\left|", r"\rvert": r"\right|", r"\,\middle|\,": r"\mid ",
     r"\left(x \right)": "(x)",
 }
-# the slash of a fraction has no spaces, and indices stand beside a letter with an accent
+# the slash of a fraction has no spaces, and indices stand beside a letter with a ring
 MATHML = {
     r'<mo stretchy="false">/</mo>': '<mo lspace="0" rspace="0">/</mo>',
-    r'<munder>(\s*<mover accent="true">.*?</mover>.*?)</munder>': r"<msub>\1</msub>",
+    r'<munderover>(\s*<mi>\w</mi>)((?:(?!<munderover>).)*?)(<mo stretchy="false">˚</mo>)\s*</munderover>':
+        r'<msub><mover accent="true">\1\3</mover>\2</msub>',
 }
 
 
