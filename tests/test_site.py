@@ -62,6 +62,8 @@ def test_docstrings_become_fields_and_prose() -> None:
     assert docstrings.restructured(lines) == [
         ":Shapes:", "    (n,)", "    or more", ":Raises:", "    ValueError", "", "Last.",
     ]
+    assert docstrings.comment("tensorprog.assumptions.Finding.where") == 'statements, separated by ", "'
+    assert docstrings.comment("tensorprog.assumptions.Finding.message") == ""
 
 
 def test_formulas_are_mathml_that_can_be_read_alone() -> None:

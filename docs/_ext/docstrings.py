@@ -1,6 +1,11 @@
-"""Docstrings of the package as reStructuredText: prose with its sections Shapes, Scale, Accuracy, Raises and Source."""
+"""Docstrings of the package as reStructuredText: prose with its sections Shapes, Scale, Accuracy, Raises and Source.
 
+Fields of records have no docstrings; the comment behind a field says what it is.
+"""
+
+import inspect
 import re
+from pydoc import locate
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -31,7 +36,16 @@ def restructured(lines: list[str]) -> list[str]:
     return found
 
 
+def comment(name: str) -> str:
+    """The comment behind a field, by its full name; empty if there is none."""
+    owner, _, field = name.rpartition(".")
+    found = re.search(rf"^    {field}: .*?  # (.*)$", inspect.getsource(locate(owner)), re.MULTILINE)
+    return found[1] if found else ""
+
+
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if what == "attribute" and not any(lines):
+        lines[:] = [comment(name)]
     lines[:] = restructured(lines)
 
 
