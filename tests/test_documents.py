@@ -8,7 +8,10 @@ import re
 import shlex
 import shutil
 import tomllib
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,11 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 import tensorprog as tp
 from tensorprog.atoms import ATOMS, REDUCTIONS
-from tensorprog.cli import main, run
+from tensorprog.cli import main
 from tensorprog.limit.law import Law
 from tensorprog.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
 from tensorprog.yaml_io import loads
@@ -27,30 +31,52 @@ from tensorprog.yaml_io import loads
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-QUICK = {"check", "list", "limit", "graph", "sample", "sweep"}  # commands whose output is compared
+LONG = {"run", "sweep", "paper"}  # commands that draw networks: run by slow tests
+
+
+# what becomes of each kind of block; there is no other
+RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
+BUILT = ("{code-cell}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")  # when the site is built
+PLAIN = {"command-line.md": 1, "development.md": 1}  # blocks without a kind: an object in outline, the import order
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page."""
+    """A block of a page, with the line above it."""
 
     page: Path
     kind: str
     line: int
     text: str
+    above: str
 
     def __str__(self) -> str:
         return f"{self.page.name}:{self.line}"
 
 
-def blocks(kind: str) -> list[Block]:
+@cache
+def blocks_of(page: Path) -> tuple[Block, ...]:
+    """Every block, wherever it stands; those made by indentation have the kind `indented`."""
+    text = page.read_text(encoding="utf-8")
+    lines = text.splitlines()
     found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-            if match.group(1) == kind:
-                found.append(Block(page, kind, text.count("\n", 0, match.start(2)) + 1, match.group(2)))
-    return found
+    for token in MarkdownIt().parse(text):
+        if token.type in ("fence", "code_block") and token.map is not None:
+            kind = (token.info.split() or [""])[0] if token.type == "fence" else "indented"
+            above = next((line for line in reversed(lines[: token.map[0]]) if line.strip()), "")
+            found.append(Block(page, kind, token.map[0] + 2, token.content, above))
+    return tuple(found)
+
+
+def blocks(kind: str) -> list[Block]:
+    return [block for page in PAGES for block in blocks_of(page) if block.kind == kind]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_block_escapes(page: Path) -> None:
+    kinds = [block.kind for block in blocks_of(page)]
+    assert kinds.count("") == PLAIN.get(page.name, 0)
+    assert not {*kinds} - {*RUN, *BUILT, ""}
 
 
 @pytest.fixture
@@ -61,14 +87,109 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", sorted({block.page for block in blocks("python")}), ids=lambda page: page.name)
-def test_python_runs(page: Path, workplace: Path) -> None:
+def walk(page: Path, long: bool) -> None:
+    """Do what a page says, block by block; commands that draw networks only if `long`."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks("python"):
-        if "from sklearn" in block.text and importlib.util.find_spec("sklearn") is None:
-            continue  # not a dependency
-        if block.page == page:
-            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+    printed = ""
+    for block in blocks_of(page):
+        if block.kind == "python" and _importable(block):
+            with redirect_stdout(StringIO()) as stdout:
+                exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+            printed = stdout.getvalue()
+        elif block.kind == "text":
+            _compare(block.text.splitlines(), printed)
+        elif block.kind == "yaml" and (named := re.search(r"`([\w-]+\.yaml)`[^`]*:$", block.above)):
+            Path(named.group(1)).write_text(block.text, encoding="utf-8")
+        elif block.kind == "console":
+            for args, expected in _commands(block):
+                _command(args, expected, long)
+        elif block.kind == "sh" and page != ROOT / "README.md":
+            for args in _lines(block):
+                if args[0] in ("tp", "tp-run"):
+                    small = ["--samples", "200", "--width", "16"] if _draws(args) else []
+                    _command([*args, *small], [], long)
+
+
+def _importable(block: Block) -> bool:
+    """Whether what a block imports is there; not all of it is a dependency of the tests."""
+    wanted = re.findall(r"^(?:from|import) (\w+)", block.text, re.MULTILINE)
+    return all(importlib.util.find_spec(name) is not None for name in wanted)
+
+
+def _commands(block: Block) -> list[tuple[list[str], list[str]]]:
+    """Arguments and expected lines of the commands of a console block."""
+    found: list[tuple[list[str], list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append((shlex.split(line[2:]), []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def _lines(block: Block) -> list[list[str]]:
+    """The commands of an sh block."""
+    lines = (part for line in block.text.splitlines() for part in line.split("&&"))
+    return [args for line in lines if (args := shlex.split(line, comments=True))]
+
+
+def _draws(args: list[str]) -> bool:
+    return args[0] == "tp-run" or args[1] == "run"
+
+
+def _command(args: list[str], expected: list[str], long: bool) -> None:
+    rest = args[1:] if args[0] == "tp" else ["run", *args[1:]]
+    assert args[0] in ("tp", "tp-run") and rest[0] in main.commands, args
+    if rest[0] in LONG and not long:
+        main.commands[rest[0]].make_context(rest[0], rest[1:])
+        return
+    result = CliRunner().invoke(main, rest)
+    assert result.exit_code == (1 if "outside" in result.output.split("\n")[0] else 0), result.output
+    _compare(expected, result.output)
+
+
+def _compare(expected: list[str], output: str) -> None:
+    lines = [_plain(line) for line in output.splitlines()]
+    for line in expected:
+        assert line == "..." or _plain(line) in lines, f"{line!r} is not in the output:\n{output}"
+
+
+def _plain(line: str) -> str:
+    """A line without the digits that depend on versions of the libraries, and on the machine."""
+    return " ".join(re.sub(r"<?\d[\d.,]*(\(\d+\))?(e-?\d+)?", "#", line).split())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.name)
+def test_what_a_page_says_is_so(page: Path, workplace: Path) -> None:
+    walk(page, long=False)
+
+
+def _draw(page: Path) -> bool:
+    commands = [args for b in blocks_of(page) if b.kind == "console" for args, _ in _commands(b)]
+    commands += [args for b in blocks_of(page) if b.kind == "sh" for args in _lines(b) if args[0] in ("tp", "tp-run")]
+    return any(args[0] == "tp-run" or args[1] in LONG for args in commands)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if _draw(page)], ids=lambda page: page.name)
+def test_what_a_page_draws_is_so(page: Path, workplace: Path) -> None:
+    walk(page, long=True)
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_commands_of_the_shell_exist(block: Block) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for args in _lines(block):
+        if args[0] == "python":  # a benchmark, or the site
+            script = ROOT / args[1]
+            assert args[1] == "-m" or script.is_file(), args
+            known = "" if args[1] == "-m" else script.read_text(encoding="utf-8")
+            assert all(option in known for option in args[2:] if option.startswith("--") and known), args
+        elif args[1:3] == ["-m", "pip"]:
+            asked = {extra for arg in args for extra in re.findall(r"^\.\[(.*)\]$", arg)}
+            assert asked <= {*project["optional-dependencies"]}, args
+        else:
+            assert args[0] in ("tp", "tp-run", ".ci/run") or args[0].startswith(".venv/bin/") or args[2] == "venv", args
 
 
 def test_the_readme_shows_the_example() -> None:
@@ -103,37 +224,6 @@ def test_the_example_programs_load() -> None:
 
 def test_every_yaml_block_is_a_whole_program() -> None:
     assert blocks("yaml") == _programs()
-
-
-def _commands(block: Block) -> list[tuple[list[str], list[str]]]:
-    """Arguments and expected lines of the commands of a console block."""
-    found: list[tuple[list[str], list[str]]] = []
-    for line in block.text.splitlines():
-        if line.startswith("$ "):
-            found.append((shlex.split(line[2:]), []))
-        else:
-            found[-1][1].append(line)
-    return found
-
-
-def _plain(line: str) -> str:
-    """A line without the digits that depend on versions of the libraries."""
-    return " ".join(re.sub(r"\d[\d.]*(\(\d+\))?(e-?\d+)?", "#", line).split())
-
-
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
-def test_commands_print_what_is_shown(block: Block, workplace: Path) -> None:
-    for args, expected in _commands(block):
-        program, *rest = args
-        if program == "tp-run" or (program == "tp" and rest[0] == "run"):
-            run.make_context("tp-run", rest if program == "tp-run" else rest[1:])  # too long here; see .ci/run
-            continue
-        assert program == "tp" and rest[0] in QUICK, args
-        result = CliRunner().invoke(main, rest)
-        assert result.exit_code == (1 if "attention_tied" in rest else 0), result.output
-        lines = [_plain(line) for line in result.output.splitlines()]
-        for line in expected:
-            assert line == "..." or _plain(line) in lines, f"{line!r} is not in the output:\n{result.output}"
 
 
 def test_the_table_of_the_readme_is_that_of_a_run() -> None:

@@ -1,0 +1,73 @@
+"""The documentation site: every page and every name is in it, and what is generated says what there is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import tensorprog as tp
+from tensorprog.atoms import ATOMS, REDUCTIONS
+from tensorprog.cli import main
+from tensorprog.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+@pytest.fixture(autouse=True)
+def extensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", (DOCS / "index.md").read_text(encoding="utf-8"), re.M | re.S)
+    entries = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    assert sorted(entries) == sorted({page.stem for page in DOCS.glob("*.md")} - {"index"})
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\.\. auto\w+:: (\w+)$", page, re.M)) == set(tp.__all__)
+
+
+def test_the_page_of_functions_has_every_function() -> None:
+    atoms = pytest.importorskip("generated", reason="needs the extra docs").atoms()
+    names = {"minimum": "min", "maximum": "max"}
+    for name, atom in ATOMS.items():
+        assert atom.declared or f"`{atom.operator or names.get(name, name)}" in atoms.replace(r"\|", "|")
+    assert all(f"`{name}[i](...)`" in atoms for name in REDUCTIONS)
+    assert "| `tanh(x)` | $\\tanh{\\left(x \\right)}$ | $[-1, 1]$ | 0 | 1 | 1 | increasing, odd |" in atoms
+
+
+def test_the_page_of_the_file_format_has_every_key() -> None:
+    schema = pytest.importorskip("generated", reason="needs the extra docs").schema()
+    assert all(f"| `{key}`" in schema for key in (*SECTIONS, *INITIAL_KEYS, *WEIGHT_KEYS, *RUN_KEYS))
+
+
+def test_the_page_of_commands_has_every_option() -> None:
+    commands = pytest.importorskip("generated", reason="needs the extra docs").commands()
+    for name, command in main.commands.items():
+        section = commands.split(f"## tp {name}\n")[1].split("\n## ")[0]
+        options = {option for given in command.params if isinstance(given, click.Option) for option in given.opts}
+        assert all(option in section for option in options)
+
+
+def test_docstrings_become_fields_and_prose() -> None:
+    docstrings = pytest.importorskip("docstrings", reason="needs the extra docs")
+    assert docstrings.prose("Draw |x|**2 of `width`.") == r"Draw \|x\|\*\*2 of ``width``."
+    lines = ["Shapes    (n,)", "          or more", "Raises    ValueError", "", "Last."]
+    assert docstrings.restructured(lines) == [
+        ":Shapes:", "    (n,)", "    or more", ":Raises:", "    ValueError", "", "Last.",
+    ]
+    assert docstrings.comment("tensorprog.assumptions.Finding.where") == 'statements, separated by ", "'
+    assert docstrings.comment("tensorprog.assumptions.Finding.message") == ""
+
+
+def test_formulas_are_mathml_that_can_be_read_alone() -> None:
+    mathml = pytest.importorskip("formulas", reason="needs the extra docs").mathml
+    text = mathml(r"\lvert x'\rvert \le 1/2", block=False)
+    assert text.startswith("<math") and "′" in text and '<mo lspace="0" rspace="0">/</mo>' in text
+    assert "<msub>" in mathml(r"\mathring{p}_{i} + 1", block=True)
