@@ -15,6 +15,7 @@ from tensorprog import report as files
 from tensorprog.averages import Averages, with_averages
 from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.errors import OutsideError, ProgramError, TensorprogError
+from tensorprog.files import is_reserved
 from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split
 from tensorprog.samples import Samples
@@ -135,7 +136,8 @@ class Study:
 
 def default_out(netsor: Netsor) -> Path:
     """runs/<program>, with a name that is safe as that of a folder."""
-    return Path("runs") / (re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program")
+    name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
+    return Path("runs") / (f"{name}_" if is_reserved(name) else name)
 
 
 def run(

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # top-level modules and packages; each imports from lines above its own, or from its own package
 ORDER = """
-    errors facts files
+    errors facts files terminals
     atoms
     expr
     functions rename parse
