@@ -49,7 +49,7 @@ ORDER = """
     reference
     distances
     comparison
-    plots report
+    plots report screen
     study
     display
     cli
@@ -65,8 +65,8 @@ NEVER = {
 DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 # the only places for an outside package
 HOMES = {
-    "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"}, "rich": {"display"},
-    "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
+    "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"},
+    "rich": {"display", "screen"}, "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
     "numba": {"finite"}, "distributed": {"finite"},
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich")  # to import: never at the top of a module

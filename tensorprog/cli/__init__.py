@@ -6,6 +6,5 @@ Modules are imported inside the commands, so that `tp --help` and `tp check` sta
 from tensorprog.cli.commands import check, limit, main, run, run_main, sample
 from tensorprog.cli.listing import list_
 from tensorprog.cli.looking import graph, plan
-from tensorprog.cli.new import new
 
-__all__ = ["check", "graph", "limit", "list_", "main", "new", "plan", "run", "run_main", "sample"]
+__all__ = ["check", "graph", "limit", "list_", "main", "plan", "run", "run_main", "sample"]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @click.group(
-    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=Group,
     examples=[("run attention", "the paper's layer, from check to pictures"),
               ("check attention_tied", "what is wrong with a program, and its cure"),
               ("new mine", "a commented program to start from"),

@@ -55,12 +55,12 @@ def _starting(incomplete: str, texts: Iterable[str]) -> list[CompletionItem]:
 
 
 def _program(ctx: click.Context) -> Netsor | None:
-    """The program named on the line, if it is one."""
+    """The program named on the line, if it is one; click leaves it among `args` where an option has no value yet."""
     from tensorprog.errors import TensorprogError
     from tensorprog.shipped import resolve
     from tensorprog.yaml_io import load
 
     try:
-        return load(resolve(ctx.params["file"]))
-    except (TensorprogError, KeyError, TypeError):
+        return next((load(resolve(word)) for word in (ctx.params.get("file"), *ctx.args) if word), None)
+    except TensorprogError:
         return None

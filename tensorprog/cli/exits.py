@@ -24,12 +24,20 @@ MEANING = {  # those that `--help` explains
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
 
+class _ReaderGoneError(Exception):
+    """Nobody reads the pipe any more."""
+
+
+def _reader_gone(error: OSError) -> bool:
+    """Whether writing failed because the other end of a pipe is closed; Windows calls that an invalid argument."""
+    return error.errno == errno.EPIPE or (error.errno == errno.EINVAL and os.name == "nt" and not error.filename)
+
+
 def _guarded(call: Callable[[], Any]) -> NoReturn:
     """Run a command and leave with its exit code; no traceback ever reaches a user."""
     prepare()
     try:
         code = call()
-        sys.stdout.flush()
     except TensorprogError as error:
         code = _say(str(error), error.exit_code)
     except click.ClickException as error:
@@ -38,13 +46,12 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
         code = _say("interrupted; what was finished is on disk", INTERRUPTED)
     except MemoryError:
         code = _say("there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET)
+    except _ReaderGoneError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
+        code = BROKEN_PIPE
     except OSError as error:
-        if error.errno == errno.EPIPE or (error.errno == errno.EINVAL and os.name == "nt" and not error.filename):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of the pipe has gone; what is left goes nowhere
-            code = BROKEN_PIPE
-        else:
-            reason = (error.strerror or str(error)).lower()
-            code = _say(str(Problem(f"{error.filename or 'a file'}: {reason}")), BAD_INPUT)
+        reason = (error.strerror or str(error)).lower()
+        code = _say(str(Problem(f"{error.filename or 'a file'}: {reason}")), BAD_INPUT)
     except Exception as error:
         if os.environ.get("TENSORPROG_DEBUG"):
             raise
@@ -80,6 +87,17 @@ class Command(Documented):
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
             formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run and write all that was printed; click would take a closed pipe for exit code 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except OSError as error:
+            if _reader_gone(error):
+                raise _ReaderGoneError from None
+            raise
+        return result
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and in a shell leave with the exit code."""

@@ -9,6 +9,7 @@ import click
 
 COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
 OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
 
 
@@ -30,7 +31,7 @@ class Documented(click.Command):
     def __init__(
         self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (), **extra: Any
     ) -> None:
-        super().__init__(*args, **extra)
+        super().__init__(*args, **extra | {"context_settings": SETTINGS | extra.get("context_settings", {})})
         self.heading, self.examples = heading, examples
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -47,9 +48,9 @@ class Documented(click.Command):
         parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
         for parameter in parameters:
             record = parameter.get_help_record(ctx)
-            last = next(reversed(rows), OPTIONS) if parameter.name == "help" else OPTIONS
+            heading = next(reversed(rows), OPTIONS) if "--help" in parameter.opts else OPTIONS
             if record is not None:
-                rows.setdefault(getattr(parameter, "heading", last), []).append(record)
+                rows.setdefault(getattr(parameter, "heading", heading), []).append(record)
         _write_sections(rows, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
