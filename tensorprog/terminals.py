@@ -59,7 +59,7 @@ def replacement(character: str) -> str:
         letter = name.split("LETTER ")[1].split()[0].lower()
         return letter.capitalize() if "CAPITAL" in name else letter
     if name.startswith("BOX DRAWINGS"):
-        return "-" if name.endswith(" HORIZONTAL") else "|" if name.endswith(" VERTICAL") else "+"
+        return "+" if " AND " in name else "-" if "HORIZONTAL" in name else "|"
     if unicodedata.category(character) in ("Pd", "Zs"):
         return "-" if unicodedata.category(character) == "Pd" else " "
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
