@@ -3,115 +3,42 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from tensorprog import findings
-from tensorprog.comparison import BRACKETS, Row, aligned, chance, quantity, short
+from tensorprog.comparison import BRACKETS, Row, chance, quantity, short
 from tensorprog.reference import Reference, label, members
+from tensorprog.screen import Table, console, show, show_text, stacked
 from tensorprog.study import Listener, Study
+from tensorprog.terminals import columns_of, is_styled, is_terminal
 
 if TYPE_CHECKING:
     from tensorprog.assumptions.report import Report
+    from tensorprog.finite.plan import Plan
     from tensorprog.ir import Netsor
 
 __all__ = [
     "Progress",
     "Table",
-    "columns_of",
     "facts_of",
     "findings_table",
-    "is_terminal",
     "limit_tables",
     "run_tables",
     "show",
+    "show_plan",
     "show_report",
+    "show_text",
     "stacked",
 ]
 
 SHOWN = 4  # members of one family in the table of a run
 MATRIX = 8  # members of a family whose covariance is printed as a matrix
 LISTED = 12  # members listed one by one otherwise
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table before it meets a screen; `marked` rows stand out, the first column is text."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    marked: tuple[int, ...] = ()
-    text_columns: tuple[int, ...] = (0,)
-    sections: tuple[int, ...] = ()  # rows after which a line is drawn
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person is looking."""
-    try:
-        return stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # closed
-        return False
-
-
-def columns_of(stream: TextIO) -> int:
-    """Width of the terminal, or that of a long line for a pipe."""
-    return shutil.get_terminal_size().columns if is_terminal(stream) else 1000
-
-
-def show(table: Table, write: Callable[[str], None], stream: TextIO | None = None) -> None:
-    """Print a table: with rich on a terminal (one value per line if it is narrow), aligned text in a pipe."""
-    stream = stream or sys.stdout
-    plain = aligned(table.header, table.rows, table.text_columns)
-    wide = max((len(line) for line in plain.splitlines()), default=0)
-    if is_terminal(stream):
-        if wide + 1 > columns_of(stream) and len(table.text_columns) < len(table.header):
-            write(stacked(table))
-        else:
-            _rich(table, stream)
-    else:
-        write("\n".join(part for part in (table.title, plain, table.note) if part))
-
-
-def stacked(table: Table) -> str:
-    """A table for narrow screens: one value per line, for each row."""
-    size = max((len(name) for name in table.header), default=0)
-    blocks = [table.title] if table.title else []
-    for row in table.rows:
-        cells = zip(table.header, row, strict=True)
-        blocks.append("\n".join(f"  {name:<{size}}  {cell}" for name, cell in cells if cell))
-    return "\n\n".join([*blocks, table.note] if table.note else blocks)
-
-
-def _rich(table: Table, stream: TextIO) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    console = Console(file=stream, highlight=False)
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for k, name in enumerate(table.header):
-        text = k in table.text_columns
-        grid.add_column(Text(name), justify="left" if text else "right", no_wrap=not text,
-                        overflow="fold" if text else "ellipsis")
-    for k, row in enumerate(table.rows):
-        grid.add_row(*(Text(cell) for cell in row), style="bold" if k in table.marked else None,
-                     end_section=k in table.sections)
-    if table.title:
-        console.print(Text(table.title, style="bold"))
-    if table.header:
-        console.print(grid)
-    if table.note:
-        console.print(Text(table.note, style="dim"))
 
 
 # ---- reports --------------------------------------------------------------------------------------------------------
@@ -132,18 +59,17 @@ def facts_of(netsor: Netsor) -> Table:
 def show_report(report: Report, write: Callable[[str], None], stream: TextIO | None = None) -> None:
     """Print the check of a program: a table on a terminal, with reasons below the rows of a narrow one; else text."""
     stream = stream or sys.stdout
-    if not is_terminal(stream):
+    if not is_styled(stream):
         write(str(report))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, width=columns_of(stream))
-    console.print(Text.assemble((f"{report.program}: ", "bold"), (report.grade, _ink(report.grade)),
+    screen = console(stream)
+    screen.print(Text.assemble((f"{report.program}: ", "bold"), (report.grade, _ink(report.grade)),
                                 f" - {report.says}"))
-    console.print(_labelled(findings.basis(report), 0))
+    screen.print(_labelled(findings.basis(report), 0))
     rows = [findings.cells(finding) for finding in report.findings]
-    console.print(_findings_grid(rows) if console.width >= WIDE else _findings_blocks(rows, console.width))
+    screen.print(_findings_grid(rows) if screen.width >= WIDE else _findings_blocks(rows, screen.width))
 
 
 def _findings_grid(rows: Sequence[findings.Cells]) -> Any:
@@ -192,6 +118,23 @@ def _labelled(said: Sequence[tuple[str, str]], indent: int) -> Any:
 
 def _ink(word: str) -> str:
     return f"bold {findings.COLOURS[word]}"
+
+
+# ---- plans ---------------------------------------------------------------------------------------------------------
+
+
+def show_plan(plan: Plan, write: Callable[[str], None], stream: TextIO | None = None) -> None:
+    """Print how networks would be drawn: a table on a terminal, with one value per line if it is narrow; else text."""
+    if not is_styled(stream or sys.stdout):
+        write(str(plan))
+        return
+    show_text(f"{str(plan).splitlines()[0]}\n\n", write, stream)
+    rows = [(row.line, row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
+            for row in plan.rows]
+    shown = range(4) if plan.chi_squares else range(3)
+    header = ("statement", "representation", "normals", "chi-squares")
+    show(Table("", tuple(header[k] for k in shown), tuple(tuple(row[k] for k in shown) for row in rows),
+               text_columns=(0, 1)), write, stream)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -327,6 +270,9 @@ def findings_table(title: str, header: Sequence[str], rows: Sequence[Sequence[st
 # ---- progress -------------------------------------------------------------------------------------------------------
 
 
+TEXTS = 42  # columns of a bar's description, numbers and time
+
+
 class Progress(Listener):
     """Notes on stderr, and one progress bar per width if it is a terminal."""
 
@@ -345,13 +291,14 @@ class Progress(Listener):
         if not (self.notes and is_terminal(self.stream)):
             yield self
             return
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
+        room = columns_of(self.stream) - TEXTS
+        bars = [BarColumn(bar_width=min(room, 24))] if room > 4 else []
         counts = (MofNCompleteColumn(), TimeRemainingColumn()) if self.counted else ()
-        self.bar = Bar(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *counts,
-                       console=Console(file=self.stream), transient=True)
+        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts,
+                       console=console(self.stream), transient=True)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from tensorprog.errors import Problem, ProgramError
 
-__all__ = ["partial_name", "whole", "writing"]
+__all__ = ["is_reserved", "partial_name", "whole", "writing"]
+
+DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789"}
+
+
+def is_reserved(name: str) -> bool:
+    """Whether Windows takes the name of a file for that of a device: `con`, `NUL.txt`."""
+    return name.split(".")[0].rstrip(" ").lower() in DEVICES
 
 
 @contextmanager

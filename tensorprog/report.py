@@ -35,7 +35,7 @@ MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written o
 def write_text(path: Path, text: str) -> None:
     """Write a file in one step: readers see the old one or the new one."""
     with writing(path), whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", newline="\n")
 
 
 class SamplesFile:

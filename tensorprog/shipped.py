@@ -7,16 +7,18 @@ from pathlib import Path
 
 from tensorprog.errors import Problem, ProgramError, did_you_mean
 
-__all__ = ["resolve", "shipped_programs"]
+__all__ = ["SCHEMA", "STARTER", "resolve", "shipped_programs"]
+
+PACKAGE = Path(__file__).resolve().parent
+SCHEMA, STARTER = PACKAGE / "program.schema.json", PACKAGE / "starter.yaml"
 
 
 def shipped_programs() -> dict[str, Path]:
     """Shipped program files by bare name: inside the installed package, or beside it in a clone."""
-    package = Path(__file__).resolve().parent
-    folder = package / "programs"
+    folder = PACKAGE / "programs"
     if not folder.is_dir():
-        folder = package.parent / "programs"
-        if not (package.parent / "pyproject.toml").is_file():  # installed: what stands beside the package is not ours
+        folder = PACKAGE.parent / "programs"
+        if not (PACKAGE.parent / "pyproject.toml").is_file():  # installed: what stands beside the package is not ours
             return {}
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
@@ -33,7 +35,7 @@ def resolve(file: str) -> Path:
     except (OSError, ValueError):
         raise ProgramError(Problem(f"{file[:80]!r} is not the name of a file")) from None
     bare = file.removesuffix(".yaml").removesuffix(".yml")
-    looks_like_path = "/" in file or os.sep in file or path.is_dir()
+    looks_like_path = "/" in file or os.sep in file or bool(path.drive) or path.is_dir()
     known = shipped_programs()
     if bare in known and os.path.basename(file) == file:
         return known[bare]

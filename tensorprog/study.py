@@ -17,6 +17,7 @@ from tensorprog.averages import Averages, with_averages
 from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.conditional import with_conditional
 from tensorprog.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.files import is_reserved
 from tensorprog.finite.cost import parse_memory
 from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split
@@ -155,7 +156,8 @@ class Study:
 
 def default_out(netsor: Netsor) -> Path:
     """runs/<program>, with a name that is safe as that of a folder."""
-    return Path("runs") / (re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program")
+    name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
+    return Path("runs") / (f"{name}_" if is_reserved(name) else name)
 
 
 def run(

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # top-level modules and packages; each imports from lines above its own, or from its own package
 ORDER = """
-    errors facts files formats markup mathml svg
+    errors facts files terminals formats markup mathml svg
     atoms
     expr
     functions rename parse
@@ -52,7 +52,7 @@ ORDER = """
     divergence
     comparison
     rates
-    plots report
+    plots report screen
     study
     sweeps
     paper
@@ -71,8 +71,8 @@ NEVER = {
 DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 # the only places for an outside package
 HOMES = {
-    "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"}, "rich": {"display"},
-    "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
+    "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"},
+    "rich": {"display", "screen"}, "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
     "numba": {"finite"}, "distributed": {"finite"}, "xarray": {"sweeps"},
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module

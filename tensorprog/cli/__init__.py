@@ -3,6 +3,8 @@
 Modules are imported inside the commands, so that `tp --help` and `tp check` start fast.
 """
 
-from tensorprog.cli.commands import check, graph, limit, list_, main, run, run_main, sample
+from tensorprog.cli.commands import check, limit, main, run, run_main, sample
+from tensorprog.cli.listing import list_
+from tensorprog.cli.looking import graph, plan
 
-__all__ = ["check", "graph", "limit", "list_", "main", "run", "run_main", "sample"]
+__all__ = ["check", "graph", "limit", "list_", "main", "plan", "run", "run_main", "sample"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,8 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tensorprog.cli.exits import Group
-from tensorprog.cli.listing import atom_rows, program_rows
+from tensorprog.cli.completion import completion
+from tensorprog.cli.exits import BAD_INPUT, DONE, OUTSIDE, Command, Group
+from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
+from tensorprog.cli.listing import list_
+from tensorprog.cli.looking import graph, plan
+from tensorprog.cli.new import new
 from tensorprog.cli.options import (
     ACCURACY,
     FILE,
@@ -29,50 +32,64 @@ from tensorprog.cli.options import (
     SYMBOLIC,
     WIDTH,
     averages,
+    option,
     options,
     whole_number,
 )
 from tensorprog.cli.paper import paper
-from tensorprog.cli.shared import exit_code, header, load, open_program, print_json, writable
+from tensorprog.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
 from tensorprog.cli.sweep import sweep
 from tensorprog.errors import fail
+from tensorprog.terminals import columns_of, is_styled
 
 if TYPE_CHECKING:
     from tensorprog.assumptions import Report
     from tensorprog.ir import Netsor
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group,
+    examples=[("run attention", "the paper's layer, from check to pictures"),
+              ("check attention_tied", "what is wrong with a program, and its cure"),
+              ("new mine", "a commented program to start from"),
+              ("COMMAND --help", "options and examples of a command")],
+)
 @click.version_option(package_name="tensorprog", prog_name="tensorprog")
 def main() -> None:
     """Tensor Programs with attention: check, run at finite width, compile the infinite-width limit.
 
-    FILE is the path of a program file, or the bare name of a shipped program (see `tp list`).
-
-    Exit codes: 0 done; 1 the program is outside the theory; 2 bad input; 3 accuracy or memory not met; 130 interrupted.
+    FILE is the path of a program file, or the bare name of a shipped program (see `tp list`). `tp-run FILE` is the same
+    as `tp run FILE`.
     """
 
 
-@main.command()
-@options(FILE, SET, SEED, FORMAT)
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Where files go; default runs/<program>.")
-@QUIET
-@WIDTH
-@click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
-@METHOD
-@click.option("--threads", metavar="N", callback=whole_number("--threads", 1), help="Threads; default all cores.")
-@click.option("--scheduler", metavar="ADDRESS", help="Draw networks on the workers of a dask.distributed scheduler.")
-@click.option("--max-memory", "max_memory", metavar="SIZE", help="What networks and results may take; default 1GiB.")
-@click.option("--stream", is_flag=True, help="Write samples to disk as they are drawn; the same command again goes on "
-              "where this one was stopped.")
-@click.option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
-              help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
-@REQUIRE
+@click.command(
+    cls=Command, heading=COMMANDS[0], short_help="Check, compile the limit, run each width, compare, draw.",
+    examples=[("attention", "into runs/attention"),
+              ("attention --set H=1 --width 64,256", "one head, two widths"),
+              ("mine.yaml --samples 1e6 --stream", "more than memory holds"),
+              ("attention --format json > report.json", "for programs to read")],
+)
+@options(FILE, SET, WIDTH)
+@option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
+@options(SEED, METHOD)
+@option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
+        help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
+@option("--threads", metavar="N", callback=whole_number("--threads", 1), heading=RESOURCES,
+        help="Threads; default all cores.")
+@option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
+        help="What networks and results may take, e.g. 500MB; default 1GiB.")
+@option("--stream", is_flag=True, heading=RESOURCES,
+        help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.")
+@option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
+        help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
+@option("--out", metavar="DIR", type=click.Path(path_type=Path), heading=OUTPUT,
+        help="Where files go; default runs/<program>.")
+@options(FORMAT, QUIET, REQUIRE)
 def run(
-    file: str, overrides: dict[str, str], seed: int | None, form: str, out: Path | None, quiet: bool,
-    width: tuple[int, ...] | None, samples: int | None, method: str | None, threads: int | None,
-    scheduler: str | None, max_memory: str | None, stream: bool, average: tuple[tuple[str, str], ...] | None,
-    require: str | None,
+    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, samples: int | None, seed: int | None,
+    method: str | None, average: tuple[tuple[str, str], ...] | None, threads: int | None, max_memory: str | None,
+    stream: bool, scheduler: str | None, out: Path | None, form: str, quiet: bool, require: str | None,
 ) -> int:
     """Check FILE, compile its limit, run it at each width, compare, and write pictures.
 
@@ -81,7 +98,7 @@ def run(
     """
     program = open_program(file, overrides)
     from tensorprog import study as job
-    from tensorprog.display import Progress, columns_of, run_tables, show
+    from tensorprog.display import Progress, run_tables, show, show_text
     from tensorprog.page import Page
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
@@ -93,13 +110,16 @@ def run(
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
-        click.echo("\n".join(line for line in str(study.report).splitlines() if not line.startswith("holds")))
+        report = "\n".join(line for line in str(study.report).splitlines() if not line.startswith("holds"))
+        show_text(report, echo)
         for table in run_tables(study, columns_of(sys.stdout)):
-            click.echo()
-            show(table, click.echo)
-        click.echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
+            echo()
+            show(table, echo)
+        echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
     if study.refusal is not None and study.report.grade != "outside":
-        return study.refusal.exit_code  # said already
+        if quiet:  # else it has been said when it happened
+            complain(f"there is no limit to compare with: {study.refusal}")
+        return study.refusal.exit_code
     return exit_code(study.report.grade, require)
 
 
@@ -116,11 +136,17 @@ def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
     return [f"written to {folder}{os.sep}", *(f"  {path.relative_to(folder)}" for path in written)]
 
 
-@main.command()
+@click.command(
+    cls=Command, heading=COMMANDS[1], exits=(DONE, OUTSIDE, BAD_INPUT),
+    short_help="Judge the program by the theorem's assumptions, with fixes.",
+    examples=[("attention", "the grade, and what it rests on"),
+              ("attention_natural --rewritten", "the program in the theorem's form"),
+              ("mine.yaml --require theorem --quiet", "for scripts: the exit code tells")],
+)
 @options(FILE, SET)
-@click.option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
+@option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
               "h = phi(g^1, ..., g^m; p_1, ..., p_r).")
-@click.option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
+@option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
               "order, parity, monotonicity and kinks.")
 @options(FORMAT, QUIET, REQUIRE)
 def check(
@@ -136,13 +162,13 @@ def check(
     elif not quiet:
         _show(report)
         if rewritten:
-            click.echo("\n" + _written_out(netsor, report))
+            echo("\n" + _written_out(netsor, report))
         if facts:
             from tensorprog.display import facts_of, show
             from tensorprog.normalize import normalize
 
-            click.echo()
-            show(facts_of(normalize(netsor).netsor), click.echo)
+            echo()
+            show(facts_of(normalize(netsor).netsor), echo)
     return exit_code(report.grade, require)
 
 
@@ -178,37 +204,12 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
 
 def _show(report: Report) -> None:
     """Print a report; what draws tables is imported on terminals only."""
-    if not sys.stdout.isatty():
-        click.echo(str(report))
+    if not is_styled(sys.stdout):
+        echo(str(report))
         return
     from tensorprog.display import show_report
 
-    show_report(report, click.echo)
-
-
-@main.command()
-@options(FILE, SET)
-@WIDTH
-@METHOD
-@options(FORMAT, QUIET)
-def plan(
-    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, form: str, quiet: bool
-) -> int:
-    """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
-    numbers of one network. Nothing is drawn.
-    """
-    program = open_program(file, overrides)
-    from tensorprog.study import settings_of
-
-    settings = settings_of(program.netsor, {"width": width, "method": method})
-    choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
-               "averages": dict(settings.averages)}
-    plans = [program.plan(n, **choices) for n in settings.width]
-    if form == "json":
-        print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
-    elif not quiet:
-        click.echo("\n\n".join(map(str, plans)))
-    return 0
+    show_report(report, echo)
 
 
 def _refused(program: Any, require: str | None, form: str) -> int:
@@ -218,15 +219,22 @@ def _refused(program: Any, require: str | None, form: str) -> int:
     if code:
         if form == "json":
             print_json(header(program.netsor, report) | {"limit": None})
-        click.echo(str(report), err=True)
+        complain(str(report))
     return code
 
 
-@main.command()
-@options(FILE, SET, FORMAT, QUIET, REQUIRE, ACCURACY, INFINITE, SYMBOLIC, LATEX)
+@click.command(
+    cls=Command, heading=COMMANDS[1], short_help="Compile the limit: covariances, kurtosis, or formulas.",
+    examples=[("attention", "numbers with their errors"),
+              ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
+              ("attention_regimes --infinite a", "infinitely many heads"),
+              ("mlp --symbolic", "formulas in the constants"),
+              ("attention --latex > derivation.tex", "the derivation")],
+)
+@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, FORMAT, QUIET, REQUIRE)
 def limit(
-    file: str, overrides: dict[str, str], form: str, quiet: bool, require: str | None, accuracy: float | None,
-    infinite: str | None, symbolic: bool, latex: bool,
+    file: str, overrides: dict[str, str], accuracy: float | None, infinite: str | None, symbolic: bool, latex: bool,
+    form: str, quiet: bool, require: str | None,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors, or
     formulas with --symbolic or --latex.
@@ -252,19 +260,20 @@ def limit(
 
         print_json(header(program.netsor, program.check()) | {"limit": limit_json(reference)})
     elif not quiet:
-        from tensorprog.display import limit_tables, show
+        from tensorprog.display import limit_tables, show, show_text
         from tensorprog.limit.law import widths_text
 
-        click.echo(str(program.check()).splitlines()[0])
+        show_text(str(program.check()).splitlines()[0], echo)
         if len(law.widths) > 1:
-            click.echo(widths_text(law.widths))
+            show_text(widths_text(law.widths), echo)
         if infinite is not None:
-            click.echo(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")
+            show_text(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)", echo)
         for table in limit_tables(reference):
             if table.title:
-                click.echo()
-                show(table, click.echo)
-        click.echo(f"\nin brackets: the error of the last digits; largest error: {reference.law.error:.1e}")
+                echo()
+                show(table, echo)
+        echo()
+        show_text(f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}", echo)
     return 0
 
 
@@ -276,11 +285,11 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
 
     if form == "json":
         print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
-    elif latex:
-        click.echo(document(law), nl=False)
+    elif latex and not quiet:
+        echo(document(law).rstrip("\n"))
     elif not quiet:
-        click.echo(str(program.check()).splitlines()[0])
-        click.echo(f"\n{law_text(law)}")
+        echo(str(program.check()).splitlines()[0])
+        echo(f"\n{law_text(law)}")
     return 0
 
 
@@ -290,14 +299,18 @@ def _compiled(program: Any, accuracy: float | None) -> Any:
     return program.limit() if accuracy is None else program.limit(accuracy=accuracy)
 
 
-@main.command()
-@options(FILE, SET, SEED)
-@click.option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1),
-              help="Draws.")
-@click.option("--out", metavar="FILE.npz", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.command(
+    cls=Command, heading=COMMANDS[1], short_help="Draw outputs and scores from the limit into a file.",
+    examples=[("attention --size 1e6 --out draws.npz", "numpy.load(\"draws.npz\")[\"y\"] has them")],
+)
+@options(FILE, SET)
+@option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
+@options(SEED)
+@option("--out", metavar="FILE.npz", type=click.Path(path_type=Path), required=True, heading=OUTPUT,
+        help="The file to write.")
 @options(FORMAT, QUIET, REQUIRE)
 def sample(
-    file: str, overrides: dict[str, str], seed: int | None, size: int, out: Path, form: str, quiet: bool,
+    file: str, overrides: dict[str, str], size: int, seed: int | None, out: Path, form: str, quiet: bool,
     require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
@@ -314,68 +327,15 @@ def sample(
         draws.save(out)
     if form == "json":
         shapes = {name: list(draws[name].shape) for name in draws}
-        click.echo(json.dumps({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes}))
+        print_json({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes})
     elif not quiet:
         shapes_text = ", ".join(f"{name} {tuple(draws[name].shape)}" for name in draws)
-        click.echo(f"written to {out}: {shapes_text}")
+        echo(f"written to {out}: {shapes_text}")
     return 0
 
 
-@main.command()
-@options(FILE, SET)
-@click.option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
-@click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path),
-              help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
-@QUIET
-def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:
-    """Draw the program as a graph, one node per statement, initial vector and weight.
-
-    With --check boxes tell what they are in Assumption 1 (operands, their inputs and weights, scores, outputs), the
-    title has the grade, and faults are numbered, with the path that leads to them, and listed.
-    """
-    kinds = (".svg", ".dot", ".gv", ".mmd", ".md")
-    if out is not None:
-        if out.suffix.lower() not in kinds:
-            raise fail(f"{out}: pictures of programs end in {', '.join(kinds)}", fix=f"-o {out.stem}.svg")
-        writable(out)
-    netsor = load(file, overrides)
-    from tensorprog import graph as drawing
-    from tensorprog.judge import judge
-    from tensorprog.report import write_text
-
-    kind = out.suffix.lower() if out is not None else ".mmd"
-    draw = {".svg": drawing.to_svg, ".dot": drawing.to_dot, ".gv": drawing.to_dot}.get(kind, drawing.to_mermaid)
-    text = draw(drawing.build(netsor), judge(netsor) if judged else None)
-    if kind == ".md":
-        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n"
-    if out is None:
-        click.echo(text.rstrip())
-        return 0
-    write_text(out, text)
-    if not quiet:
-        click.echo(f"written to {out}")
-    return 0
-
-
-@main.command(name="list")
-@click.option("--atoms", is_flag=True, help="List the nonlinearities that programs may use instead.")
-@FORMAT
-def list_(atoms: bool, form: str) -> int:
-    """List the shipped programs with the grade of each."""
-    columns, rows = (("name", "arguments", "range", "Lipschitz", "what"), atom_rows()) if atoms else (
-        ("name", "grade", "title"), program_rows())
-    if form == "json":
-        entries = [dict(zip(columns, row, strict=True)) for row in rows]
-        click.echo(json.dumps({"atoms" if atoms else "programs": entries}, indent=1))
-        return 0
-    from tensorprog.display import findings_table, show
-
-    show(findings_table("", columns, rows), click.echo)
-    return 0
-
-
-main.add_command(paper)
-main.add_command(sweep)
+for command in (run, sweep, check, limit, sample, plan, graph, paper, list_, new, completion):
+    main.add_command(command)
 
 
 def run_main() -> NoReturn:

@@ -6,25 +6,38 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from tensorprog.cli.help import Documented, write_commands
 from tensorprog.errors import Problem, TensorprogError, did_you_mean, fail
+from tensorprog.terminals import prepare
 
-OUTSIDE, BAD_INPUT, INTERRUPTED, OUR_BUG, BROKEN_PIPE = 1, 2, 130, 70, 141
+DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
+MEANING = {  # those that `--help` explains
+    DONE: "done", OUTSIDE: "the program is outside the theory, or below --require", BAD_INPUT: "bad input",
+    NOT_MET: "accuracy or memory not met, or a limit that is not compiled", INTERRUPTED: "interrupted",
+}
+SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
+
+
+class _ReaderGoneError(Exception):
+    """Nobody reads the pipe any more."""
+
+
+def _reader_gone(error: OSError) -> bool:
+    """Whether writing failed because the other end of a pipe is closed; Windows calls that an invalid argument."""
+    return error.errno == errno.EPIPE or (error.errno == errno.EINVAL and os.name == "nt" and not error.filename)
 
 
 def _guarded(call: Callable[[], Any]) -> NoReturn:
     """Run a command and leave with its exit code; no traceback ever reaches a user."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # terminals that are not UTF-8
+    prepare()
     try:
         code = call()
-        sys.stdout.flush()
     except TensorprogError as error:
         code = _say(str(error), error.exit_code)
     except click.ClickException as error:
@@ -32,14 +45,13 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = _say("interrupted; what was finished is on disk", INTERRUPTED)
     except MemoryError:
-        code = _say("there is not enough memory: ask for fewer --samples or a smaller --width", 3)
+        code = _say("there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET)
+    except _ReaderGoneError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
+        code = BROKEN_PIPE
     except OSError as error:
-        if error.errno in (errno.EPIPE, errno.EINVAL):  # the reader of a pipe has gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            code = BROKEN_PIPE
-        else:
-            reason = (error.strerror or str(error)).lower()
-            code = _say(str(Problem(f"{error.filename or 'a file'}: {reason}")), BAD_INPUT)
+        reason = (error.strerror or str(error)).lower()
+        code = _say(str(Problem(f"{error.filename or 'a file'}: {reason}")), BAD_INPUT)
     except Exception as error:
         if os.environ.get("TENSORPROG_DEBUG"):
             raise
@@ -51,7 +63,7 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
 
 def _say(text: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+        print(text, file=sys.stderr, flush=True)
     return code
 
 
@@ -63,8 +75,29 @@ def _usage_problem(error: click.ClickException) -> Problem:
     return Problem(message, fix=f"{command} --help")
 
 
-class Command(click.Command):
-    """A command that leaves with an exit code."""
+class Command(Documented):
+    """A command that leaves with an exit code; `exits` are those that it can leave with and `--help` explains."""
+
+    def __init__(self, *args: Any, exits: Sequence[int] = tuple(MEANING), **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self.exits = exits
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the exit codes."""
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run and write all that was printed; click would take a closed pipe for exit code 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except OSError as error:
+            if _reader_gone(error):
+                raise _ReaderGoneError from None
+            raise
+        return result
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and in a shell leave with the exit code."""
@@ -75,9 +108,18 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """The commands by name; a wrong name is answered with the right one."""
+    """The commands by name, in the order in which they were added; a wrong name is answered with the right one."""
 
     command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        write_commands(self.commands.items(), formatter)
+        Command.format_options(self, ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command meant by the first argument."""

@@ -1,11 +1,37 @@
-"""Rows of `tp list`: the shipped programs, and the nonlinearities that programs may use."""
+"""`tp list`: the shipped programs, and the nonlinearities that programs may use."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
+from tensorprog.cli.exits import SIMPLE, Command
+from tensorprog.cli.help import COMMANDS
+from tensorprog.cli.options import FORMAT, QUIET, option, options
+from tensorprog.cli.shared import echo, print_json
+
 if TYPE_CHECKING:
     from tensorprog.atoms.core import Regularity
+
+
+@click.command(
+    name="list", cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="List the programs that ship.",
+    examples=[("", "the programs and their grades"), ("--atoms", "the functions that programs may use")],
+)
+@option("--atoms", is_flag=True, help="List the nonlinearities that programs may use instead.")
+@options(FORMAT, QUIET)
+def list_(atoms: bool, form: str, quiet: bool) -> int:
+    """List the shipped programs with the grade of each."""
+    columns, rows = (("name", "arguments", "range", "Lipschitz", "what"), atom_rows()) if atoms else (
+        ("name", "grade", "title"), program_rows())
+    if form == "json":
+        print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
+    elif not quiet:
+        from tensorprog.display import findings_table, show
+
+        show(findings_table("", columns, rows), echo)
+    return 0
 
 
 def program_rows() -> list[tuple[str, ...]]:

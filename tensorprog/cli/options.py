@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tensorprog.cli.complete import constants, files, indices
+from tensorprog.cli.help import OUTPUT, Option
 from tensorprog.errors import Problem, ProgramError, fail
 
 REQUIRED = ("theorem", "remark", "extension")
@@ -84,21 +86,25 @@ def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
     return apply
 
 
-FILE = click.argument("file", metavar="FILE")
-SET = click.option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides,
-                   help="Replace a constant of the program; may be repeated.")
-FORMAT = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-                      help="json prints one object and nothing else.")
-QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors (and, with json, the object).")
-REQUIRE = click.option("--require", type=click.Choice(REQUIRED), default=None,
-                       help="Leave with exit code 1 if the check's grade is lower.")
-SEED = click.option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
-ACCURACY = click.option("--accuracy", type=float, default=None, help="Largest error wanted in the limit's numbers.")
-WIDTH = click.option("--width", metavar="N,..", multiple=True, callback=widths,
-                     help="Widths n to run at, e.g. 16,64,256.")
-METHOD = click.option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]),
-                      help="How networks are drawn.")
-INFINITE = click.option("--infinite", metavar="INDEX",
-                        help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
-SYMBOLIC = click.option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
-LATEX = click.option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
+def option(*names: str, **extra: Any) -> Callable[[F], F]:
+    """As `click.option`; `heading` says under which heading `--help` shows it."""
+    return click.option(*names, cls=Option, **extra)
+
+
+FILE = click.argument("file", metavar="FILE", shell_complete=files)
+SET = option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides, shell_complete=constants,
+             help="Replace a constant of the program; may be repeated.")
+FORMAT = option("--format", "form", type=click.Choice(["text", "json"]), metavar="FORMAT", default="text",
+                show_default=True, heading=OUTPUT, help="text, or json: one object and nothing else.")
+QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but errors (and, with json, the object).")
+REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
+                 help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
+SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
+ACCURACY = option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
+WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
+METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",
+                help="How networks are drawn: auto, dense, lazy or collapsed.")
+INFINITE = option("--infinite", metavar="INDEX", shell_complete=indices,
+                  help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
+SYMBOLIC = option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
+LATEX = option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")

@@ -9,22 +9,26 @@ from typing import Any
 import click
 
 from tensorprog.cli.exits import Command
-from tensorprog.cli.options import FORMAT, QUIET, SEED, options, whole_number
-from tensorprog.cli.shared import print_json
+from tensorprog.cli.help import COMMANDS, OUTPUT
+from tensorprog.cli.options import FORMAT, QUIET, SEED, option, options, whole_number
+from tensorprog.cli.shared import echo, print_json
 from tensorprog.errors import did_you_mean, fail
 
 ALL = "all"
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command, heading=COMMANDS[2], short_help="The figures of the paper, with their data.",
+    examples=[("", "list them"), ("fig1b", "KL divergence against the width"), ("all", "all of them, in some minutes")],
+)
 @click.argument("names", metavar="[FIGURE]...", nargs=-1)
-@click.option("--samples", metavar="N", default="50000", show_default=True, callback=whole_number("--samples", 100),
-              help="Networks drawn at each width.")
-@click.option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
-              help="Trials of the figures on KL divergence.")
+@option("--samples", metavar="N", default="50000", show_default=True, callback=whole_number("--samples", 100),
+        help="Networks drawn at each width.")
+@option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
+        help="Trials of the figures on KL divergence.")
 @options(SEED)
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
-              show_default=True, help="Where files go.")
+@option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
+        show_default=True, heading=OUTPUT, help="Where files go.")
 @options(FORMAT, QUIET)
 def paper(
     names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path, form: str, quiet: bool
@@ -56,7 +60,7 @@ def paper(
     if form == "json":
         print_json({"figures": made})
     elif not quiet:
-        click.echo("\n\n".join(_text(found, out) for found in made))
+        echo("\n\n".join(_text(found, out) for found in made))
     return 0
 
 
@@ -75,5 +79,5 @@ def _list(form: str, quiet: bool) -> int:
         print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in FIGURES.values()]})
     elif not quiet:
         rows = [(f.name, f.title, f.shows) for f in FIGURES.values()]
-        show(findings_table("", ("figure", "in the paper", "what"), rows), click.echo)
+        show(findings_table("", ("figure", "in the paper", "what"), rows), echo)
     return 0

@@ -1,8 +1,11 @@
-"""What several commands do: read a program, judge its grade, print JSON, refuse places that cannot be written."""
+"""What several commands do: read a program, judge its grade, print, refuse places that cannot be written."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,23 @@ if TYPE_CHECKING:
     from tensorprog.ir import Netsor
 
 
+def echo(text: str = "") -> None:
+    """Print a line on stdout as it is encoded: click takes ASCII terminals for ones that know UTF-8."""
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def notice(text: str) -> None:
+    """Print on stderr what is no error; nothing if the command was told to be quiet."""
+    context = click.get_current_context(silent=True)
+    if context is None or not context.params.get("quiet"):
+        complain(text)
+
+
 def load(file: str, overrides: Mapping[str, str]) -> Netsor:
     """The program meant by FILE; its warnings go to stderr."""
     from tensorprog.shipped import resolve
@@ -24,7 +44,7 @@ def load(file: str, overrides: Mapping[str, str]) -> Netsor:
 
     netsor = read(resolve(file), overrides, file=file)
     for warning in netsor.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        notice(f"warning: {warning}")
     return netsor
 
 
@@ -46,7 +66,7 @@ def exit_code(grade: str, required: str | None) -> int:
     if not _below(grade, required):
         return 0
     if grade != "outside":
-        click.echo(f"the grade is {grade}, and --require asks for {required}", err=True)
+        complain(f"the grade is {grade}, and --require asks for {required}")
     return OUTSIDE
 
 
@@ -58,10 +78,10 @@ def header(netsor: Netsor, report: Any) -> dict[str, Any]:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object."""
+    """Print one JSON object, in ASCII, which every terminal and pipe leaves as it is."""
     from tensorprog.report import to_text
 
-    click.echo(to_text(value), nl=False)
+    echo(re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], to_text(value)).rstrip("\n"))
 
 
 def writable(path: Path) -> None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensorprog.cli.exits import OUTSIDE, Command
-from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, options, whole_number
-from tensorprog.cli.shared import open_program, print_json
+from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
+from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, option, options, whole_number
+from tensorprog.cli.shared import echo, open_program, print_json
 from tensorprog.errors import Problem, ProgramError, fail
+from tensorprog.terminals import columns_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -40,23 +42,29 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
     return found
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command, heading=COMMANDS[2], short_help="Several widths, constants and repeats, each against its limit.",
+    examples=[("attention --width 16,64,256,1024 --over H=1,2,4", "distances to the limit, for three numbers of heads"),
+              ("attention --width 16,64,256,1024,4096 --over H=1,2,4", "a width more: the rest is there"),
+              ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers")],
+)
 @options(FILE, SET, WIDTH)
-@click.option("--over", metavar="NAME=V,..", multiple=True, callback=_values,
-              help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.")
-@click.option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 1),
-              help="Repeats of each cell, with networks of their own.")
-@click.option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn in each cell.")
+@option("--over", metavar="NAME=V,..", multiple=True, callback=_values,
+        help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.")
+@option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 1),
+        help="Repeats of each cell, with networks of their own.")
+@option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn in each cell.")
 @SEED
-@click.option("--variable", "variables", metavar="NAME", multiple=True,
-              help="A member such as y[0], may be repeated; default the first of each output.")
-@click.option("--workers", metavar="N", callback=whole_number("--workers", 1),
-              help="Processes that draw one cell each; default one, on all cores.")
-@click.option("--scheduler", metavar="ADDRESS", help="Draw cells on the workers of a dask.distributed scheduler.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path),
-              help="Where files go; default runs/<program>-sweep.")
-@click.option("--zarr", is_flag=True, help="Write sweep.zarr beside sweep.nc.")
-@options(QUIET, FORMAT)
+@option("--variable", "variables", metavar="NAME", multiple=True,
+        help="A member such as y[0], may be repeated; default the first of each output.")
+@option("--workers", metavar="N", callback=whole_number("--workers", 1), heading=RESOURCES,
+        help="Processes that draw one cell each; default one, on all cores.")
+@option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
+        help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
+@option("--out", metavar="DIR", type=click.Path(path_type=Path), heading=OUTPUT,
+        help="Where files go; default runs/<program>-sweep.")
+@option("--zarr", is_flag=True, heading=OUTPUT, help="Write sweep.zarr beside sweep.nc.")
+@options(FORMAT, QUIET)
 def sweep(
     file: str, overrides: dict[str, str], width: tuple[int, ...] | None, over: dict[str, list[str]], repeats: int,
     samples: int | None, seed: int | None, variables: tuple[str, ...], workers: int | None, scheduler: str | None,
@@ -132,15 +140,15 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 def _print(outcome: Outcome, folder: Path) -> None:
     """A table for each choice of constants and each variable, rates below, then the files."""
-    from tensorprog.display import columns_of, show
+    from tensorprog.display import show
 
     figures = 1 if columns_of(sys.stdout) < 100 else 2
     for summary in outcome.summaries:
         for variable in outcome.design.variables:
-            show(_table(outcome, summary, variable, figures), click.echo)
-            click.echo()
-    click.echo(f"written to {folder}{os.sep}")
-    click.echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
+            show(_table(outcome, summary, variable, figures), echo)
+            echo()
+    echo(f"written to {folder}{os.sep}")
+    echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
 
 
 def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Table:

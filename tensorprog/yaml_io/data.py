@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from tensorprog.errors import did_you_mean
+from tensorprog.files import is_reserved
 
 MAX_ENTRIES = 10_000_000  # numbers in one data file
 MAX_CSV = 50_000_000  # bytes of a text file of numbers
@@ -26,16 +27,21 @@ class DataError(Exception):
         self.fix = fix
 
 
-def _data_path(name: str, base: Path | None) -> Path:
-    """Path of a data file, which must lie inside the folder of the program."""
+def data_path(name: str, base: Path | None) -> Path:
+    """Path of a data file, which must lie inside the folder of the program; both slashes separate its parts.
+
+    Raises    DataError
+    """
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     if posix.is_absolute() or windows.drive or windows.root or ".." in (*posix.parts, *windows.parts) or "\0" in name:
         raise DataError("is outside the program's folder", "use a path below the folder of the program file")
+    if any(map(is_reserved, windows.parts)):
+        raise DataError("has the name of a device on Windows", "rename the file")
     if base is None:
         raise DataError("cannot be found: this program was not read from a file", "loads(..., base=folder)")
     folder = base.resolve()
     try:
-        path = (folder / name).resolve()
+        path = folder.joinpath(*windows.parts).resolve()
         if not path.is_relative_to(folder):
             raise DataError("is a link that leaves the program's folder", "copy the file beside the program")
         if not path.exists():
@@ -55,7 +61,7 @@ def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int
     `base` may hold the numbers themselves, by the names of the files.
     Raises    DataError
     """
-    array = _given(name, base) if isinstance(base, Mapping) else _read_file(_data_path(name, base))
+    array = _given(name, base) if isinstance(base, Mapping) else _read_file(data_path(name, base))
     if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
         array = array.reshape(-1)
     return array

@@ -236,9 +236,9 @@ def test_many_networks_agree_with_dense(name: str, method: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_are_cut_into_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at large widths: a few networks at a time where all coordinates are touched."""
-    reference(name, 50_000)
+    reference(name, 2 * QUICK)
     monkeypatch.setattr(job, "PART_BYTES", 1 << 14)
-    comparison = against_dense(name, "collapsed", 50_000)
+    comparison = against_dense(name, "collapsed", 2 * QUICK)
     assert comparison.agrees, comparison
 
 
