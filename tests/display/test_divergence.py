@@ -214,9 +214,14 @@ outputs: [y]
         tp.kl_gaussian(law, "y")
 
 
-@pytest.mark.parametrize(("name", "precise"), [("attention", True), ("attention_tied", False), ("mlp_bias", True)])
-def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise: bool) -> None:
-    program = tp.load(name, s=2)
+@pytest.mark.parametrize(("name", "constants", "precise"), [
+    ("attention", {"s": 2, "H": 1}, True), ("attention_tied", {}, False), ("mlp", {}, True),
+    ("mlp_bias", {"m": 32}, False),  # more members than precise divergences are shown for
+])
+def test_runs_ask_for_conditional_laws_where_they_can_be_had(
+    name: str, constants: dict[str, float], precise: bool
+) -> None:
+    program = tp.load(name, **constants)
     found = study.run(program, study.settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
     (entry,) = found.finite[1]["outputs"].values()
     assert found.settings.conditional is precise
