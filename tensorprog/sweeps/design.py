@@ -40,7 +40,7 @@ class Setting:
     conditional: Netsor | None = field(compare=False, repr=False)  # with conditional laws, where a variable has one
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={value:g}" for name, value in self.values)
+        return ", ".join(f"{name}={value}" for name, value in self.values)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Design:
     def command(self) -> str:
         """The command that makes this sweep."""
         parts = [f"tp sweep {self.words}", f"--width {','.join(map(str, self.width))}"]
-        parts += [f"--over {name}={','.join(format(value, '.17g') for value in values)}" for name, values in self.over]
+        parts += [f"--over {name}={','.join(map(str, values))}" for name, values in self.over]
         parts += [f"--repeats {self.repeats}", f"--samples {self.samples}", f"--seed {self.seed}"]
         return " ".join([*parts, *(f"--variable {shlex.quote(variable)}" for variable in self.variables)])
 
