@@ -11,7 +11,8 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog import divergence
+from tensorprog import divergence, study
+from tensorprog.display import run_tables
 from tensorprog.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
 from tensorprog.limit.mixture import Mixture
 from tensorprog.yaml_io import loads
@@ -211,3 +212,21 @@ outputs: [y]
 """)).limit()
     with pytest.raises(tp.NotCompiledError, match="not Gaussian given the scores"):
         tp.kl_gaussian(law, "y")
+
+
+@pytest.mark.parametrize(("name", "precise"), [("attention", True), ("attention_tied", False), ("mlp", True)])
+def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise: bool) -> None:
+    program = tp.load(name, **({"s": 2, "H": 1} if name == "attention" else {}))
+    found = study.run(program, study.settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
+    (entry,) = found.finite[1]["outputs"].values()
+    assert found.settings.conditional is precise
+    if precise:
+        assert np.isfinite(entry["kl_precise"] + entry["kl_precise_se"] + entry["energy"]).all()
+        table = next(run_tables(found))
+        assert table.header[-1] == "precise KL"
+        assert "precise KL" in table.note
+
+
+def test_runs_with_many_outputs_do_without_conditional_laws() -> None:
+    netsor = tp.load("attention", s=17).netsor
+    assert not study._conditional(netsor, study.settings_of(netsor, {}))
