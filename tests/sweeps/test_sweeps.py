@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import plots
 from tensorprog.comparison import Row
 from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
@@ -42,7 +43,9 @@ SIZES: dict[str, Any] = {"repeats": 2, "samples": 200}
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program file, in a folder of its own; no pictures are drawn."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "save", lambda path, *_: path.touch())
     path = tmp_path / "small.yaml"
     path.write_text(SMALL)
     return path
@@ -77,6 +80,13 @@ def test_numbers_have_labelled_axes(small: Path) -> None:
     # d is twice c, so the variance of y goes with both
     expected = [[tp.load(small, c=c, s=s).limit().var("y[1]") for s in (2, 3)] for c in (1, 0.5)]
     assert np.allclose(found["limit_variance"].sel(variable="y[1]"), expected, rtol=1e-12)
+
+
+def test_values_may_be_those_of_numpy(small: Path) -> None:
+    one = tp.sweep(small, 4, over={"c": 2, "s": [3]}, variables="y[2]", **SIZES)
+    two = tp.sweep(small, np.array([4]), over={"c": np.array([2]), "s": np.int64(3)}, variables=["y[2]"], **SIZES)
+    assert two.identical(one)
+    assert type(one.c.values[0]) is np.int32
 
 
 def test_a_cell_is_a_run_compared_with_its_limit(small: Path) -> None:
