@@ -14,7 +14,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
-    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "load",
+    "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "kl", "kl_gaussian",
+    "load",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -26,12 +27,14 @@ _HOMES = {
     ),
     "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
     "Comparison": "comparison", "compare": "comparison", "atom": "functions",
+    "kl": "divergence", "kl_gaussian": "divergence",
 }
 
 if TYPE_CHECKING:
     from tensorprog import plots as plots
     from tensorprog.assumptions import Report
     from tensorprog.comparison import Comparison, compare
+    from tensorprog.divergence import kl, kl_gaussian
     from tensorprog.errors import (
         AccuracyError,
         MemoryLimitError,

@@ -58,10 +58,15 @@ class Row:
     w1: float = _NAN
     w1_se: float = _NAN
     w1_floor: float = _NAN
+    energy: float = _NAN
+    energy_se: float = _NAN
+    energy_floor: float = _NAN
     kl: float = _NAN
     kl_se: float = _NAN
     kl_floor: float = _NAN
     kl_method: str = "kde"
+    kl_precise: float = _NAN
+    kl_precise_se: float = _NAN
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""
@@ -135,14 +140,22 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells as text."""
-        header = ["variable", "networks", "variance", "kurtosis", "KS", "p", "W1", "KL (nats)", "KL floor"]
-        cells = [
-            [row.variable, str(row.n), quantity(row.variance, row.variance_se), quantity(row.kurtosis, row.kurtosis_se),
-             quantity(row.ks, row.ks_se), chance(row.ks_p), quantity(row.w1, row.w1_se), quantity(row.kl, row.kl_se),
-             quantity(row.kl_floor)]
-            for row in self.rows
-        ]
-        return header, cells
+        columns = {
+            "variable": [row.variable for row in self.rows],
+            "networks": [str(row.n) for row in self.rows],
+            "variance": [quantity(row.variance, row.variance_se) for row in self.rows],
+            "kurtosis": [quantity(row.kurtosis, row.kurtosis_se) for row in self.rows],
+            "KS": [quantity(row.ks, row.ks_se) for row in self.rows],
+            "p": [chance(row.ks_p) for row in self.rows],
+            "W1": [quantity(row.w1, row.w1_se) for row in self.rows],
+            "energy": [quantity(row.energy, row.energy_se) for row in self.rows],
+            "KL (nats)": [quantity(row.kl, row.kl_se) for row in self.rows],
+            "KL floor": [quantity(row.kl_floor) for row in self.rows],
+            "precise KL": [quantity(row.kl_precise, row.kl_precise_se) for row in self.rows],
+        }
+        if not any(math.isfinite(row.kl_precise) for row in self.rows):
+            del columns["precise KL"]
+        return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
 
     def average_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the averages as text."""
@@ -187,8 +200,8 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
     every error, p-value and floor allows for their dependence.
 
-    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, KL); p-values for a reference known
-              exactly
+    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, energy, KL); p-values for a
+              reference known exactly.  `kl_precise`: samples drawn with `conditional=True`, see `tensorprog.divergence`
     Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
               second argument where the law has one
     """
@@ -285,6 +298,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         other_size = effective_size(other)
         target = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(other[..., None]).items()}
     found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
+    precise = _precise(samples, against, name, variable) if isinstance(against, Reference) else (_NAN, _NAN)
     z = {key: _z(*own[key], *target[key]) for key in own}
     names = {field.name for field in fields(Row)}
     return Row(
@@ -294,8 +308,19 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
         limit_mean=target["mean"][0], limit_variance=target["variance"][0], limit_kurtosis=target["kurtosis"][0],
         limit_variance_error=target["variance"][1], limit_kurtosis_error=target["kurtosis"][1],
         z_mean=z["mean"], z_variance=z["variance"], z_kurtosis=z["kurtosis"], kl_method=method,
+        kl_precise=precise[0], kl_precise_se=precise[1],
         **{key: value for key, value in found.items() if key in names},
     )
+
+
+def _precise(samples: Any, reference: Reference, name: str, variable: str) -> tuple[float, float]:
+    """KL of the densities themselves and its error, where both are averages of Gaussians."""
+    from tensorprog.divergence import kl  # which loads the limit
+
+    if name in samples.conditional and samples.samples > 1:
+        with suppress(NotCompiledError, MemoryLimitError):
+            return kl(samples, reference, variable)
+    return _NAN, _NAN
 
 
 def _variables(

@@ -214,13 +214,19 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
                 marked.append(len(rows))
                 variance = quantity(limit.limit_variance, limit.limit_variance_error, figures)
                 kurtosis = quantity(limit.limit_kurtosis, limit.limit_kurtosis_error, figures)
-                rows.append(("", "limit", variance, kurtosis, *[""] * 5))
+                rows.append(("", "limit", variance, kurtosis, *[""] * 6))
             sections.append(len(rows) - 1)
         note = BRACKETS + (" (for the limit: its error); KL in nats" if study.reference is not None else "")
         if size > SHOWN:
             note += f"; {size - SHOWN:,} further members of {name} are in report.json"
-        header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor"]
-        shown = range(4) if study.reference is None else [k for k in range(9) if figures == 2 or header[k] != "p"]
+        precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in study.comparisons
+                      for index in members(netsor, name, SHOWN))
+        if precise:
+            note += " (the paper's estimator); precise KL: of the densities themselves, without a floor"
+        header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
+        hidden = {"p"} if figures == 1 else set()
+        hidden |= set() if precise else {"precise KL"}
+        shown = range(4) if study.reference is None else [k for k, text in enumerate(header) if text not in hidden]
         header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
         title = f"{netsor.name}: {name}"
         yield Table(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
@@ -261,11 +267,11 @@ def _averages_table(study: Study, figures: int) -> Table:
 
 
 def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[str, ...]:
-    variance, kurtosis, ks, w1, kl = (
+    variance, kurtosis, ks, w1, kl, precise = (
         quantity(getattr(row, key), getattr(row, f"{key}_se"), figures)
-        for key in ("variance", "kurtosis", "ks", "w1", "kl")
+        for key in ("variance", "kurtosis", "ks", "w1", "kl", "kl_precise")
     )
-    return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor)
+    return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor), precise
 
 
 def limit_tables(reference: Reference) -> Iterator[Table]:

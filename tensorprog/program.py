@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tensorprog.averages import with_averages
 from tensorprog.builder import Builder
+from tensorprog.conditional import with_conditional
 from tensorprog.errors import OutsideError, ProgramError
 from tensorprog.expr import Expr
 from tensorprog.finite.run import parse_memory, run
@@ -99,6 +100,7 @@ class Program(Builder):
         keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None, threads: int | None = None,
         max_memory: str | int = "1GiB", dtype: str = "float64", executor: Executor | None = None,
         store: str | os.PathLike[str] | None = None, progress: Callable[[int, int], None] | None = None,
+        conditional: bool = False,
     ) -> Samples:
         """Draw independent networks at finite width; any valid program runs, inside the theory or not.
 
@@ -107,21 +109,26 @@ class Program(Builder):
         numbers than one without.  Arguments left out have the defaults given here, not those of the program's `run:`.
         With `store`, a folder, results go to disk as they are drawn and come back mapped to memory: a run that was
         stopped goes on where it was, and a longer one goes on from a shorter one.
+        With `conditional` the samples' `conditional["y"]` has mean and variance of y given everything but the weights
+        used last, for each output that is linear in products by such weights: given these it is exactly Gaussian.
 
         Shapes    a mapping from outputs, scores and the names in `keep` to arrays (samples, *members), for vectors
                   (samples, coordinates, *members) if coordinates > 1
         Scale     "dense" draws every weight matrix, "lazy" O(width) numbers per vector, "collapsed" (chosen by "auto"
                   where it pays) far fewer for vectors that only inner products read, see `plan`; all from one law
         Raises    ProgramError for bad arguments or a store of another run, MemoryLimitError when `max_memory` does not
-                  suffice, WorkerError when an executor loses its workers
+                  suffice, WorkerError when an executor loses its workers, NotCompiledError for `conditional` where no
+                  output is Gaussian given all but the weights used last
         """
         added = with_averages(self.netsor, averages or {})
+        beside = with_conditional(added.netsor) if conditional else None
         with added.named():
             drawn = run(
-                added.netsor, width, samples, seed=seed, method=method, coordinates=coordinates, keep=keep,
-                threads=threads, max_memory=max_memory, dtype=dtype, executor=executor, store=store, progress=progress,
+                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+                executor=executor, store=store, progress=progress,
             )
-        return added.separate(drawn)
+        return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
         self, width: int, *, method: str = "auto", coordinates: int = 1, keep: Sequence[str] = (),

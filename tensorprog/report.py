@@ -171,7 +171,8 @@ def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) 
         if size > len(index):
             entry["members"] = size
         compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
-        for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "kl", "kl_se", "kl_floor"):
+        for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
+                    "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
             values = [getattr(row, key) if row is not None else math.nan for row in compared]
             entry[key] = None if comparison.reference == "nothing" else values + [math.nan] * (len(index) - len(values))
         methods = [row.kl_method for row in compared if row is not None]

@@ -45,6 +45,8 @@ class Samples(Mapping[str, NDArray[Any]]):
     seconds: float = 0.0
     averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples, *members) each
     psi: Mapping[str, str] = field(default_factory=dict, repr=False)  # {"m": "tanh(y[0])**2"}
+    # mean and variance of outputs given all but the weights used last, in the shape of the output
+    conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:
@@ -97,6 +99,8 @@ class Samples(Mapping[str, NDArray[Any]]):
             "functions": {name: own(name).sketch for name in self.netsor.own},
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
+        for name, pair in self.conditional.items():
+            arrays |= dict(zip((f"conditional/{name}/mean", f"conditional/{name}/variance"), pair, strict=True))
         with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays

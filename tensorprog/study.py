@@ -15,7 +15,9 @@ from typing import Any
 from tensorprog import report as files
 from tensorprog.averages import Averages, with_averages
 from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
-from tensorprog.errors import OutsideError, ProgramError, TensorprogError
+from tensorprog.conditional import with_conditional
+from tensorprog.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.finite.cost import parse_memory
 from tensorprog.ir import Netsor
 from tensorprog.reference import Reference, column, label, members, split
 from tensorprog.samples import Samples
@@ -23,6 +25,8 @@ from tensorprog.yaml_io import pack
 
 __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
 
+MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+MOST_TIMES = 2.0  # as long may a run take for them
 GRADES = ("outside", "extension", "remark", "theorem")  # each claims more than the one before
 DEFAULTS: dict[str, Any] = {
     "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
@@ -44,13 +48,14 @@ class Settings:
     dtype: str = "float64"
     keep: tuple[str, ...] = ()
     averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
+    conditional: bool = False  # decided by `run`, where it is cheap
 
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `Program.run` besides width and progress."""
         return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
                 "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype, "keep": self.keep,
-                "averages": dict(self.averages)}
+                "averages": dict(self.averages), "conditional": self.conditional}
 
 
 def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
@@ -61,8 +66,22 @@ def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
 
 
-def _with_averages(netsor: Netsor, settings: Settings) -> Netsor:
-    return with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+def _whole(netsor: Netsor, settings: Settings) -> Netsor:
+    """The program with all statements that its runs draw."""
+    averaged = with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+    return with_conditional(averaged).netsor if settings.conditional else averaged
+
+
+def _conditional(netsor: Netsor, settings: Settings) -> bool:
+    """Whether conditional laws of all outputs compared cost little beside the networks themselves."""
+    if sum(math.prod(netsor.families[name].shape) for name in netsor.outputs) > MAX_PRECISE:
+        return False
+    asked = replace(settings, conditional=True)
+    try:
+        (plain, _), (seconds, memory) = estimate(netsor, settings), estimate(netsor, asked)
+    except NotCompiledError:
+        return False
+    return seconds <= MOST_TIMES * plain and memory <= parse_memory(settings.max_memory)
 
 
 def estimate(
@@ -74,7 +93,7 @@ def estimate(
     """
     from tensorprog.finite.run import estimate as one
 
-    whole = _with_averages(netsor, settings)
+    whole = _whole(netsor, settings)
     costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
                  keep=settings.keep, threads=settings.threads, max_memory=settings.max_memory, executor=executor,
                  stored=stream) for width in settings.width]
@@ -157,13 +176,16 @@ def run(
     told = listener or Listener()
     netsor: Netsor = program.netsor
     told.stage("checking")
-    study = Study(netsor, program.check(), settings)
+    report = program.check()
+    if report.grade != "outside" and _conditional(netsor, settings):
+        settings = replace(settings, conditional=True)
+    study = Study(netsor, report, settings)
     seconds, memory = estimate(netsor, settings, executor, stream)
     told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for "
               f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
     for width, folder in folders.items():
-        check_store(_with_averages(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
+        check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
                     settings.coordinates, settings.keep, settings.dtype)
     written = _Page(study, out, page)
     with ExitStack() as stack:
@@ -318,7 +340,8 @@ def _head(study: Study, samples: Samples) -> Samples:
     arrays, averages = (
         {name: array[:count] for name, array in part.items()} for part in (samples.arrays, samples.averages)
     )
-    return replace(samples, arrays=arrays, averages=averages, samples=count)
+    laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
+    return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
 
 
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:

@@ -39,6 +39,7 @@ ORDER = """
     gaussian
     finite
     limit
+    conditional
     judge
     schema
     records
@@ -48,6 +49,7 @@ ORDER = """
     program
     reference
     distances
+    divergence
     comparison
     plots report
     study

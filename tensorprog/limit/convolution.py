@@ -86,7 +86,7 @@ class Convolution:
     """
 
     def __init__(self, mixture: Mixture) -> None:
-        self._mixture = mixture
+        self.mixture = mixture
         self._nodes: list[tuple[Nodes, int]] = mixture.nodes or []
         self._centre = float(mixture.expected()[0])
         self._var = float(mixture.var)
@@ -110,7 +110,7 @@ class Convolution:
 
     def _both(self, sets: NDArray[Any]) -> NDArray[Any]:
         """What the rule makes of averages over sets of draws, then these averages."""
-        return np.concatenate([self._mixture.rule.value(sets)[None], sets])
+        return np.concatenate([self.mixture.rule.value(sets)[None], sets])
 
     def _known(self, theta: float, log_top: Array) -> bool:
         """Whether M(theta) is known: sets of draws agree, and no few nodes make it up."""
@@ -118,7 +118,7 @@ class Convolution:
             return False
         for nodes, _ in self._nodes:
             exponent = 0.5 * theta**2 * nodes.var
-            share = self._mixture.rule.value(nodes.weights) * np.exp(exponent - exponent.max())
+            share = self.mixture.rule.value(nodes.weights) * np.exp(exponent - exponent.max())
             if np.abs(share).max() > LARGEST_SHARE * abs(share.sum()) and nodes.var.size > 1 / LARGEST_SHARE:
                 return False
         return True
@@ -140,7 +140,7 @@ class Convolution:
                 return None
         # so far apart stand the copies that the trapezoidal rule adds
         period = 20 * math.sqrt(self._largest) + STEP * self._largest / self._sd
-        period += 2 * NEGLIGIBLE / theta if theta else 2 * self._mixture.reach
+        period += 2 * NEGLIGIBLE / theta if theta else 2 * self.mixture.reach
         points = math.ceil(last * period / (2 * math.pi)) + 1
         if points > MOST_POINTS:
             return None
@@ -171,11 +171,27 @@ class Convolution:
         tail, error = self._invert(grid, tail=True)
         return np.where(grid > self._centre, 1 - tail, tail), error
 
+    def densities(self, grid: Array) -> Array:
+        """Density by the rule, then in each set of draws.
+
+        Shapes    grid (points,) -> (1 + sets, points)
+        """
+        return self._values(grid, tail=False)[0]
+
     def _invert(self, grid: Array, tail: bool) -> tuple[Array, Array]:
         """Density or tail, and its error.
 
-        The bound exp(K(theta) - theta d) is least at the saddlepoint: the level where it is smallest is the nearest.
         Shapes    grid (points,) -> two arrays (points,)
+        """
+        values, rounding = self._values(grid, tail)
+        error = self.mixture.rule.error(values[1:]) + self.mixture.uncertainty(grid) * values[0]
+        return values[0], error + rounding
+
+    def _values(self, grid: Array, tail: bool) -> tuple[Array, Array]:
+        """Density or tail, by the rule and then in each set of draws, and what rounding does to them.
+
+        The bound exp(K(theta) - theta d) is least at the saddlepoint: the level where it is smallest is the nearest.
+        Shapes    grid (points,) -> (1 + sets, points), (points,)
         """
         distance = np.abs(grid - self._centre)
         levels: list[Level] = []
@@ -199,6 +215,4 @@ class Convolution:
             for chosen in (every[start : start + step] for start in range(0, every.size, step)):
                 found = level.tail(distance[chosen]) if tail else level.density(distance[chosen])
                 values[:, chosen], rounding[chosen] = found
-        values = np.clip(values, 0.0, 0.5 if tail else None)
-        error = self._mixture.rule.error(values[1:]) + self._mixture.uncertainty(grid) * values[0]
-        return values[0], error + rounding
+        return np.clip(values, 0.0, 0.5 if tail else None), rounding

@@ -400,6 +400,16 @@ class Law:
         """
         return self._grid(name, "density", grid, with_error)
 
+    def averaged(self, name: str) -> Mixture | Convolution:
+        """The density of one member as an average of Gaussians over p-ring: `densities` by the rule and in each set.
+
+        Raises    NotCompiledError where the density is an estimate from draws
+        """
+        curve = self._curve(name)
+        if isinstance(curve, Mixture) and curve.smoothed:
+            raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
+        return curve
+
     def cdf(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points, or of several jointly.
 

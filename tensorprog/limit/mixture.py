@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensorprog.limit.averaging import Rule
 
-__all__ = ["Mixture", "Nodes", "Summand"]
+__all__ = ["Mixture", "Nodes", "Summand", "binned"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 20  # numbers held at once over a grid
@@ -98,11 +98,20 @@ class Mixture:
         return self.rule.value(means), self.rule.error(means)
 
     @property
+    def mixture(self) -> Mixture:
+        """The mixture itself; sums of several are put together by `Convolution`."""
+        return self
+
+    @property
     def reach(self) -> float:
         """A distance from the mean beyond which there is no probability worth a number, of one variable."""
+        return self.within(38.0)
+
+    def within(self, deviations: float) -> float:
+        """A distance from the mean that is so many standard deviations for the widest of the Gaussians."""
         largest = self.var + sum(s.count * s.var.max(axis=(0, 1)).sum() for s in self.summands)
         shift = sum(s.count * np.abs(s.mean - s.mean.mean(axis=(0, 1))).max(axis=(0, 1)).sum() for s in self.summands)
-        return float(38.0 * np.sqrt(largest) + shift)
+        return float(deviations * np.sqrt(largest) + shift)
 
     def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """One member, or several."""
@@ -210,6 +219,14 @@ class Mixture:
                 result[r] += own.weights[r, chosen] @ kernel(grid - mean[r, chosen, None], sd[r, chosen, None])
         return result
 
+    def densities(self, grid: Array) -> Array:
+        """Density of one variable with at most one summand, by the rule and then in each set of draws.
+
+        Shapes    grid (points,) -> (1 + sets, points)
+        """
+        values = self._averaged(_normal_density, grid, np.zeros(()))
+        return np.concatenate([self.rule.value(values)[None], values])
+
     def density(self, grid: Array) -> tuple[Array, Array]:
         """Density of one variable with at most one summand."""
         if not self.smoothed:
@@ -236,14 +253,20 @@ class Mixture:
 
     def uncertainty(self, grid: Array) -> Array:
         """Relative error of densities and tails from the errors of variances and from binning."""
-        distance = grid - self.expected()[0]
-        scale = max(float(self.moment(2)[0]), 1e-300)
+        mean, variance = self.spread
+        distance = grid - mean
+        scale = max(variance, 1e-300)
         total = self.relative_error * (1 + np.square(distance) / scale)
         found = self.nodes or []
         largest = float(self.var) + sum(count * float(nodes.var.max()) for nodes, count in found)
         for nodes, count in found:
             total = total + count * nodes.error(distance, largest)
         return np.asarray(total)
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """Mean and variance of one variable."""
+        return float(self.expected()[0]), float(self.moment(2)[0])
 
     def _kernel_variance(self, factor: float) -> Array:
         mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
@@ -306,7 +329,7 @@ def _grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
     found = []
     for group in groups:
         real = weights[group[0]] > 0  # sets of different lengths were filled up
-        found.append(_binned(var[group][:, real], weights[group][:, real]))
+        found.append(binned(var[group][:, real], weights[group][:, real]))
     full = np.zeros((len(var), sum(len(nodes) for nodes, _, _ in found)))
     start = 0
     for group, (nodes, own, _) in zip(groups, found, strict=True):
@@ -316,7 +339,7 @@ def _grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
     return Nodes(np.full(start, mean), np.concatenate([nodes for nodes, _, _ in found]), full, width)
 
 
-def _binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
+def binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
     """Nodes and their weights in each set: every set keeps mass and mean in each bin, all together the variance.
 
     Bins are even in log V, over as many decades as matter; V = 0 keeps a node of its own.
@@ -338,12 +361,12 @@ def _binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
     each = (place + (BINS + 1) * np.arange(sets)[:, None]).reshape(-1)
     middle = np.append(low * np.exp(width * (0.5 + np.arange(BINS))), 0.0)
 
-    def binned(values: Array) -> Array:
+    def total_of(values: Array) -> Array:
         return np.bincount(each, (weights * values).reshape(-1), minlength=sets * (BINS + 1)).reshape(sets, BINS + 1)
 
-    mass = binned(np.ones_like(var))
+    mass = total_of(np.ones_like(var))
     used = mass.sum(axis=0) > 0
-    first, second = (binned((var - middle[place]) ** k)[:, used] for k in (1, 2))
+    first, second = (total_of((var - middle[place]) ** k)[:, used] for k in (1, 2))
     mass, middle = mass[:, used], middle[used]
     total = mass.sum(axis=0)
     centre = first.sum(axis=0) / total

@@ -55,14 +55,15 @@ class Editor:
     def definition(self, position: int, reference: Variable) -> Nonlin | None:
         """The one Nonlin that binds all that a reference in a statement reads."""
         definers = self.structure.definers(position, reference)
-        if len(definers) != 1 or self._beyond(reference):
+        if len(definers) != 1 or self.beyond(reference):
             return None
         statement = self.netsor.body[definers[0]]
         return statement if isinstance(statement, Nonlin) else None
 
-    def _beyond(self, reference: Variable) -> bool:
+    def beyond(self, reference: Variable) -> bool:
         """Whether a reference reads beyond a boundary."""
-        reach = [slot.bounds(self.netsor.ranges) for slot in reference.slots]
+        ranges = self.netsor.ranges | {name: (index.start, index.stop) for name, index in self._indices.items()}
+        reach = [slot.bounds(ranges) for slot in reference.slots]
         spans = self.netsor.families[reference.name].ranges
         return any(low < start or high >= stop for (low, high), (start, stop) in zip(reach, spans, strict=True))
 
@@ -73,14 +74,15 @@ class Editor:
         """
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        return instantiate(nonlin.expr, values, taken, self.copy_index, self._alike)
+        return instantiate(nonlin.expr, values, taken, self.copy_index, self.alike)
 
     def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
         """An expression whose bound indices differ from those taken where it is to stand."""
         free = {name: Affine(((name, 1),)) for name in free_indices(expr)}
-        return instantiate(expr, free, taken, self.copy_index, self._alike)
+        return instantiate(expr, free, taken, self.copy_index, self.alike)
 
-    def _alike(self, first: str, second: str) -> bool:
+    def alike(self, first: str, second: str) -> bool:
+        """Whether two indices run over the same values."""
         one, two = self._indices[first], self._indices[second]
         return (one.start, one.stop) == (two.start, two.stop)
 
@@ -94,6 +96,10 @@ class Editor:
             found = f"{wanted}{number}"
         self._taken.add(found)
         return found
+
+    def size_of(self, index: str) -> int:
+        """Number of values of an index."""
+        return self._indices[index].stop - self._indices[index].start
 
     def copy_index(self, name: str) -> str:
         """A new index with the range of another."""

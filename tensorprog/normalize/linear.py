@@ -16,7 +16,7 @@ from tensorprog.expr import (
 )
 from tensorprog.rename import free_indices, substitute
 
-__all__ = ["Stuck", "bound_indices", "instantiate", "mapped"]
+__all__ = ["Stuck", "bound_indices", "instantiate", "linear_arguments", "mapped"]
 
 
 class Stuck(Exception):
@@ -45,11 +45,11 @@ def mapped(
             return Reduction(node.reducer, node.indices, go(node.arg, carry), node.column)
         if not isinstance(node, Call):
             raise Stuck
-        arguments = _linear_arguments(node, vector)
+        arguments = linear_arguments(node, vector)
         if arguments:
             args = tuple(go(arg, carry) if k in arguments else arg for k, arg in enumerate(node.args))
             return Call(node.atom, args, node.column)
-        arguments = _linear_arguments(node, lambda arg: vector(arg) and inner(arg))
+        arguments = linear_arguments(node, lambda arg: vector(arg) and inner(arg))
         if not arguments:
             raise Stuck
         beside = tuple(Number(0) if k in arguments else apart(arg) for k, arg in enumerate(node.args))
@@ -72,7 +72,7 @@ def _sum(parts: Sequence[Expr]) -> Expr:
     return reduce(lambda a, b: Call("add", (a, b)), kept) if kept else Number(0)
 
 
-def _linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
+def linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
     """Positions of the arguments in which a call is linear, given that the others are scalars; none if it is not."""
     if node.atom in ("add", "subtract", "negative"):
         return tuple(range(len(node.args)))

@@ -69,6 +69,13 @@ def test_two_sample_ks_and_w1_agree_with_scipy():
     assert found["ks"] == pytest.approx(stats.ks_2samp(x, y).statistic, abs=1e-12)
     assert found["ks_p"] == pytest.approx(stats.ks_2samp(x, y).pvalue, rel=0.1)
     assert found["w1"] == pytest.approx(stats.wasserstein_distance(x, y), rel=1e-10)
+    assert found["energy"] == pytest.approx(stats.energy_distance(x, y), rel=1e-10)
+
+
+def test_the_energy_distance_to_a_law_is_that_to_many_of_its_quantiles():
+    x = stats.norm.rvs(size=3000, random_state=1) + 0.1
+    law = stats.norm.ppf((np.arange(400_000) + 0.5) / 400_000)
+    assert measure(x, curve())["energy"] == pytest.approx(stats.energy_distance(x, law), rel=1e-4)
 
 
 def test_ties_do_not_disturb_the_two_sample_statistic():
@@ -83,6 +90,9 @@ def test_population_values_of_a_shift_and_a_scale():
     assert shift["ks"] == pytest.approx(2 * stats.norm.cdf(0.1) - 1, abs=3e-6)
     assert shift["w1"] == pytest.approx(0.2, abs=2e-5)
     assert shift["kl"] == pytest.approx(0.02, rel=0.03)  # 0.2**2 / 2, blurred by the bandwidth
+    # 2 E|X + t - Y| - E|X - X'| - E|Y - Y'|, all Gaussians
+    apart = 2 * stats.norm.pdf(0.2 / np.sqrt(2)) * np.sqrt(2) + 0.2 * (2 * stats.norm.cdf(0.2 / np.sqrt(2)) - 1)
+    assert shift["energy"] == pytest.approx(np.sqrt(2 * apart - 4 / np.sqrt(np.pi)), abs=2e-5)
     scale = measure(quantiles * 1.3, curve())
     assert scale["w1"] == pytest.approx(0.3 * np.sqrt(2 / np.pi), abs=5e-5)
 
@@ -102,10 +112,10 @@ def test_errors_and_floors_are_those_seen_over_repetitions():
         return {key: (np.mean([r[key] for r in rows]), np.std([r[key] for r in rows])) for key in rows[0]}
 
     null = spread(1.0)
-    for key in ("ks", "w1", "kl"):  # under the law itself the distance is its floor
+    for key in ("ks", "w1", "energy", "kl"):  # under the law itself the distance is its floor
         assert null[key][0] == pytest.approx(null[f"{key}_floor"][0], rel=0.15), key
     far = spread(1.25)
-    for key in ("ks", "w1", "kl"):
+    for key in ("ks", "w1", "energy", "kl"):
         assert far[f"{key}_se"][0] == pytest.approx(far[key][1], rel=0.35), key
 
 

@@ -142,12 +142,12 @@ def test_recurrences_are_not_unrolled() -> None:
 
 def broken_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a sum one term is lost."""
-    arguments = linear._linear_arguments
+    arguments = linear.linear_arguments
 
     def lost(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
         return arguments(node, vector)[:1]
 
-    monkeypatch.setattr(linear, "_linear_arguments", lost)
+    monkeypatch.setattr(linear, "linear_arguments", lost)
 
 
 def broken_slots(monkeypatch: pytest.MonkeyPatch) -> None:
