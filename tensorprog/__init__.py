@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyError", "Comparison", "Law", "MemoryLimitError", "NotCompiledError", "OutsideError", "Program",
     "ProgramError", "Report", "Samples", "TensorprogError", "WorkerError", "atom", "compare", "kl", "kl_gaussian",
-    "load", "plots", "rate", "sweep",
+    "load", "rate", "sweep",
 ]
 
 # loaded when asked for: `tp check` must not wait for what it does not use
@@ -32,7 +32,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from tensorprog import plots
+    from tensorprog import plots as plots
     from tensorprog.assumptions import Report
     from tensorprog.comparison import Comparison, compare
     from tensorprog.divergence import kl, kl_gaussian
@@ -71,4 +71,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from tensorprog.functions import function_names
 
-    return sorted({*__all__, *function_names(), "__version__"})
+    return sorted({*__all__, *function_names(), "__version__", "plots"})

@@ -165,7 +165,7 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
         precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in study.comparisons
                       for index in members(netsor, name, SHOWN))
         if precise:
-            note += "; precise KL: of the densities themselves, below the floor of the paper's estimator, KL"
+            note += " (the paper's estimator); precise KL: of the densities themselves, without a floor"
         header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
         hidden = {"p"} if figures == 1 else set()
         hidden |= set() if precise else {"precise KL"}

@@ -50,3 +50,4 @@ def test_the_wheel_runs_from_an_unrelated_folder(wheel: Path, tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         assert (reads_data if reads_data in arguments else "attention") in done.stdout
     assert (tmp_path / "out" / "report.json").is_file()
+    assert "prefers-color-scheme" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

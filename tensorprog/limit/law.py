@@ -286,7 +286,7 @@ class Law:
         self._note(error, value, f"the moment of order {order} of {name}")
         return self._answer(value.copy(), error.copy(), single, with_error)
 
-    def knows(self, ask: str, name: str) -> bool:
+    def _knows(self, ask: str, name: str) -> bool:
         """Whether the answer to "mean", "var", "kurtosis" or "cov" of a variable is at hand from questions before."""
         if ask == "cov":
             return (name, name) in self._cov

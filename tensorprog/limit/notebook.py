@@ -80,7 +80,7 @@ def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
 def _asked(law: Law, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
     """A number of one member that is at hand, or may be asked for as it comes at once."""
     member = label(name, index)
-    known = [text for text in (name, member) if law.knows(ask, text)]
+    known = [text for text in (name, member) if law._knows(ask, text)]
     if not (known or free):
         return ""
     try:
@@ -104,7 +104,7 @@ def _sort(law: Law, name: str) -> str:
     """Which law a family has, in words."""
     given = "" if name not in law.compiler.random else f" given {', '.join(law.scores)}"
     if name in law.compiler.scores:
-        return "Gaussian, independent of vectors" if not law.compiler.layered else "random"
+        return "Gaussian" if not law.compiler.layered else "random"
     if law.compiled.families[name].kind == "scalar":
         return "a number" if not given else f"a function{given}"
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
@@ -114,7 +114,7 @@ def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)
-    known = law.knows("cov", name) or (quick and name not in law.compiler.random)
+    known = law._knows("cov", name) or (quick and name not in law.compiler.random)
     if not (1 < size <= MATRIX and known):
         return
     with suppress(TensorprogError):

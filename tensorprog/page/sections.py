@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tensorprog import __version__, plots
-from tensorprog.comparison import Comparison
 from tensorprog.display import Table, limit_tables, run_tables
 from tensorprog.graph import build, to_svg
 from tensorprog.markup import Html, joined, note, paragraph, table, tag
@@ -27,6 +27,11 @@ __all__ = ["limit", "program", "reproduce", "signature", "widths"]
 
 SHOWN = 64  # members of a family whose covariance is drawn
 PICTURES = 6  # covariances drawn, at most
+TITLES = {
+    "kl": "KL divergence of {} from the limit", "distances": "KS and Wasserstein-1 distances of {} from the limit",
+    "excess": "distance of the kurtosis of {} from that of the limit", "variance": "variance of {}",
+    "kurtosis": "kurtosis of {}",
+}
 PACKAGES = ("numpy", "scipy", "sympy", "matplotlib", "numba")
 
 
@@ -72,11 +77,9 @@ def _covariances(reference: Reference) -> Iterator[Html]:
     law, netsor = reference.law, reference.netsor
     sizes = {name: math.prod(netsor.families[name].shape) for name in (*law.outputs, *law.scores)}
     drawn = [name for name, size in sizes.items() if 1 < size <= SHOWN][:PICTURES]
-    figures = [_figure(f"cov{k}", f"covariance of {name}", partial(plots.covariance, reference, name))
-               for k, name in enumerate(drawn)]
-    if figures:
+    if drawn:
         yield tag("h3", "Covariances")
-        yield tag("div", *figures, class_="figures")
+        yield _figures({f"covariance of {name}": partial(plots.covariance, reference, name) for name in drawn})
     large = [name for name, size in sizes.items() if size > SHOWN]
     if large:
         yield note(f"Not drawn, of more than {SHOWN} members: {', '.join(large)}.")
@@ -86,37 +89,34 @@ def widths(study: Study) -> Html:
     """Networks of finite width against the limit: densities, distances, tables."""
     if not study.comparisons:
         return paragraph("No width is complete.")
-    of = study.variable
-    densities = [
-        _figure(f"density-{scale}", f"density of {of}, {scale} scale",
-                partial(plots.density_of, study.columns, of, study.reference, scale=scale))
+    of, reference = study.variable, study.reference
+    densities = {
+        f"density of {of}, {scale} scale": partial(plots.density_of, study.columns, of, reference, scale=scale)
         for scale in ("linear", "log")
-    ]
-    panels = DISTANCES if study.reference is not None else STATISTICS
+    }
+    panels = {
+        f"{TITLES[name].format(of)} against the width": partial(plots.convergence, study.comparisons, of, panels=[name])
+        for name in (DISTANCES if reference is not None else STATISTICS)
+    }
     return joined([
-        tag("h3", f"Density of {of}"), tag("div", *densities, class_="figures"),
-        tag("h3", "Convergence in the width"),
-        tag("div", *(_panel(study.comparisons, of, name) for name in panels), class_="figures"),
-        tag("h3", "Results"),
-        *(_shown(each) for each in run_tables(study)),
+        tag("h3", f"Density of {of}"), _figures(densities),
+        tag("h3", "Convergence in the width"), _figures(panels),
+        tag("h3", "Results"), *(_shown(each) for each in run_tables(study)),
     ])
 
 
-def _panel(comparisons: Sequence[Comparison], variable: str, name: str) -> Html:
-    """One panel of convergence in the width."""
-    titles = {"kl": f"KL divergence of {variable} from the limit",
-              "distances": f"KS and Wasserstein-1 distances of {variable} from the limit",
-              "excess": f"distance of the kurtosis of {variable} from that of the limit"}
-    return _figure(f"convergence-{name}", f"{titles.get(name, f'{name} of {variable}')}, against the width",
-                   partial(plots.convergence, comparisons, variable, panels=[name]))
-
-
-def _figure(name: str, label: str, draw: Callable[[Any], Any]) -> Html:
+def _figures(pictures: Mapping[str, Callable[[Any], Any]]) -> Html:
+    """Panels side by side where there is room, by what they show."""
     try:
-        picture = embedded(plots.svg(draw), name, label, fixed=INKS)
+        drawn = {label: plots.svg(draw) for label, draw in pictures.items()}
     except plots.PlotsUnavailableError as error:
-        picture = note(error)
-    return tag("figure", picture, tag("figcaption", label[0].upper() + label[1:]))
+        return note(error)
+    figures = (
+        tag("figure", embedded(picture, re.sub(r"\W+", "-", label), label, fixed=INKS),
+            tag("figcaption", label[0].upper() + label[1:]))
+        for label, picture in drawn.items()
+    )
+    return tag("div", *figures, class_="figures")
 
 
 def _shown(found: Table) -> Html:

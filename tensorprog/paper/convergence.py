@@ -14,7 +14,7 @@ from tensorprog.divergence import kl, kl_gaussian
 from tensorprog.errors import ProgramError
 from tensorprog.formats import quantity
 from tensorprog.paper import drawing
-from tensorprog.paper.experiment import Case, Data, Settings, Table
+from tensorprog.paper.experiment import OUTPUT, Case, Data, Settings, Table
 from tensorprog.rates import Rate, fit
 from tensorprog.reference import column, split
 from tensorprog.study import Listener
@@ -23,7 +23,6 @@ __all__ = ["Convergence"]
 
 Array = NDArray[Any]
 
-OUTPUT = "y[0]"
 KERNEL = "kernel estimates"
 FITTED = 200  # points of the fitted curve
 

@@ -14,7 +14,7 @@ from tensorprog.comparison import compare
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.formats import chance, quantity
 from tensorprog.paper import drawing
-from tensorprog.paper.experiment import HEADS, Case, Data, Settings, chosen, stacked
+from tensorprog.paper.experiment import HEADS, OUTPUT, Case, Data, Settings, chosen, stacked
 from tensorprog.plots import tail_bins
 from tensorprog.reference import column, split
 from tensorprog.study import Listener
@@ -23,7 +23,6 @@ __all__ = ["Densities"]
 
 Array = NDArray[Any]
 
-OUTPUT = "y[0]"
 REACH = 10.0  # standard deviations on either side
 BIN = 0.1  # of the histograms, in standard deviations
 

@@ -24,6 +24,7 @@ Table = dict[str, Array]  # columns of equal length
 
 MEMORY = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
 WIDTHS = (16, 64, 256, 1024)
+OUTPUT = "y[0]"  # the variable of the figures but that of scores
 HEADS = "a"  # the index of heads in the programs of attention
 
 

@@ -56,7 +56,7 @@ def _cells(panel: Any, matrix: NDArray[np.float64]) -> Any:
     """The matrix in colours, with numbers where there is room."""
     largest = float(np.nanmax(np.abs(matrix), initial=0.0)) or 1.0
     signed = bool((matrix < -1e-9 * largest).any())
-    image = panel.imshow(matrix, cmap="RdBu_r" if signed else "cividis", vmin=-largest if signed else 0.0, vmax=largest,
+    image = panel.imshow(matrix, cmap="RdBu" if signed else "cividis", vmin=-largest if signed else 0.0, vmax=largest,
                          interpolation="nearest")
     if len(matrix) <= NUMBERED:
         red, green, blue, _ = np.moveaxis(image.to_rgba(matrix), -1, 0)

@@ -34,9 +34,9 @@ def convergence(
 ) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
-    `panels` are among "kl", "distances" (KS and Wasserstein-1), "excess" (distance of the kurtosis from the limit's),
-    "variance" and "kurtosis"; by default the first three, without a limit the last two.  Other members of the same
-    comparisons are drawn faintly.
+    `panels` are among "kl" (the paper's kernel estimate, and where rows have it the precise one), "distances" (KS and
+    Wasserstein-1), "excess" (distance of the kurtosis from the limit's), "variance" and "kurtosis"; by default the
+    first three, without a limit the last two.  Other members of the same comparisons are drawn faintly.
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
@@ -64,8 +64,12 @@ def convergence(
 
 
 def _kl(ax: Any, series: _Series) -> str:
-    _log(ax, _distance(ax, series, "kl", series.variable, FIRST, "o"))
-    _guide(ax, series.widths, series.rows[0].kl, -2)
+    drawn, start = _distance(ax, series, "kl", f"kernel estimate, {series.variable}", FIRST, "o"), series.rows[0].kl
+    if np.isfinite(_numbers(series.rows, "kl_precise")).any():
+        drawn += _distance(ax, series, "kl_precise", f"precise, {series.variable}", SECOND, "s", floored=False)
+        start = series.rows[0].kl_precise
+    _log(ax, drawn)
+    _guide(ax, series.widths, start, -2)
     return "KL(finite || limit) / nats"
 
 
@@ -125,14 +129,19 @@ def _numbers(rows: Sequence[Row], key: str) -> Array:
     return np.array([getattr(row, key) for row in rows], dtype=np.float64)
 
 
-def _distance(ax: Any, series: _Series, key: str, name: str, colour: str, marker: str) -> list[Array]:
+def _distance(
+    ax: Any, series: _Series, key: str, name: str, colour: str, marker: str, floored: bool = True
+) -> list[Array]:
     # the second series of a panel stands a little to the right, so that error bars do not cover each other
     widths = [width * (1.07 if marker == "s" else 1.0) for width in series.widths]
-    value, error, floor = (_numbers(series.rows, key + suffix) for suffix in ("", "_se", "_floor"))
+    value, error = _numbers(series.rows, key), _numbers(series.rows, f"{key}_se")
     for other in series.others:
         ax.plot(widths, _numbers(other, key), color=colour, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
     ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=colour, marker=marker, markersize=5, linewidth=1.5,
                 capsize=2.5, label=name, zorder=3)
+    if not floored:
+        return [value, value + error]
+    floor = _numbers(series.rows, f"{key}_floor")
     ax.plot(widths, floor, color=colour, linestyle=(0, (1, 1.5)), linewidth=1.4, label="noise floor", zorder=2)
     return [value, value + error, floor]
 

@@ -20,7 +20,7 @@ from tensorprog.files import partial_name, writing
 from tensorprog.finite.task import libraries
 from tensorprog.samples import program_text
 from tensorprog.sweeps.cells import Numbers
-from tensorprog.sweeps.design import Cell, Design, shape
+from tensorprog.sweeps.design import Cell, Design
 from tensorprog.sweeps.fields import LIMITS, NUMBERS, described
 from tensorprog.sweeps.folder import Finished
 
@@ -52,7 +52,7 @@ def dataset(design: Design, cells: Mapping[Cell, Finished]) -> Any:
     Shapes    (*constants, width, repeat, variable); numbers of limits (*constants, variable)
     """
     axes = (*design.names, "width", "repeat", "variable")
-    sizes = (*shape(design), len(design.width), design.repeats, len(design.variables))
+    sizes = (*design.shape, len(design.width), design.repeats, len(design.variables))
     arrays = {name: np.full(sizes, math.nan) for name in NUMBERS}
     for cell, done in cells.items():
         place = (*cell.setting.position, design.width.index(cell.width), cell.repeat)

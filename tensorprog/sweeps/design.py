@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from tensorprog.builder import Builder
 from tensorprog.conditional import with_conditional
@@ -40,7 +41,7 @@ class Setting:
     conditional: Netsor | None = field(compare=False, repr=False)  # with conditional laws, where a variable has one
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={value:g}" for name, value in self.values)
+        return ", ".join(f"{name}={value}" for name, value in self.values)
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,15 @@ class Design:
         return tuple(name for name, _ in self.over)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each constant takes."""
+        return tuple(len(values) for _, values in self.over)
+
+    @property
     def command(self) -> str:
         """The command that makes this sweep."""
         parts = [f"tp sweep {self.words}", f"--width {','.join(map(str, self.width))}"]
-        parts += [f"--over {name}={','.join(format(value, '.17g') for value in values)}" for name, values in self.over]
+        parts += [f"--over {name}={','.join(map(str, values))}" for name, values in self.over]
         parts += [f"--repeats {self.repeats}", f"--samples {self.samples}", f"--seed {self.seed}"]
         return " ".join([*parts, *(f"--variable {shlex.quote(variable)}" for variable in self.variables)])
 
@@ -123,12 +129,13 @@ def design(
     words = words or (shlex.quote(os.path.basename(os.fspath(program))) if isinstance(program, str | os.PathLike)
                       else base.name)
     problems: list[Problem] = []
-    widths = _whole_numbers("width", [width] if isinstance(width, int) else width, 1, MAX_WIDTH, problems)
+    widths = _whole_numbers("width", _plain(width), 1, MAX_WIDTH, problems)
     for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
         _whole_numbers(name, [value], least, 2**63 - 1, problems)
     wanted = {name: _listed(name, values, base, problems) for name, values in (over or {}).items()}
     programs = {} if problems else _programs(base, wanted, problems)
-    chosen = _variables([variables] if isinstance(variables, str) else variables, [base, *programs.values()], problems)
+    chosen = _variables([variables] if isinstance(variables, str) else variables, list(programs.values()) or [base],
+                        problems)
     if problems:
         raise ProgramError(dict.fromkeys(problems))
     axes = [tuple(dict.fromkeys(values)) for values in zip(*programs, strict=True)]
@@ -147,6 +154,12 @@ def _program(program: Any) -> Netsor:
     if isinstance(program, str | os.PathLike):
         return load(resolve(program) if isinstance(program, str) else program)
     raise fail(f"a sweep takes a program or the path of one, not {type(program).__name__}")
+
+
+def _plain(values: Any) -> list[Any]:
+    """One value or several, without the types of numpy."""
+    listed = [values] if isinstance(values, str) or np.ndim(values) == 0 else list(values)
+    return [value.item() if isinstance(value, np.generic) else value for value in listed]
 
 
 def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, problems: list[Problem]) -> list[int]:
@@ -171,7 +184,7 @@ def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> li
     elif name in AXES or name in NUMBERS:
         problems.append(Problem(f"the constant {name} cannot be swept: the result has numbers of that name",
                                 fix="give it another name in the program"))
-    found = [values] if isinstance(values, int | float | str) else list(values)
+    found = _plain(values)
     if not found:
         problems.append(Problem(f"no values of {name} are given: there is nothing to sweep"))
     return found
@@ -217,13 +230,3 @@ def _variables(given: Iterable[str] | None, programs: Sequence[Netsor], problems
         except ProgramError as error:
             problems += error.problems
     return tuple(names)
-
-
-def shape(found: Design) -> tuple[int, ...]:
-    """How many values each constant takes, in the order of `over`."""
-    return tuple(len(values) for _, values in found.over)
-
-
-def cells_of(found: Design) -> int:
-    """The number of cells."""
-    return math.prod(shape(found)) * len(found.width) * found.repeats

@@ -147,7 +147,7 @@ def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:
 
 def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     """Convergence of the means of one setting."""
-    name = "-".join(["convergence", *(f"{key}={value:g}" for key, value in summary.setting.values)])
+    name = "-".join(["convergence", *(f"{key}={value}" for key, value in summary.setting.values)])
     path = out / f"{name}.png"
     panels = 3 if summary.has_limit else 2
     with writing(path):

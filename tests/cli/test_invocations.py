@@ -134,7 +134,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     files = folder / "runs" / "small"
     assert json.loads((files / "report.json").read_text()) == report
     assert sorted(path.name for path in files.iterdir()) == [
-        "convergence.png", "density.png", "program.svg", "report.json", "samples.npz"]
+        "convergence.png", "density.png", "program.svg", "report.html", "report.json", "samples.npz"]
     with np.load(files / "samples.npz", allow_pickle=False) as data:
         meta = json.loads(str(data["meta.json"]))
         assert data["y_n8"].shape == (400, 2)
@@ -265,7 +265,8 @@ def test_out_and_missing_matplotlib(tp, folder, monkeypatch):
     assert code == 0
     assert 'pip install "tensorprog[plot]"' in err
     found = sorted(path.name for path in (folder / "there" / "deep").iterdir())
-    assert found == ["program.svg", "report.json", "samples.npz"]
+    assert found == ["program.svg", "report.html", "report.json", "samples.npz"]
+    assert 'pip install &quot;tensorprog[plot]&quot;' in (folder / "there" / "deep" / "report.html").read_text()
 
 
 def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):

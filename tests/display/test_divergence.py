@@ -11,7 +11,8 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog import divergence
+from tensorprog import divergence, study
+from tensorprog.display import run_tables
 from tensorprog.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
 from tensorprog.limit.mixture import Mixture
 from tensorprog.yaml_io import loads
@@ -137,45 +138,42 @@ def test_errors_of_one_group_do_not_matter() -> None:
     assert kl_to_law(GaussianDraws(np.zeros_like(var), var), standard()) == (math.inf, 0.0)
 
 
-# ---- limits against their Gaussians, found by numpy and scipy alone -------------------------------------------------
+# ---- limits against their Gaussians, found by numpy alone -----------------------------------------------------------
 
 
-def softmax_variances(second_moments: np.ndarray, heads: int, log2: int, seed: int) -> np.ndarray:
-    """Conditional variances of y[0] in the limit: scores p_j of mean zero with covariance K_00 K, values K."""
-    s = len(second_moments)
-    uniform = stats.qmc.Sobol(s * heads, seed=seed).random_base2(log2)
-    normal = special.ndtri(np.clip(uniform, 1e-15, None)).reshape(-1, heads, s)
-    scores = normal @ np.linalg.cholesky(second_moments[0, 0] * second_moments).T
-    weights = special.softmax(scores, axis=-1)
-    return np.einsum("zaj,jk,zak->z", weights, second_moments, weights) / heads
+def attention_density(y: np.ndarray, alpha: float, beta: float, heads: int) -> np.ndarray:
+    """Density of y[0] for four tokens with second moments K = alpha I + beta J, from its characteristic function.
+
+    Scores are N(0, K_00 K); a softmax sees their part orthogonal to (1, 1, 1, 1), sqrt(K_00 alpha) times a standard
+    normal in three dimensions; V = alpha |a|**2 + beta.  y is the sum of `heads` independent N(0, V_a / heads).
+    """
+    x, w = np.polynomial.hermite_e.hermegauss(50)
+    normal = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3)
+    share = np.einsum("i,j,k->ijk", w, w, w).ravel() / w.sum() ** 3
+    across = np.linalg.qr(np.column_stack([np.ones(4), np.eye(4)[:, :3]]))[0][:, 1:]
+    weights = special.softmax(math.sqrt((alpha + beta) * alpha) * normal @ across.T, axis=1)
+    variance = alpha * (weights**2).sum(axis=1) + beta
+    t = np.arange(0, 19, 0.08)
+    factor = np.array([share @ np.exp(-0.5 * s**2 * variance / heads) for s in t]) ** heads
+    factor[0] /= 2
+    return np.asarray(0.08 / math.pi * np.cos(np.outer(y, t)) @ factor)
 
 
-def mixture_divergence(variances: np.ndarray) -> float:
-    """KL(E N(0, V) || N(0, E V)), V shared out over bins by its first two moments."""
-    cut = np.array_split(np.sort(variances), 4000)
-    centre, half = np.array([c.mean() for c in cut]), np.array([c.std() for c in cut])
-    var = np.concatenate([centre - half, centre + half])
-    share = np.tile([len(c) / (2 * variances.size) for c in cut], 2)
-    total = math.sqrt(variances.mean())
-    y, step = np.linspace(0, 12 * total, 481, retstep=True)
-    rule = np.full(y.size, 2 * step)
-    rule[[0, -1]] = step
-    f, g = share @ gaussian(y, var[:, None]), gaussian(y, total**2)
-    return float(rule @ (f * np.log(f / g) - f + g))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "heads", "near"), [
-    ("attention", 1, 9.725e-4), ("attention", 2, 2.728e-4), ("attention_relu", 2, 6.80e-8),
+@pytest.mark.parametrize(("name", "heads", "beta", "near"), [
+    ("attention", 1, 0.0, 9.725e-4), ("attention", 2, 0.0, 2.728e-4), ("attention_relu", 2, 1 / (2 * math.pi), 6.80e-8),
 ])
-def test_limits_against_gaussians(name: str, heads: int, near: float) -> None:
-    moments = np.eye(4) if name == "attention" else 0.5 * np.eye(4) + (1 - np.eye(4)) / (2 * math.pi)
+def test_limits_against_gaussians(name: str, heads: int, beta: float, near: float) -> None:
+    alpha = 1.0 if name == "attention" else 0.5 - beta
+    y, step = np.linspace(0, 9 if name == "attention" else 4, 1501, retstep=True)
+    f = attention_density(y, alpha, beta, heads)
+    variance = 2 * integrate.simpson(f * y**2, dx=step)
+    g = gaussian(y, variance)
+    f = np.where(f > 1e-15, f, g)  # rounding
+    exact = 2 * float(integrate.simpson(f * np.log(f / g) - f + g, dx=step))
     value, error = tp.kl_gaussian(tp.load(name, H=heads).limit(), "y[0]")
     assert error < min(1e-9, 1e-3 * value)
-    found = np.array([mixture_divergence(softmax_variances(moments, heads, 18, seed)) for seed in range(8)])
-    assert abs(found.mean() - value) < 5 * found.std(ddof=1) / math.sqrt(len(found)) + error
-    assert found.std(ddof=1) / math.sqrt(len(found)) < 2e-3 * value
-    assert value == pytest.approx(near, rel=5e-3)
+    assert abs(value - exact) < error + 2e-12
+    assert value == pytest.approx(near, rel=3e-3)
 
 
 def test_compare_fills_the_precise_column() -> None:
@@ -211,3 +209,21 @@ outputs: [y]
 """)).limit()
     with pytest.raises(tp.NotCompiledError, match="not Gaussian given the scores"):
         tp.kl_gaussian(law, "y")
+
+
+@pytest.mark.parametrize(("name", "precise"), [("attention", True), ("attention_tied", False), ("mlp", True)])
+def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise: bool) -> None:
+    program = tp.load(name, **({"s": 2, "H": 1} if name == "attention" else {}))
+    found = study.run(program, study.settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
+    (entry,) = found.finite[1]["outputs"].values()
+    assert found.settings.conditional is precise
+    if precise:
+        assert np.isfinite(entry["kl_precise"] + entry["kl_precise_se"] + entry["energy"]).all()
+        table = next(run_tables(found))
+        assert table.header[-1] == "precise KL"
+        assert "precise KL" in table.note
+
+
+def test_runs_with_many_outputs_do_without_conditional_laws() -> None:
+    netsor = tp.load("attention", s=17).netsor
+    assert not study._conditional(netsor, study.settings_of(netsor, {}))

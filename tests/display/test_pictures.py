@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 
@@ -82,6 +83,18 @@ def test_panels_of_convergence_can_be_chosen(study):
         plots.convergence(study[2], panels=["kul"])
     with pytest.raises(ProgramError, match="panel 'kl'"):
         plots.convergence([compare(study[0][0], None)], panels=["kl"])
+
+
+def test_the_precise_divergence_is_drawn_below_the_floor(study):
+    rows = [[replace(row, kl_precise=1e-6 / k, kl_precise_se=1e-8) for row in c.rows]
+            for k, c in enumerate(study[2], 1)]
+    precise = [replace(c, rows=tuple(found)) for c, found in zip(study[2], rows, strict=True)]
+    (panel,) = plots.convergence(precise, panels=["kl"])
+    labels = panel.get_legend_handles_labels()[1]
+    assert "precise, y[0]" in labels
+    assert labels.count("noise floor") == 1
+    assert panel.get_ylim()[0] < 5e-7
+    assert "precise, y[0]" not in plots.convergence(study[2], panels=["kl"])[0].get_legend_handles_labels()[1]
 
 
 def test_covariances_have_numbers_and_a_legend():

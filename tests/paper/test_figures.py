@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 
 import matplotlib as mpl
 
@@ -155,6 +156,8 @@ def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
     assert error < 1e-9
     assert value == pytest.approx(0.1 * f @ logs, abs=error + 1e-9)
     assert case.spread("y[0]") ** 2 == pytest.approx(variance, rel=1e-7)
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert f"{value:.4e}".replace("e-0", "e-") in page
 
 
 def test_pictures_show_the_tables_and_nothing_else(densities, scores):

@@ -82,6 +82,13 @@ def test_numbers_have_labelled_axes(small: Path) -> None:
     assert np.allclose(found["limit_variance"].sel(variable="y[1]"), expected, rtol=1e-12)
 
 
+def test_values_may_be_those_of_numpy(small: Path) -> None:
+    one = tp.sweep(small, 4, over={"c": 2, "s": [3]}, variables="y[2]", **SIZES)
+    two = tp.sweep(small, np.array([4]), over={"c": np.array([2]), "s": np.int64(3)}, variables=["y[2]"], **SIZES)
+    assert two.identical(one)
+    assert type(one.c.values[0]) is np.int32
+
+
 def test_a_cell_is_a_run_compared_with_its_limit(small: Path) -> None:
     found = tp.sweep(small, [4, 8], over={"c": [2]}, variables="y[1]", **SIZES)
     wanted = design(small, [8], {"c": [2]}, 2, 200, variables="y[1]")
