@@ -12,6 +12,8 @@ from sphinx.application import Sphinx
 
 SECTION = re.compile(r"(Shapes|Scale|Accuracy|Raises|Source) {2,}(.*)")
 
+ARRAY = re.compile(r"~numpy\.ndarray\[tuple\[.*?\], ~numpy\.dtype\[.*?\]\]")  # what NDArray[Any] stands for
+
 
 def prose(line: str) -> str:
     """A line of prose: code in backticks, and no other character with a meaning."""
@@ -49,7 +51,12 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     lines[:] = restructured(lines)
 
 
+def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *texts: str | None) -> tuple[str | None, ...]:
+    return tuple(text and ARRAY.sub("~numpy.ndarray", text) for text in texts)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Read docstrings this way."""
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
