@@ -3,12 +3,15 @@
 Fields of records have no docstrings; the comment behind a field says what it is.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 from pydoc import locate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 SECTION = re.compile(r"(Shapes|Scale|Accuracy|Raises|Source) {2,}(.*)")
 
