@@ -3,14 +3,19 @@
 Fields of records have no docstrings; the comment behind a field says what it is.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 from pydoc import locate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 SECTION = re.compile(r"(Shapes|Scale|Accuracy|Raises|Source) {2,}(.*)")
+
+ARRAY = re.compile(r"~numpy\.ndarray\[tuple\[.*?\], ~numpy\.dtype\[.*?\]\]")  # what NDArray[Any] stands for
 
 
 def prose(line: str) -> str:
@@ -49,7 +54,12 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     lines[:] = restructured(lines)
 
 
+def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *texts: str | None) -> tuple[str | None, ...]:
+    return tuple(text and ARRAY.sub("~numpy.ndarray", text) for text in texts)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Read docstrings this way."""
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
