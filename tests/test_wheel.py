@@ -29,7 +29,7 @@ def test_the_wheel_holds_programs_schema_types_and_licence(wheel: Path) -> None:
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "programs").rglob("*") if path.suffix != ".pyc"}
     shipped = {f"tensorprog/{name}" for name in files if "__pycache__" not in name}
     assert "tensorprog/programs/data/tokens.npy" in shipped
-    assert {"tensorprog/program.schema.json", "tensorprog/py.typed", *shipped} <= names
+    assert {"tensorprog/program.schema.json", "tensorprog/starter.yaml", "tensorprog/py.typed", *shipped} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"tensorprog", f"tensorprog-{_version()}.dist-info"}
 
@@ -44,7 +44,9 @@ def test_the_wheel_runs_from_an_unrelated_folder(wheel: Path, tmp_path: Path) ->
     code = "from tensorprog.cli import main; import tensorprog; assert 'unpacked' in tensorprog.__file__; main()"
     small = ["--samples", "50", "--width", "8", "--out", "out"]
     reads_data = "mlp_bias"
-    for arguments in (["list"], ["run", "attention", *small], ["run", reads_data, *small]):
+    commands = (["list"], ["run", "attention", *small], ["run", reads_data, *small], ["new", "attention_of_mine"],
+                ["run", "attention_of_mine.yaml", *small])
+    for arguments in commands:
         done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True,
                               env=os.environ | {"PYTHONPATH": str(wheel)})
         assert done.returncode == 0, done.stderr

@@ -301,7 +301,7 @@ def _compiled(program: Any, accuracy: float | None) -> Any:
 
 @click.command(
     cls=Command, heading=COMMANDS[1], short_help="Draw outputs and scores from the limit into a file.",
-    examples=[("attention --size 1e6 --out draws.npz", "numpy.load(\"draws.npz\")[\"y\"] has them")],
+    examples=[("attention --size 1e6 --out draws.npz", "for numpy.load")],
 )
 @options(FILE, SET)
 @option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")

@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command(
     cls=Command, heading=COMMANDS[3], exits=SIMPLE, short_help="Print the script that lets a shell complete commands.",
-    examples=[("bash >> ~/.bashrc", "bash 4.4 or later, in every new shell"),
+    examples=[("bash >> ~/.bashrc", "bash 4.4 or later"),
               ("zsh >> ~/.zshrc", "zsh, after compinit"),
               ("fish > ~/.config/fish/completions/tp.fish", "fish")],
 )

@@ -17,7 +17,7 @@ KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
 
 @click.command(
     cls=Command, heading=COMMANDS[1], exits=SIMPLE, short_help="Show how networks of finite width would be drawn.",
-    examples=[("attention", "at the widths of the program's run: section"),
+    examples=[("attention", "at the program's own widths"),
               ("attention --width 1024 --method lazy", "at one width, by one method")],
 )
 @options(FILE, SET, WIDTH, METHOD, FORMAT, QUIET)
@@ -47,7 +47,7 @@ def plan(
 @click.command(
     cls=Command, heading=COMMANDS[1], exits=SIMPLE, short_help="Draw the program as a graph.",
     examples=[("attention -o attention.svg", "a picture"),
-              ("attention_tied --check -o tied.svg", "with what is at fault, and the way to it"),
+              ("attention_tied --check -o tied.svg", "what is at fault, and where"),
               ("attention", "Mermaid text on the screen")],
 )
 @options(FILE, SET)

@@ -72,6 +72,11 @@ def test_examples_parse() -> None:
                 main.commands[words[0]].make_context(words[0], words[1:])
 
 
+def test_no_words_ask_for_help() -> None:
+    found = CliRunner().invoke(main, [], prog_name="tp", terminal_width=80)
+    assert (found.exit_code, found.output) == (0, _help("tp"))
+
+
 def test_help_of_tp_run_speaks_of_tp_run() -> None:
     assert "tp-run attention" in _help("tp-run")
     assert "-h, --help" in _help("tp-run")

@@ -12,7 +12,6 @@ import tensorprog as tp
 from tensorprog.limit.law import Law
 from tensorprog.limit.paths import Paths
 from tensorprog.limit.recurrences import merged
-from tensorprog.shipped import shipped_programs
 from tensorprog.yaml_io import loads
 
 from . import oracles
@@ -367,53 +366,6 @@ def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> N
     estimate = (4 * seconds[1].mean(axis=0) - seconds[0].mean(axis=0)) / 3
     error = np.sqrt(16 * seconds[1].var(axis=0) + seconds[0].var(axis=0)) / 3 / np.sqrt(20_000)
     assert np.all(np.abs(estimate - np.asarray(found)) <= 5 * error + found.error)
-
-
-def _simulated(name: str, inputs: Array, draws: int, generator: np.random.Generator) -> Array:
-    """E[h h'] of the shipped LSTM or GRU by plain Monte Carlo of the recursion: paths, and second moments of paths."""
-    steps, noise = len(inputs), 0.1
-    gates = {"lstm": 4, "gru": 3}[name]
-    xi = generator.standard_normal((gates, steps, draws))
-    bias = np.sqrt(noise) * generator.standard_normal((gates, draws))
-    bias[1] += name == "lstm"  # open forget gates
-    tokens = np.linalg.cholesky(inputs + 1e-12 * np.eye(steps))
-    x = np.einsum("ts,gsn->gtn", tokens, generator.standard_normal((gates, steps, draws)))
-    fed = np.zeros((gates, steps, draws))  # what the weight of each gate multiplies, step after step
-    cell, state, found = np.zeros(draws), np.zeros(draws), np.zeros((steps, draws))
-
-    def gate(k: int, t: int, value: Array) -> Array:
-        fed[k, t] = value
-        cov = fed[k, : t + 1] @ fed[k, : t + 1].T / draws
-        values, vectors = np.linalg.eigh(cov)
-        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0))).T, mode="r").T  # lower triangular
-        root = root * np.where(np.diag(root) < 0, -1, 1)
-        return np.asarray(root[t] @ xi[k, : t + 1] + x[k, t] + bias[k])
-
-    for t in range(steps):
-        if t == 7:  # the second sentence
-            cell, state = np.zeros(draws), np.zeros(draws)
-        if name == "lstm":
-            i, f, g, o = (gate(k, t, state) for k in range(4))
-            cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
-            state = _sigmoid(o) * np.tanh(cell)
-        else:
-            z, r = (_sigmoid(gate(k, t, state)) for k in range(2))
-            state = (1 - z) * state + z * np.tanh(gate(2, t, r * state))
-        found[t] = state
-    return np.asarray(found @ found.T / draws)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_shipped_gated_networks_against_plain_simulation(name: str) -> None:
-    law = tp.load(name).limit()
-    found = law.cov("y")
-    assert found.error < 1e-4
-    tokens = np.load(shipped_programs()[name].parent / "data" / "tokens.npy")
-    generator = np.random.default_rng(8)
-    each = np.stack([_simulated(name, tokens @ tokens.T / tokens.shape[1], 50_000, generator) for _ in range(12)])
-    error = np.hypot(each.std(axis=0, ddof=1) / np.sqrt(len(each)), found.error / 3)
-    assert np.abs((each.mean(axis=0) - np.asarray(found)) / error).max() < 6  # 12 replicates have Student tails
 
 
 def test_what_is_carried_linearly() -> None:
