@@ -44,8 +44,8 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
 
 @click.command(
     cls=Command, heading=COMMANDS[2], short_help="Several widths, constants and repeats, each against its limit.",
-    examples=[("attention --width 16,64,256,1024 --over H=1,2,4", "distances to the limit, for three numbers of heads"),
-              ("attention --width 16,64,256,1024,4096 --over H=1,2,4", "a width more: the rest is there"),
+    examples=[("attention --over H=1,2,4", "the distance to the limit for three numbers of heads"),
+              ("attention --width 16,64,4096", "one more width: what is there is not done again"),
               ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers")],
 )
 @options(FILE, SET, WIDTH)
