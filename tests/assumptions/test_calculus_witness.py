@@ -281,7 +281,7 @@ def test_refutations_of_random_expressions_check_out(expr: Expr) -> None:
 
 @pytest.mark.slow
 @seed(2)
-@settings(RANDOM, derandomize=False, max_examples=800)
+@settings(RANDOM, derandomize=False, max_examples=2000)
 @given(EXPRESSIONS)
 def test_refutations_of_many_expressions_check_out(expr: Expr) -> None:
     check_refutations(expr)
