@@ -61,6 +61,8 @@ def sweep(
         raise fail(f"workers must be a whole number of at least 1, not {workers!r}")
     if executor is not None and workers is not None:
         raise fail("workers and executor both say who draws", fix="one of them")
+    if not isinstance(executor, Executor | None):
+        raise fail(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
     wanted = design(program, width, over, repeats, samples, seed, variables)
     with nullcontext(executor) if executor is not None else pool(workers) as chosen:
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(wanted, progress)).dataset

@@ -250,7 +250,8 @@ def test_programs_declared_in_python(small: Path) -> None:
     ({"width": [4], "variables": ["y[1]"], "over": {"s": [1, 2]}}, ["y[1] is not a member"]),
     ({"width": [4], "variables": []}, ["no variables"]),
     ({"width": [4], "workers": 0}, ["workers"]),
-    ({"width": [4], "workers": 2, "executor": object()}, ["workers and executor"]),
+    ({"width": [4], "workers": 2, "executor": "any"}, ["workers and executor"]),
+    ({"width": [4], "executor": "any"}, ["executor must be"]),
 ], ids=str)
 def test_mistakes_are_told_together_before_any_work(
     small: Path, drawn: list[Any], arguments: dict[str, Any], said: list[str]
