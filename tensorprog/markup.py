@@ -49,21 +49,26 @@ def table(
     Rows `marked` stand out, and a line follows the rows `sections`; `shades` are between -1 and 1, by row and column.
     """
     sides = [f"{CELL}text-align:{'left' if k in text else 'right'};" for k in range(len(header))]
-    head = tag("tr", *(tag("th", cell, scope="col", style=side) for cell, side in zip(header, sides, strict=True)))
+    head = tag("tr", *(_cell(cell, side, "col") for cell, side in zip(header, sides, strict=True)))
     body = []
     for k, row in enumerate(rows):
         own = f"font-weight:{'bold' if k in marked else 'normal'};" + (LINE if k == 0 or k - 1 in sections else "")
         cells = []
         for place, (cell, side) in enumerate(zip(row, sides, strict=True)):
             style = side + own + ("" if place in text else "white-space:nowrap;") + _shade(shades, k, place)
-            heads = place == 0 and cell != ""
-            cells.append(tag("th" if heads else "td", cell, scope="row" if heads else None, style=style))
+            cells.append(_cell(cell, style, "" if place else "row"))
         body.append(tag("tr", *cells))
     shown = tag("table", tag("caption", caption, style="text-align:left;caption-side:top") if caption else "",
                 tag("thead", head), tag("tbody", *body), class_=class_, style="border-collapse:collapse")
     name = _label(caption, header)
     box = tag("div", shown, style="overflow-x:auto", tabindex=0, role="region", aria_label=name)
     return joined([box, note(foot) if foot else ""])
+
+
+def _cell(content: Any, style: str, heads: str) -> Html:
+    """A cell, which may be the heading of a row or column unless it is empty."""
+    heading = heads and content != ""
+    return tag("th" if heading else "td", content, scope=heads if heading else None, style=style)
 
 
 def _shade(shades: Shades | None, row: int, column: int) -> str:

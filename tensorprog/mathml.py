@@ -45,6 +45,8 @@ FUNCTIONS = frozenset((
 ))
 SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad": "1em", "qquad": "2em"}
 ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
+SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
+           "aria_label": "formula"}
 IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big", "bigl", "bigr"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SEPARATORS = ("&", r"\\")
@@ -61,7 +63,7 @@ def displayed(text: str) -> Html:
     for found in MATHEMATICS.finditer(text):
         parts.append(_prose(text[last : found.start()]))
         formula = found["one"] if found["one"] is not None else rf"\begin{{lines}}{found['many']}\end{{lines}}"
-        parts.append(tag("div", mathml(formula, block=True), class_="formula", style="overflow-x:auto;padding:.2em 0"))
+        parts.append(tag("div", mathml(formula, block=True), **SCROLLS))
         last = found.end()
     return joined([*parts, _prose(text[last:])])
 

@@ -44,12 +44,17 @@ def program(study: Study) -> Html:
     """The program as text and as picture."""
     title = f"graph of the program {study.netsor.name} with the roles of its statements in Assumption 1"
     return joined([
-        tag("h3", "As text"), tag("pre", tag("code", pack(study.netsor)[0].rstrip()), tabindex=0, aria_label="program"),
+        tag("h3", "As text"), _code(pack(study.netsor)[0].rstrip(), "program text"),
         tag("h3", "As picture"),
         tag("figure", embedded(to_svg(build(study.netsor), study.report), "graph", title, scroll=True),
             tag("figcaption", "Boxes are initial vectors, weights and statements; arrows lead from what is read to "
                               "what reads it, those of weights are dashed."), class_="graph"),
     ])
+
+
+def _code(text: Any, label: str) -> Html:
+    """Text as it is, in a box that scrolls."""
+    return tag("pre", tag("code", text), tabindex=0, role="region", aria_label=label)
 
 
 def limit(study: Study) -> Html:
@@ -59,7 +64,7 @@ def limit(study: Study) -> Html:
         if study.report.grade == "outside":
             return paragraph("No limit is claimed for this program, for the reasons above. Networks of finite width "
                              "are drawn all the same.")
-        return joined([paragraph("There is no limit to show."), tag("pre", study.refusal, tabindex=0)])
+        return joined([paragraph("There is no limit to show."), _code(study.refusal, "reason")])
     from tensorprog.limit.notebook import converges
 
     return joined([
@@ -140,9 +145,9 @@ def reproduce(study: Study) -> Html:
     done = ", ".join(f"n = {entry['width']}: {entry['method']}, {duration(entry['seconds'])}" for entry in study.finite)
     return joined([
         paragraph("Save the program above as ", tag("code", file), extra, " and run"),
-        tag("pre", tag("code", command(study, file)), tabindex=0, aria_label="command"),
+        _code(command(study, file), "command"),
         paragraph("or in Python, for one width,"),
-        tag("pre", tag("code", python(study, file)), tabindex=0, aria_label="Python"),
+        _code(python(study, file), "Python"),
         paragraph("The same program, seed and versions give the same numbers, whatever the number of threads."),
         table(("setting", "value"), rows, "Settings", text=(0, 1)),
         table(("part", "version"), list(_versions()), "Versions", text=(0, 1)),
