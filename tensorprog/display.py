@@ -217,8 +217,8 @@ def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[
     return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor), precise
 
 
-def limit_tables(reference: Reference) -> Iterator[Table]:
-    """Means, variances and kurtosis of each family of the limit, and its covariances."""
+def limit_tables(reference: Reference, largest: int = 4096) -> Iterator[Table]:
+    """Means, variances and kurtosis of each family of the limit, and covariances of those of `largest` members."""
     law, netsor = reference.law, reference.netsor
     for kind, names in (("output", law.outputs), ("score", law.scores)):
         for name in names:
@@ -235,7 +235,8 @@ def limit_tables(reference: Reference) -> Iterator[Table]:
             )
             note = f"{size - len(listed):,} further members" if size > len(listed) else ""
             yield Table(f"{kind} {name}", ("variable", "mean", "variance", "kurtosis"), rows, note)
-            yield _covariance_table(reference, name, size)
+            if size <= largest:
+                yield _covariance_table(reference, name, size)
 
 
 def _covariance_table(reference: Reference, name: str, size: int) -> Table:

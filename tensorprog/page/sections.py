@@ -13,13 +13,15 @@ from typing import Any
 
 from tensorprog import __version__, plots
 from tensorprog.display import Table, limit_tables, run_tables
+from tensorprog.errors import TensorprogError
 from tensorprog.graph import build, to_svg
 from tensorprog.markup import Html, joined, note, paragraph, table, tag
 from tensorprog.page.formulas import derived
 from tensorprog.plots.heatmaps import INKS
 from tensorprog.plots.widths import DISTANCES, STATISTICS
 from tensorprog.reference import Reference
-from tensorprog.study import Study, duration
+from tensorprog.report import MAX_COVARIANCE
+from tensorprog.study import Study, default_out, duration
 from tensorprog.svg import embedded
 from tensorprog.yaml_io import pack
 
@@ -71,11 +73,19 @@ def limit(study: Study) -> Html:
         paragraph(converges(reference.law)),
         tag("h3", "Formulas"), derived(study.netsor, study.report.grade),
         tag("h3", "Numbers"),
-        *(_shown(each) for each in limit_tables(reference)),
+        _numbers(reference),
         note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
              f"{reference.law.error:.1e}."),
         *_covariances(reference),
     ])
+
+
+def _numbers(reference: Reference) -> Html:
+    """Tables of what report.json holds, which is known by now."""
+    try:
+        return joined(_shown(each) for each in limit_tables(reference, MAX_COVARIANCE))
+    except TensorprogError as error:  # a number that the law does not offer
+        return paragraph("Not all numbers can be listed: ", error)
 
 
 def _covariances(reference: Reference) -> Iterator[Html]:
@@ -114,7 +124,7 @@ def _figures(pictures: Mapping[str, Callable[[Any], Any]]) -> Html:
     """Panels side by side where there is room, by what they show."""
     try:
         drawn = {label: plots.svg(draw) for label, draw in pictures.items()}
-    except plots.PlotsUnavailableError as error:
+    except TensorprogError as error:  # without matplotlib, or a number that the law does not offer
         return note(error)
     figures = (
         tag("figure", embedded(picture, re.sub(r"\W+", "-", label), label, fixed=INKS),
@@ -137,7 +147,7 @@ def _shown(found: Table) -> Html:
 
 def reproduce(study: Study) -> Html:
     """The command and the Python of this run, its settings and versions."""
-    settings, file = study.settings, f"{study.netsor.name}.yaml"
+    settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
     extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
     options = settings.options | {"width": settings.width}
     rows = [(key, _plain(value)) for key, value in options.items() if value not in ((), {}, None)]
