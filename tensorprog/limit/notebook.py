@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog import findings
 from tensorprog.errors import TensorprogError
-from tensorprog.formats import quantity
+from tensorprog.formats import label, quantity
 from tensorprog.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
 from tensorprog.order import steps
 
@@ -89,11 +89,6 @@ def _asked(law: Law, ask: str, name: str, index: tuple[int, ...], place: int, fr
         return ""
     k = place if value.size > 1 else 0
     return _number(float(value[k]), float(error[k]))
-
-
-def label(name: str, index: tuple[int, ...]) -> str:
-    """A member as it is written."""
-    return f"{name}[{','.join(map(str, index))}]" if index else name
 
 
 def _number(value: float, error: float) -> str:
