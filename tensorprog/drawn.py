@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.formats import BRACKETS, quantity
+from tensorprog.formats import BRACKETS, label, quantity
 from tensorprog.markup import code, notebook, table
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def _rows(samples: Samples, name: str, array: Any) -> Iterator[tuple[Any, ...]]:
         return
     flat = array.reshape(samples.samples, shape[1] if vector else 1, -1)
     for k, index in enumerate(islice(product(*(range(a, b) for a, b in family.ranges)), LISTED)):
-        member = f"{name}[{','.join(map(str, index))}]" if index else name
-        yield code(member), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
+        yield code(label(name, index)), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
 
 
 def _averages(name: str, values: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

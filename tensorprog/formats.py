@@ -1,11 +1,11 @@
-"""Numbers with their errors, and tables of them, as text."""
+"""Members by name, numbers with their errors, and tables of them, as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-__all__ = ["BRACKETS", "aligned", "chance", "quantity", "short"]
+__all__ = ["BRACKETS", "aligned", "chance", "label", "quantity", "short"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -19,6 +19,11 @@ def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequenc
         padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
+
+
+def label(name: str, index: Sequence[int]) -> str:
+    """The name of a member as it is written: y[0], p[0,1,2], m."""
+    return f"{name}[{','.join(map(str, index))}]" if index else name
 
 
 def quantity(value: float, error: float = math.nan, figures: int = 2) -> str:

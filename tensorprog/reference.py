@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, TensorprogError, did_you_mean
+from tensorprog.formats import label
 from tensorprog.ir import Netsor
 
 __all__ = ["Curve", "Reference", "column", "label", "members", "split"]
@@ -33,11 +34,6 @@ def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[i
     offsets = np.unravel_index(np.arange(size if limit is None else min(size, limit)), family.shape)
     columns = [(offset + start).tolist() for offset, (start, _) in zip(offsets, family.ranges, strict=True)]
     return list(zip(*columns, strict=True))
-
-
-def label(name: str, index: Sequence[int]) -> str:
-    """The name of a member as it is written: y[0], p[0,1,2], m."""
-    return f"{name}[{','.join(map(str, index))}]" if index else name
 
 
 def split(netsor: Netsor, variable: str) -> tuple[str, int]:

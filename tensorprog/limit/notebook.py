@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog import findings
 from tensorprog.errors import TensorprogError
-from tensorprog.formats import quantity
+from tensorprog.formats import label, quantity
 from tensorprog.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
 from tensorprog.order import steps
 
@@ -38,8 +38,11 @@ def show(law: Law) -> str:
     if any("" in row[3:] for row in rows):
         foot += " What is left out takes a computation: ask law.var, law.kurtosis, law.cov."
     return notebook(
-        paragraph(tag("b", netsor.title or netsor.name), ": infinite-width limit", *grade), paragraph(converges(law)),
-        table(header, rows, f"limit of {netsor.name}", text=(0, 1, 2)), *matrices, note(foot),
+        paragraph(tag("b", netsor.title or netsor.name), ": infinite-width limit", *grade),
+        paragraph(converges(law)),
+        table(header, rows, f"limit of {netsor.name}", text=(0, 1, 2)),
+        *matrices,
+        note(foot),
     )
 
 
@@ -48,20 +51,27 @@ def converges(law: Any) -> str:
     infinite = [name for name, value in law.widths.items() if value == math.inf]
     fixed = [f"{name} = {value:g}" for name, value in law.widths.items() if value != math.inf]
     start = f"As {' and '.join(infinite)} {'go' if len(infinite) > 1 else 'goes'} to infinity" + (
-        f" with {' and '.join(fixed)}" if fixed else "")
+        f" with {' and '.join(fixed)}" if fixed else ""
+    )
     means = f"averages over coordinates of bounded, pseudo-Lipschitz functions of {', '.join(law.outputs)} converge"
     if not law.scores:
         return f"{start}, {means} to expectations: each coordinate is a draw from the law below."
-    return (f"{start}, the scores {', '.join(law.scores)} converge in distribution to random limits, and {means} to "
-            "expectations given these.")
+    return (
+        f"{start}, the scores {', '.join(law.scores)} converge in distribution to random limits, and {means} to "
+        "expectations given these."
+    )
 
 
 def _quick(law: Law) -> bool:
     """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
     compiler, families = law.compiler, law.compiled.families.values()
     sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
-    return (not compiler.layered and compiler.replicates is None and max(sizes, default=0) <= SMALL
-            and not any(step.fixed for step in steps(law.compiled)))
+    return (
+        not compiler.layered
+        and compiler.replicates is None
+        and max(sizes, default=0) <= SMALL
+        and not any(step.fixed for step in steps(law.compiled))
+    )
 
 
 def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
@@ -91,11 +101,6 @@ def _asked(law: Law, ask: str, name: str, index: tuple[int, ...], place: int, fr
     return _number(float(value[k]), float(error[k]))
 
 
-def label(name: str, index: tuple[int, ...]) -> str:
-    """A member as it is written."""
-    return f"{name}[{','.join(map(str, index))}]" if index else name
-
-
 def _number(value: float, error: float) -> str:
     return "0" if value == 0 and not error > 1e-15 else quantity(value, error)
 
@@ -121,7 +126,9 @@ def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
         value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
         largest = float(np.abs(value).max()) or 1.0
         names = [label(name, index) for index in product(*(range(a, b) for a, b in family.ranges))]
-        rows = [(member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
-                for member, *pair in zip(names, value, error, strict=True)]
+        rows = [
+            (member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
+            for member, *pair in zip(names, value, error, strict=True)
+        ]
         shades: Shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
         yield table(("", *names), rows, f"covariance of {name}", shades=shades)

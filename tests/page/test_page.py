@@ -157,6 +157,25 @@ def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part*"))
 
 
+def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None:
+    program = tp.load("mlp")
+    study = job.Study(program.netsor, program.check(), job.settings_of(program.netsor, {}))
+    made: list[int] = []
+    page = job._Page(study, tmp_path, lambda study: str(made.append(len(study.finite))))
+    page.again()
+    assert made == []
+    page.started -= 100
+    page.again()
+    page.finish()
+    assert made == [0]
+    study.finite.append({})
+    page.took = 1.0
+    page.again()
+    assert made == [0]
+    page.finish()
+    assert made == [0, 1]
+
+
 def test_formulas_that_take_too_long_are_cut_short() -> None:
     program = tp.load("mlp")
     whole, some = derived(program.netsor, "theorem"), derived(program.netsor, "theorem", seconds=0.0)
