@@ -264,9 +264,9 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
 
     def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_ratio = np.log(p[0]) + math.log(deviation * math.sqrt(2 * math.pi)) + 0.5 * ((grid - centre) / deviation) ** 2
-            shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(log_ratio), 0.0) @ weights
-        return np.append(_to_gaussian(p, grid, weights), shared)
+            log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
+            shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
+        return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
     grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
     found, moved = _integrate(curve.densities, functional, grid, FINE)
