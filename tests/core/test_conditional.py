@@ -152,6 +152,13 @@ def test_outputs_with_a_law_stand_beside_those_without() -> None:
     assert "no linear combination" in with_conditional(found.netsor).refused["y"]
 
 
+def test_names_that_are_not_the_programs_own_are_not_kept() -> None:
+    found = program("y[i] = MatMul(W, u[i])")
+    for name in ("variance_y", "w_y_W", "psi_m"):
+        with pytest.raises(tp.ProgramError, match=f"keep: {name} is not a vector or scalar of the program"):
+            found.run(width=4, samples=2, conditional=True, averages={"m": "tanh(y[0])"}, keep=[name])
+
+
 def test_the_same_numbers_from_any_workers_and_from_disk(tmp_path) -> None:  # type: ignore[no-untyped-def]
     found = program(LINES["a remainder"])
     run = {"width": 8, "samples": 3000, "seed": 5, "coordinates": 2, "conditional": True}
