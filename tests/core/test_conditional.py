@@ -75,13 +75,11 @@ def test_shipped_programs_are_gaussian_given_the_rest(name: str) -> None:
 
 # ---- to rounding: the formula V = sum of sigma**2 |w|**2 / n by numpy, from the vectors of the same networks ---------
 
-MORE = HEAD.replace("indices: {", 'indices: {e: "1..2", t: {size: s, boundary: zero}, r: {size: s, boundary: wrap}, ').replace(
-    "body:", """  Z: 1.5
+MORE = HEAD.replace(
+    "indices: {", 'indices: {e: "1..2", t: {size: s, boundary: zero}, r: {size: s, boundary: wrap}, '
+).replace("body:", """  Z: 1.5
   R: 0.5
-  S: 1
-  L: 1
-body:"""
-) + """  - xt[t] = Nonlin(x[t])
+body:""") + """  - xt[t] = Nonlin(x[t])
   - gt[t] = MatMul(Z, xt[t])
   - zt[t] = Nonlin(2 * gt[t] + xt[t+1])
   - xr[r] = Nonlin(x[r])
@@ -154,6 +152,8 @@ EXACT = {
         "y[i] = Nonlin(zt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["zt"])),
     "a combination within its boundary": Exact(
         "y[t] = Nonlin(zt[t] + g[t])", lambda v: [(2, v["x"]), (1.5, 2 * v["x"])], lambda v: later(v["x"])),
+    "a combination around a ring": Exact(
+        "y[i] = Nonlin(zr[i+1])", lambda v: [(0.5, 2 * np.roll(v["x"], -2, -1) + np.roll(v["x"], -1, -1))]),
     "a weight that is transposed elsewhere": Exact(
         "y[i] = Nonlin(g[i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"]),
     "a weight on both sides": Exact(
@@ -241,6 +241,7 @@ outputs: [y]
     ("y = Nonlin(sum[j](p[0,0,j]))", "y", "scalar"),
     ("y[i] = Nonlin(x[i] * g[i])", "y", "no linear combination"),
     ("y[0] = Nonlin(g[0])\n  - y[j] = Nonlin(y[j - 1] + g[j])", "y", ""),
+    ("y[0] = Nonlin(x[0])\n  - m[j] = MatMul(W, y[j-1])\n  - y[j] = Nonlin(m[j] + x[j])", "m", "or a recurrence"),
 ])
 def test_refusals_give_the_reason(line: str, outputs: str, reason: str) -> None:
     text = HEAD.replace('j: s', 'j: "1..2"') if "y[0]" in line else HEAD
