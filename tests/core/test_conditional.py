@@ -84,7 +84,6 @@ body:""") + """  - xt[t] = Nonlin(x[t])
   - zt[t] = Nonlin(2 * gt[t] + xt[t+1])
   - xr[r] = Nonlin(x[r])
   - gr[r] = MatMul(R, xr[r+1])
-  - zr[r] = Nonlin(2 * gr[r] + gr[r-1])
   - back[i] = MatMul(A[0].T, x[i])
   - l[a,i] = MatMul(D[a], x[i])
   - sums[0] = Nonlin(gt[0])
@@ -152,8 +151,8 @@ EXACT = {
         "y[i] = Nonlin(zt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["zt"])),
     "a combination within its boundary": Exact(
         "y[t] = Nonlin(zt[t] + g[t])", lambda v: [(2, v["x"]), (1.5, 2 * v["x"])], lambda v: later(v["x"])),
-    "a combination around a ring": Exact(
-        "y[i] = Nonlin(zr[i+1])", lambda v: [(0.5, 2 * np.roll(v["x"], -2, -1) + np.roll(v["x"], -1, -1))]),
+    "a vector around a ring": Exact(
+        "y[i] = Nonlin(gr[i] + g[i])", lambda v: [(0.5, np.roll(v["x"], -1, -1)), (2, v["x"])]),
     "a weight that is transposed elsewhere": Exact(
         "y[i] = Nonlin(g[i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"]),
     "a weight on both sides": Exact(
