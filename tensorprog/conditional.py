@@ -28,6 +28,7 @@ from tensorprog.expr import Affine, Call, Expr, IndexValue, Number, Reduction, V
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, linear_arguments
+from tensorprog.order import upstream
 from tensorprog.rename import MAX_NODES, affine_expr, reindexed, replace_variables, substitute
 from tensorprog.samples import Samples
 
@@ -331,15 +332,5 @@ class _Output:
 
 def _weights_behind(netsor: Netsor, names: Iterable[str]) -> set[str]:
     """Weights that some families depend on."""
-    found: set[str] = set()
-    known: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in known:
-            continue
-        known.add(name)
-        for statement in (netsor.body[place] for place in netsor.families[name].statements):
-            waiting += [reference.name for reference in statement.inputs]
-            found |= {statement.weight.name} if isinstance(statement, MatMul) else set()
-    return found
+    places = {place for name in upstream(netsor, names) for place in netsor.families[name].statements}
+    return {found.weight.name for found in map(netsor.body.__getitem__, places) if isinstance(found, MatMul)}

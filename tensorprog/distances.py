@@ -240,7 +240,7 @@ def _energy_floor(cdf: Array, step: float, size: float) -> float:
 
         E Q = 2 / n * Integral F (1 - F)        Var Q = 16 / n**2 * Integral over x < y of F(x)**2 (1 - F(y))**2
 
-    and the root of the gamma variable of this mean and variance the mean sought, to about 1 %.
+    and the root of the gamma variable of this mean and variance the mean sought, to about 2 %.
     """
     beyond = np.cumsum(((1 - cdf) ** 2)[::-1])[::-1] * step
     mean = 2 / size * step * (cdf @ (1 - cdf))

@@ -5,7 +5,8 @@ At finite width f_n(y) = E N(y; m, V) over networks, (m, V) mean and variance of
 
     KL(f_n || f) = Integral f_n log(f_n / f)
 
-is an integral of an analytic function: the trapezoidal rule in t, y = c + b sinh t, converges geometrically.
+is an integral of an analytic function: the trapezoidal rule in t, y = y(t) entire (see `Grid`), converges
+geometrically.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
 
 With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / N.  The expansion
 
@@ -13,9 +14,11 @@ With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / 
 
 shows the bias B / N + O(1 / N**2), B = 1/2 Integral c(y, y) / f_n(y) dy, which the jackknife that leaves out one group
 of networks at a time removes (Busing, Meijer & van der Leeden 1999 for groups of unequal sizes), and the error: the
-first term and, near the limit where log(f_n / f) vanishes, the quadratic form.  Its variance is that of
-sum over pairs of groups g < h of w_g w_h A_gh, A_gh = Integral (f_g - f_N) (f_h - f_N) / f_N; the jackknife's variance
-is about twice that on average, but follows single draws, so the larger of the two is stated.
+first term and, near the limit where log(f_n / f) vanishes, the quadratic form.  That is the sum over pairs of groups
+g < h of w_g w_h A_gh, A_gh = Integral (f_g - f_N) (f_h - f_N) / f_N, its variance P the sum of their squares.  The
+jackknife's variance has the mean of the first term's plus 2 P (Efron & Stein 1981), so P is taken off; it follows
+single draws, so P is stated where it is larger.  Against the Gaussian of equal mean and variance f_g / f_N - 1 acts by
+what is orthogonal, with weight f_N, to 1, y and y**2: the rest moves the Gaussian along.
 """
 
 from __future__ import annotations
@@ -37,16 +40,16 @@ __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 
 Array = NDArray[Any]
 Rows = Callable[[Array], Array]  # functions on a grid: (points,) -> (rows, points)
-Functional = Callable[[Array, Array, Array], Array]  # these, grid and weights of the rule to numbers
+Functional = Callable[[Array, Array, Array], Array]  # these, grid and weights of the rule to numbers, KL first
 
 GROUPS = 64  # of networks: standard errors good to about 9 %
 DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
 FIRST_STEP = 0.25  # of the trapezoidal rule in t
 FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
-MOST_POINTS = 1 << 13
+MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
-MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known
+MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
 
 
 def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
@@ -120,11 +123,6 @@ class GaussianDraws:
         """Share of each group in the networks."""
         return np.asarray(np.diff(self.cuts) / len(self.var))
 
-    @property
-    def degenerate(self) -> bool:
-        """Whether a network has no variance, so that y has an atom."""
-        return not bool(self.var.min() > 0)
-
     @cached_property
     def _nodes(self) -> tuple[Array, Array] | None:
         """Variances and their weights in each group, if all means are one number."""
@@ -155,11 +153,19 @@ class GaussianDraws:
         return result
 
     @property
-    def rule(self) -> tuple[float, float, float]:
-        """Centre, scale and reach of a grid that resolves the narrowest Gaussian at the centre and holds the widest."""
-        centre = float(self.mean.mean())
-        widest = float(np.abs(self.mean - centre).max() + DEVIATIONS * math.sqrt(self.var.max()))
-        return centre, 0.5 * math.sqrt(self.var.min()), widest
+    def grid(self) -> Grid:
+        """A grid that resolves every Gaussian at its mean and holds the widest."""
+        centre, narrowest = float(self.mean.mean()), math.sqrt(self.var.min())
+        away = np.abs(self.mean - centre)
+        flat = max(0.0, float((away - np.sqrt(self.var)).max()))
+        return Grid(centre, 0.5 * narrowest, flat, float(away.max() + DEVIATIONS * math.sqrt(self.var.max())))
+
+    @property
+    def undefined(self) -> tuple[float, float] | None:
+        """The divergence where there is no density: nan of draws that overflowed, infinity with an atom."""
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.var).all()):
+            return math.nan, math.nan
+        return None if self.var.min() > 0 else (math.inf, 0.0)
 
 
 def _normal(distance: Array, var: Array) -> Array:
@@ -169,43 +175,82 @@ def _normal(distance: Array, var: Array) -> Array:
 # ---- integrals ------------------------------------------------------------------------------------------------------
 
 
-def _integrate(
-    rows: Rows, functional: Functional, rule: tuple[float, float, float], tolerance: float
-) -> tuple[Array, float]:
-    """Numbers from functions on a grid, and how far the first moved when the step was last halved.
+@dataclass(frozen=True)
+class Grid:
+    """y(t) = centre + b (t + exp(-T) sinh t): steps of b over `flat` = b T to both sides, then growing with distance.
 
-    The rule converges geometrically: the finer value is far closer than that.
+    So a step is at most b + (|y - centre| - flat): a Gaussian at distance d is resolved if its deviation is about
+    max(b, d - flat).  With flat = 0 this is y = b (t + sinh t).
     """
-    centre, scale, reach = rule
+
+    centre: float
+    finest: float
+    flat: float
+    reach: float
+
+    @cached_property
+    def _scales(self) -> tuple[float, float]:
+        """b and T; b is wider than asked for where half the points allowed would not do."""
+        finest = max(self.finest, self.flat * 8 / (MOST_POINTS * FIRST_STEP))
+        return finest, self.flat / finest
+
+    @property
+    def end(self) -> float:
+        """A t beyond which y is beyond the reach."""
+        b, flat = self._scales
+        return flat + math.asinh(max(0.0, self.reach - self.flat) / b)
+
+    def points(self, t: Array) -> Array:
+        """y(t)."""
+        b, flat = self._scales
+        return np.asarray(self.centre + b * (t + 0.5 * (np.exp(t - flat) - np.exp(-t - flat))))
+
+    def slopes(self, t: Array) -> Array:
+        """dy / dt."""
+        b, flat = self._scales
+        return np.asarray(b * (1 + 0.5 * (np.exp(t - flat) + np.exp(-t - flat))))
+
+
+def _integrate(
+    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None
+) -> tuple[Array, float]:
+    """Numbers from functions on a grid, and the error of the first by the rule.
+
+    That is how far it moved when the step was last halved, as the rule converges geometrically, and a bound of the
+    logarithm times the mass by which the first `densities` functions fail to integrate to 1: a grid that misses a
+    peak at both steps sees no change.
+    """
     step, before = FIRST_STEP, math.nan
-    count = math.ceil(math.asinh(reach / scale) / step)
+    count = math.ceil(grid.end / step)
     t = step * np.arange(-count, count + 1)
-    values = rows(centre + scale * np.sinh(t))
+    values = rows(grid.points(t))
     while True:
-        found = functional(values, centre + scale * np.sinh(t), step * scale * np.cosh(t))
-        moved = abs(float(found[0]) - before)
-        if moved <= tolerance or 2 * t.size > MOST_POINTS:
-            return found, moved
+        weights = step * grid.slopes(t)
+        found = functional(values, grid.points(t), weights)
+        missing = float(np.abs(values[:densities] @ weights - 1).mean())
+        error = abs(float(found[0]) - before) + MOST_LOG * missing
+        if error <= tolerance or 2 * t.size > MOST_POINTS:
+            return found, error
         step, before = step / 2, float(found[0])
         between = step * np.arange(1 - 2 * count, 2 * count, 2)
-        t, values = np.append(t, between), np.hstack([values, rows(centre + scale * np.sinh(between))])
+        t, values = np.append(t, between), np.hstack([values, rows(grid.points(between))])
         count *= 2
 
 
 def _divergence(p: Array, q: Array, weights: Array) -> Array:
     """Integral of p log(p / q) along the last axis, where both are known to be positive."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where((p > 0) & (q > 0), p * np.log(p / q), 0.0) @ weights)
+        return np.asarray(np.where((p > 0) & (q > 0), p * (np.log(p) - np.log(q)), 0.0) @ weights)
 
 
 def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
     """KL of each density (rows, points) to the Gaussian of its mean and variance."""
-    mean = (p @ (weights * grid)) / (p @ weights)
-    distance = grid - mean[:, None]
-    var = ((p * distance**2) @ weights) / (p @ weights)
     with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (p @ (weights * grid)) / (p @ weights)
+        distance = grid - mean[:, None]
+        var = ((p * distance**2) @ weights) / (p @ weights)
         log_ratio = np.log(p) + 0.5 * np.log(2 * math.pi * var)[:, None] + 0.5 * distance**2 / var[:, None]
-    return np.asarray(np.where(p > 0, p * log_ratio, 0.0) @ weights)
+        return np.asarray(np.where(p > 0, p * log_ratio, 0.0) @ weights)
 
 
 # ---- the three divergences ------------------------------------------------------------------------------------------
@@ -219,25 +264,26 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
 
     def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_ratio = np.log(p[0] * deviation * math.sqrt(2 * math.pi)) + 0.5 * ((grid - centre) / deviation) ** 2
-        shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(log_ratio), 0.0) @ weights
-        return np.append(_to_gaussian(p, grid, weights), shared)
+            log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
+            shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
+        return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
-    rule = centre, 0.5 * deviation, mixture.within(DEVIATIONS)
-    found, moved = _integrate(curve.densities, functional, rule, FINE)
+    grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
+    found, moved = _integrate(curve.densities, functional, grid, FINE)
     return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
     """KL of an average of Gaussians to the Gaussian of its mean and variance, and its standard error."""
-    if draws.degenerate:
-        return math.inf, 0.0
+    if draws.undefined is not None:
+        return draws.undefined
 
     def functional(groups: Array, grid: Array, weights: Array) -> Array:
-        rows, pairs = _left_out(groups, draws.shares, weights)
+        powers = np.vander(grid - draws.grid.centre, 3).T
+        rows, pairs = _left_out(groups, draws.shares, weights, powers)
         return np.append(_to_gaussian(rows, grid, weights), pairs)
 
-    found, moved = _integrate(draws.densities, functional, draws.rule, COARSE)
+    found, moved = _integrate(draws.densities, functional, draws.grid, COARSE)
     value, error = _jackknife(found[:-1], draws.shares, float(found[-1]))
     return value, error + moved
 
@@ -245,7 +291,10 @@ def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
 def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
     """KL of an average of Gaussians to a law, and its error."""
     mixture = curve.mixture
-    if draws.degenerate or not mixture.spread[1] > 0:
+    if draws.undefined is not None:
+        return draws.undefined
+    centre, variance = mixture.spread
+    if not variance > 0:
         return math.inf, 0.0
     groups = draws.shares.size
 
@@ -253,32 +302,37 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
         return np.concatenate([draws.densities(grid), curve.densities(grid)])
 
     def functional(densities: Array, grid: Array, weights: Array) -> Array:
-        rows, pairs = _left_out(densities[:groups], draws.shares, weights)
+        rows, pairs = _left_out(densities[:groups], draws.shares, weights, np.ones((1, grid.size)))
         law, relative = densities[groups:], mixture.uncertainty(grid)
         known = (law[0] > 0) & (mixture.rule.error(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
         law = np.where(known, law, 0.0)
-        beyond = np.where(known, 0.0, rows[0]) @ weights  # mass where the law's density is not known
+        # mass where the law's density is not known, times a logarithm: no tail is thinner than the Gaussian's
+        beyond = np.where(known, 0.0, rows[0] * (MOST_LOG + 0.5 * (grid - centre) ** 2 / variance)) @ weights
         # what all sets share: dKL = - Integral (f_N / f - 1) df, as densities integrate to 1
         shared = np.where(known, relative * np.abs(rows[0] - law[0]), 0.0) @ weights
         spread = float(mixture.rule.error(_divergence(rows[0], law[1:], weights)))
-        return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + MOST_LOG * beyond])
+        return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
 
-    found, moved = _integrate(both, functional, draws.rule, COARSE)
+    found, moved = _integrate(both, functional, draws.grid, COARSE, groups)
     value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
     return value, error + float(found[-1]) + moved
 
 
-def _left_out(groups: Array, shares: Array, weights: Array) -> tuple[Array, float]:
+def _left_out(groups: Array, shares: Array, weights: Array, fitted: Array) -> tuple[Array, float]:
     """The average over all groups, then with each left out; variance of the quadratic form over pairs of groups.
 
-    Shapes    groups (groups, points) -> (1 + groups, points), number
+    `fitted`: functions y -> number off which the groups' deviations are projected.
+
+    Shapes    groups (groups, points), fitted (functions, points) -> (1 + groups, points), number
     """
     whole = shares @ groups
     rest = (whole - shares[:, None] * groups) / (1 - shares)[:, None]
+    root = np.sqrt(whole * weights)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = np.where(whole > 0, weights / whole, 0.0)
-    away = groups - whole
-    pairs = np.outer(shares, shares) * ((away * scaled) @ away.T)
+        away = np.where(whole > 0, (groups / whole - 1) * root, 0.0)
+    basis = np.linalg.qr((fitted * root).T)[0]
+    away -= (away @ basis) @ basis.T
+    pairs = np.outer(shares, shares) * (away @ away.T)
     return np.concatenate([whole[None], np.maximum(rest, 0.0)]), float((np.triu(pairs, 1) ** 2).sum())
 
 
@@ -292,4 +346,4 @@ def _jackknife(values: Array, shares: Array, pairs: float) -> tuple[float, float
     ratio = 1 / shares
     pseudo = ratio * whole - (ratio - 1) * without
     variance = float(((pseudo - value) ** 2 / (ratio - 1)).mean())
-    return value, math.sqrt(max(variance, pairs))
+    return value, math.sqrt(max(variance - pairs, pairs))

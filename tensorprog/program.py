@@ -12,6 +12,7 @@ from tensorprog.builder import Builder
 from tensorprog.conditional import with_conditional
 from tensorprog.errors import OutsideError, ProgramError
 from tensorprog.expr import Expr
+from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import parse_memory, run
 from tensorprog.shipped import resolve
 
@@ -120,6 +121,7 @@ class Program(Builder):
                   suffice, WorkerError when an executor loses its workers, NotCompiledError for `conditional` where no
                   output is Gaussian given all but the weights used last
         """
+        check_kept(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
         with added.named():

@@ -18,7 +18,7 @@ from tensorprog.finite.plan import Op, Plan
 from tensorprog.finite.planner import METHODS, plan
 from tensorprog.ir import Dot, Netsor
 
-__all__ = ["FREED_BYTES", "METHODS", "Job", "Stage", "make_job"]
+__all__ = ["FREED_BYTES", "METHODS", "Job", "Stage", "check_kept", "make_job"]
 
 Array = NDArray[Any]
 # aimed at for the numbers of one block and of a part of it: they should stay in cache
@@ -147,6 +147,17 @@ class Job:
         }
 
 
+def check_kept(netsor: Netsor, keep: Sequence[str]) -> None:
+    """Names to keep are vectors or scalars of the program.
+
+    Raises    ProgramError
+    """
+    readable = [name for name, family in netsor.families.items() if family.kind != "weight"]
+    for name in keep:
+        if name not in readable:
+            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
+
+
 def make_job(
     netsor: Netsor, width: int, seed: int, method: str, coordinates: int, keep: Sequence[str], dtype: str
 ) -> Job:
@@ -167,10 +178,7 @@ def make_job(
     if method not in (*METHODS, "auto"):
         raise ProgramError(f"there is no method {method!r}; choose auto, {', '.join(METHODS)}")
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
-    readable = [name for name, family in netsor.families.items() if family.kind != "weight"]
-    for name in keep:
-        if name not in netsor.families or netsor.families[name].kind == "weight":
-            raise ProgramError(f"keep: {name} is not a vector or scalar of the program; {did_you_mean(name, readable)}")
+    check_kept(netsor, keep)
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
     decided = plan(netsor, int(width), coordinates, kept, method)
     for name in kept:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -70,6 +73,110 @@ def test_shipped_programs_are_gaussian_given_the_rest(name: str) -> None:
     check(tp.load(name).run(width=16, samples=4000, conditional=True))
 
 
+# ---- to rounding: the formula V = sum of sigma**2 |w|**2 / n by numpy, from the vectors of the same networks ---------
+
+MORE = HEAD.replace(
+    "indices: {", 'indices: {e: "1..2", t: {size: s, boundary: zero}, r: {size: s, boundary: wrap}, '
+).replace("body:", """  Z: 1.5
+  R: 0.5
+body:""") + """  - xt[t] = Nonlin(x[t])
+  - gt[t] = MatMul(Z, xt[t])
+  - zt[t] = Nonlin(2 * gt[t] + xt[t+1])
+  - xr[r] = Nonlin(x[r])
+  - gr[r] = MatMul(R, xr[r+1])
+  - back[i] = MatMul(A[0].T, x[i])
+  - l[a,i] = MatMul(D[a], x[i])
+  - sums[0] = Nonlin(gt[0])
+  - sums[e] = Nonlin(sums[e-1] / 2 + gt[e])
+"""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Statements that end in y, and from arrays by name the vectors w with the variances of their weights, and m.
+
+    Shapes    vectors (networks, n, members)
+    """
+
+    lines: str
+    parts: Callable[[dict[str, np.ndarray]], list[tuple[float, np.ndarray]]]
+    mean: Callable[[dict[str, np.ndarray]], np.ndarray | float] = lambda v: 0.0
+
+
+def softmax(p: np.ndarray) -> np.ndarray:
+    return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)
+
+
+def later(x: np.ndarray) -> np.ndarray:
+    """x[i + 1], 0 beyond."""
+    return np.concatenate([x[..., 1:], 0 * x[..., :1]], axis=-1)
+
+
+EXACT = {
+    "one weight": Exact("y[i] = MatMul(W, u[i])", lambda v: [(2, v["u"])]),
+    "signs": Exact(
+        "y[i] = Nonlin(g[0] - (x[i] - g[i]))", lambda v: [(2, v["x"][..., :1] + v["x"])], lambda v: -v["x"]),
+    "only the second term of a difference": Exact(
+        "y[i] = Nonlin(3 * g[0] - (x[i]**2 - (u[i] - g[i] / 2)))",
+        lambda v: [(2, 3 * v["x"][..., :1] - v["x"] / 2), (1, v["x"])], lambda v: -v["x"]**2),
+    "cross terms": Exact(
+        "y[i] = Nonlin(g[0] - 2 * g[i] + c[i] * g[2])",
+        lambda v: [(2, v["x"][..., :1] - 2 * v["x"] + np.array([0.5, 2, 1.5]) * v["x"][..., 2:])]),
+    "heads": Exact(
+        "y[i] = Nonlin(x[i]**2 + 1 + sum[a,j](softmax[j](p[a,i,j]) * o[a,j]))",
+        lambda v: [(1 + a, np.einsum("zij,znj->zni", softmax(v["p"][:, a]), v["x"])) for a in range(2)],
+        lambda v: v["x"]**2 + 1),
+    "means over heads": Exact(
+        "y[i] = Nonlin(mean[a,j](p[a,i,j] * o[a,j]))",
+        lambda v: [(1 + a, np.einsum("zij,znj->zni", v["p"][:, a], v["x"]) / 6) for a in range(2)]),
+    "members by a free index": Exact(
+        "y[i] = Nonlin(f[i] * sum[a](p[a,i,0]) + 3)",
+        lambda v: [(np.array([0.5, 1.5, 2.5]), v["p"][..., 0].sum(axis=1)[:, None] * v["x"])], lambda v: 3.0),
+    "members by the index of a softmax": Exact(
+        "y[i] = Nonlin(sum[j](softmax[j](p[0,i,j]) * f[j]))",
+        lambda v: [(0.5 + j, softmax(v["p"][:, 0])[:, None, :, j] * v["x"][..., j, None]) for j in range(3)]),
+    "members by a sum of indices": Exact(
+        "y[i] = Nonlin(sum[a,j](p[a,i,j] * d[a,j]))",
+        lambda v: [(1, sum(v["p"][:, None, a, :, b - a] * v["x"][..., b - a, None] for a in range(2) if 0 <= b - a < 3))
+                   for b in range(4)]),
+    "members by an index of another range": Exact(
+        "y[i] = Nonlin(sum[a](p[a,i,i] * l[a,i]))",
+        lambda v: [(1, np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"]) for a in range(2)]),
+    "members in two sums": Exact(
+        "y[i] = Nonlin(sum[a](o[a,i]) - sum[a](p[a,i,i] * o[a,0]))",
+        lambda v: [(1 + a, v["x"] - np.einsum("zii->zi", v["p"][:, a])[:, None] * v["x"][..., :1]) for a in range(2)]),
+    "a vector beyond its boundary": Exact(
+        "y[i] = Nonlin(gt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["gt"])),
+    "a combination beyond its boundary": Exact(
+        "y[i] = Nonlin(zt[i+1] + g[i])", lambda v: [(2, v["x"])], lambda v: later(v["zt"])),
+    "a combination within its boundary": Exact(
+        "y[t] = Nonlin(zt[t] + g[t])", lambda v: [(2, v["x"]), (1.5, 2 * v["x"])], lambda v: later(v["x"])),
+    "a vector around a ring": Exact(
+        "y[i] = Nonlin(gr[i] + g[i])", lambda v: [(0.5, np.roll(v["x"], -1, -1)), (2, v["x"])]),
+    "a weight that is transposed elsewhere": Exact(
+        "y[i] = Nonlin(g[i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"]),
+    "a weight on both sides": Exact(
+        "y[i] = Nonlin(g[i] + o[0,i] + back[i])", lambda v: [(2, v["x"])], lambda v: v["back"] + v["o"][:, :, 0]),
+    "a recurrence": Exact(
+        "y[i] = Nonlin(sums[2] + g[i])", lambda v: [(2, v["x"])], lambda v: v["sums"][..., 2:]),
+    "in steps": Exact(
+        "z[i] = Nonlin(sum[a](o[a,i]) + x[i])\n  - y[i] = Nonlin(where(i < 1, z[i], -z[i]) + g[i])",
+        lambda v: [(1, v["x"]), (2, v["x"]), (2, v["x"])], lambda v: v["x"] * np.array([1, -1, -1])),
+}
+
+
+@pytest.mark.parametrize("case", EXACT.values(), ids=EXACT.keys())
+def test_means_and_variances_are_their_formulas(case: Exact) -> None:
+    keep = ["x", "u", "p", "o", "gt", "zt", "back", "sums"]
+    found = tp.Program.from_netsor(loads(f"{MORE}  - {case.lines}\noutputs: [y]\n"))
+    net = found.run(width=5, coordinates=5, samples=20, seed=7, method="dense", conditional=True, keep=keep)
+    mean, variance = net.conditional["y"]
+    arrays = {name: np.asarray(net[name]) for name in keep}
+    exact = sum(sigma2 * (w**2).mean(axis=1, keepdims=True) for sigma2, w in case.parts(arrays))
+    assert np.allclose(variance, np.broadcast_to(exact, variance.shape), rtol=1e-12, atol=1e-14)
+    assert np.allclose(mean, np.broadcast_to(case.mean(arrays), mean.shape), rtol=1e-12, atol=1e-14)
+
+
 def check(net: tp.Samples) -> None:
     """Moments of ((y - m) / sqrt(V), m, V) are those of a standard normal independent of (m, V)."""
     ((name, (mean, variance)),) = net.conditional.items()
@@ -133,6 +240,7 @@ outputs: [y]
     ("y = Nonlin(sum[j](p[0,0,j]))", "y", "scalar"),
     ("y[i] = Nonlin(x[i] * g[i])", "y", "no linear combination"),
     ("y[0] = Nonlin(g[0])\n  - y[j] = Nonlin(y[j - 1] + g[j])", "y", ""),
+    ("y[0] = Nonlin(x[0])\n  - m[j] = MatMul(W, y[j-1])\n  - y[j] = Nonlin(m[j] + x[j])", "m", "or a recurrence"),
 ])
 def test_refusals_give_the_reason(line: str, outputs: str, reason: str) -> None:
     text = HEAD.replace('j: s', 'j: "1..2"') if "y[0]" in line else HEAD
@@ -150,6 +258,13 @@ def test_outputs_with_a_law_stand_beside_those_without() -> None:
     assert set(net) == {"y", "f", "p"}  # nothing of what was added
     assert net.averages["m"].shape == (10,)
     assert "no linear combination" in with_conditional(found.netsor).refused["y"]
+
+
+def test_names_that_are_not_the_programs_own_are_not_kept() -> None:
+    found = program("y[i] = MatMul(W, u[i])")
+    for name in ("variance_y", "w_y_W", "psi_m"):
+        with pytest.raises(tp.ProgramError, match=f"keep: {name} is not a vector or scalar of the program"):
+            found.run(width=4, samples=2, conditional=True, averages={"m": "tanh(y[0])"}, keep=[name])
 
 
 def test_the_same_numbers_from_any_workers_and_from_disk(tmp_path) -> None:  # type: ignore[no-untyped-def]

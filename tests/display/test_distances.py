@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.integrate import trapezoid
+from scipy.integrate import quad, trapezoid
 
-from tensorprog.distances import KL_POINTS, binned_kde, distances, effective_size, moments
+from tensorprog.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
 from tensorprog.reference import Curve
 
 
@@ -117,6 +117,34 @@ def test_errors_and_floors_are_those_seen_over_repetitions():
     far = spread(1.25)
     for key in ("ks", "w1", "energy", "kl"):
         assert far[f"{key}_se"][0] == pytest.approx(far[key][1], rel=0.35), key
+
+
+def test_errors_of_distances_between_samples_count_both():
+    rng = np.random.default_rng(12)
+    rows = [measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k)
+            for k in range(60)]
+    for key in ("w1", "energy"):  # with the larger sample alone half as much
+        stated = np.mean([row[f"{key}_se"] for row in rows])
+        assert stated == pytest.approx(np.std([row[key] for row in rows], ddof=1), rel=0.3), key
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_the_floor_of_the_energy_distance_of_two_values_is_exact(share):
+    """F is `share` from 0 to 1: the integral of the squared bridge is p (1 - p) times a chi-square."""
+    nodes, size = 4000, 70
+    exact = np.sqrt(2 * share * (1 - share) / size) * np.sqrt(2 / np.pi)
+    assert _energy_floor(np.full(nodes, share), 1 / nodes, size) == pytest.approx(exact, rel=5e-4)
+
+
+def test_the_floor_of_the_energy_distance_of_the_uniform_law():
+    """E sqrt(X) = Integral (1 - E exp(-s X)) s**-1.5 ds / (2 sqrt(pi)), X the integral of a squared bridge."""
+    def rest(t):  # s = t**2 / 2
+        return (1 - np.sqrt(t / np.sinh(t))) / t**2
+
+    mean = (quad(rest, 1e-6, 1)[0] + quad(rest, 1, 600)[0] + 1 / 600) * np.sqrt(2 / np.pi)
+    nodes = 4000
+    found = _energy_floor((np.arange(nodes) + 0.5) / nodes, 1 / nodes, 50)
+    assert found == pytest.approx(np.sqrt(2 / 50) * mean, rel=0.025)  # a gamma variable has not all of its cumulants
 
 
 def test_moments_and_their_errors():
