@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ __all__ = ["Cell", "Design", "Setting", "design"]
 
 Number = int | float
 MAX_WIDTH = 10**7
+EXACT = 2**53  # whole numbers up to this are exact as floats
 COMPARING = 0.02, 1e-6  # seconds to compare one variable, and more for each network
 PRECISE = 0.3  # seconds for the divergence of its conditional laws
 AXES = ("width", "repeat", "variable")
@@ -162,6 +164,17 @@ def _plain(values: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in listed]
 
 
+def _shortest(value: Any) -> Any:
+    """A number in one form, as 2, 2.0 and "2.0" make one cell; anything else as it is."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    if isinstance(value, int) or not math.isfinite(number):
+        return value
+    return int(number) if number.is_integer() and abs(number) <= EXACT else number
+
+
 def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, problems: list[Problem]) -> list[int]:
     """Whole numbers, each once."""
     found = list(dict.fromkeys(values))
@@ -184,7 +197,7 @@ def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> li
     elif name in AXES or name in NUMBERS:
         problems.append(Problem(f"the constant {name} cannot be swept: the result has numbers of that name",
                                 fix="give it another name in the program"))
-    found = _plain(values)
+    found = [_shortest(value) for value in _plain(values)]
     if not found:
         problems.append(Problem(f"no values of {name} are given: there is nothing to sweep"))
     return found

@@ -105,10 +105,10 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     one = design(small, [4, 8], {"c": [1, 2]}, 3, 200).cells()
     streams = {cell: cells.stream(0, cell) for cell in one}
     assert len(set(streams.values())) == len(one) == 12
-    for cell in design(tp.load(small), [8], {"c": [2.0, 5]}, 1, 900).cells():
-        same = [found for other, found in streams.items()
-                if (other.setting.values, other.width, other.repeat) == (cell.setting.values, cell.width, cell.repeat)]
-        assert same == [cells.stream(0, cell)] * (cell.setting.values == (("c", 2),))
+    named = {cell.name: stream for cell, stream in streams.items()}
+    two, five = design(tp.load(small), [8], {"c": [2.0, 5]}, 1, 900).cells()
+    assert cells.stream(0, two) == named["c=2, n = 8, repeat 0"]
+    assert cells.stream(0, five) not in streams.values()
     assert not set(streams.values()) & {cells.stream(1, cell) for cell in one}
     code = ("from tensorprog.sweeps import cells, design\n"
             "for cell in design.design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
@@ -168,6 +168,15 @@ def test_other_numbers_share_no_cells(small: Path, drawn: list[Any]) -> None:
     small.write_text(SMALL.replace("tanh", "sin"))
     tp.sweep(small, [4], out="a", **(SIZES | {"repeats": 1}))
     assert len(drawn) == len(list(Path("a/cells").iterdir())) == 5
+
+
+def test_a_number_is_one_value_however_it_is_written(small: Path, drawn: list[Any]) -> None:
+    one = tp.sweep(small, [4], over={"c": [2, 0.5]}, out="a", **SIZES)
+    for values in ([2.0, "0.50"], ["2.0", 0.5], [2, np.float64(0.5)], ["2e0", "5e-1"], [2, 2.0, 0.5]):
+        assert tp.sweep(small, [4], over={"c": values}, out="a", **SIZES).identical(one)
+    assert len(drawn) == 4
+    large = design(small, [4], {"c": [2.0**60]}, 1, 200)
+    assert large.settings[0].values == (("c", 2.0**60),)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"identity": 3}', None])
