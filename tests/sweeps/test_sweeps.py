@@ -245,7 +245,31 @@ def test_programs_declared_in_python(small: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         one = tp.sweep(program, [4], over={"c": [1, 2]}, executor=threads, **SIZES)
     assert one.identical(tp.sweep(program, [4], over={"c": [1, 2]}, **SIZES))
-    assert one.attrs["command"].startswith("tp sweep small --width 4")
+    assert one.attrs["command"].startswith("tp sweep FILE --width 4")
+
+
+def test_the_command_makes_the_sweep_anew(small: Path) -> None:
+    def command(program: Any, **over: Any) -> str:
+        found = design(program, [4], over, 1, 200).command
+        assert "--width 4" in found
+        return found.replace(" --width 4", "").removesuffix(" --repeats 1 --samples 200 --seed 0 --variable 'y[0]'")
+
+    assert command("attention", H=[1, 2]) == "tp sweep attention --over H=1,2"
+    assert command(tp.load("attention"), H=[1, 2]) == "tp sweep attention --over H=1,2"
+    changed = tp.load("attention", s=2, C=0.5, H=7)
+    assert command(changed) == "tp sweep attention --set s=2 --set H=7 --set C=0.5"
+    assert command(changed, H=[1, 2]) == "tp sweep attention --set s=2 --set C=0.5 --over H=1,2"
+    # others: what is saved under the name FILE is read as the same program
+    other = tp.load("attention")
+    other.outputs("x")
+    for program in (tp.load(small, c=3), other):
+        text = design(program, [4], {}, 1, 200, variables="x[0]").command
+        assert text.startswith("tp sweep FILE --width 4 ")
+        assert text.endswith("# FILE: the attribute program, saved")
+    found = tp.sweep(tp.load(small, c=3), [4], over={"s": [2, 3]}, **SIZES)
+    Path("FILE").write_text(found.attrs["program"])
+    again = tp.sweep("FILE", [4], over={"s": [2, 3]}, **SIZES)
+    assert all(np.array_equal(again[name], found[name], equal_nan=True) for name in found.data_vars)
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
