@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from tensorprog import plots
 from tensorprog.comparison import Row
 from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
-from tensorprog.sweeps import cells, workers
+from tensorprog.sweeps import cells, work, workers
 from tensorprog.sweeps.dataset import netcdf
 from tensorprog.sweeps.design import design
 from tensorprog.yaml_io import loads
@@ -338,6 +339,28 @@ def test_rates_of_a_sweep(small: Path) -> None:
             tp.rate(found, **({"distance": "kl"} | wrong))
     with pytest.raises(tp.ProgramError, match="takes the result of a sweep"):
         tp.rate({}, "kl")
+
+
+@pytest.mark.parametrize("place", ["draw", "numbers"])
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor])
+def test_a_cell_that_fails_is_named(
+    small: Path, monkeypatch: pytest.MonkeyPatch, place: str, executor: type[ThreadPoolExecutor] | None
+) -> None:
+    module = {"draw": workers, "numbers": work}[place]
+    whole = getattr(module, place)
+
+    def failing(*args: Any, **keywords: Any) -> Any:
+        width = args[0].plan.width if place == "draw" else args[1].width
+        if width == 8:
+            raise tp.MemoryLimitError("there is no room")
+        return whole(*args, **keywords)
+
+    monkeypatch.setattr(module, place, failing)
+    with pytest.raises(tp.MemoryLimitError, match="^there is no room") as caught:
+        tp.sweep(small, [4, 8, 2], over={"c": [2]}, repeats=1, samples=200, executor=executor and executor(1), out="a")
+    assert caught.value.__notes__ == ["in the cell c=2, n = 8, repeat 0 of the sweep"]
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert copied.__notes__ == caught.value.__notes__
 
 
 def test_results_that_memory_does_not_hold(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
