@@ -79,12 +79,15 @@ def test_the_tables(tp: Tp) -> None:
     assert "small: y[0], c=4" in out
     assert out.count("\nlimit") == 2
     assert "means over 2 repeats of 3,000 networks" in out
-    assert "KL falls as n^-" in out
+    assert "KL precise falls as n^-" in out
+    assert "no rate of KL: fewer than three widths have a distance of at least 400 noise floors" in out
+    assert "no rate of KS, W1: fewer than three widths have a distance of at least 20 noise floors" in out
     assert "written to a" in out
     code, out, _ = tp("small.yaml", "--repeats", "1", "--width", "8", "--out", "a", "--variable", "u[1]")
     assert code == 0
     assert "small: u[1]\n" in out
     assert "falls as" not in out
+    assert "no rate" not in out
     assert "convergence.png" not in out
 
 

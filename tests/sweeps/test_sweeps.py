@@ -330,9 +330,13 @@ def test_without_xarray(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rates_of_a_sweep(small: Path) -> None:
     found = tp.sweep(small, [2, 8], over={"c": [1, 2]}, repeats=3, samples=20_000, variables=["y[0]", "y[1]"])
-    rate = tp.rate(found, "kl", "y[0]", c=1)
+    rate = tp.rate(found, "kl_precise", "y[0]", c=1)
     assert rate.used == (2, 8)
     assert -3 < rate.exponent < -1
+    assert rate.exponent_bias == 0
+    for name in ("kl", "ks", "w1", "energy"):
+        with pytest.raises(tp.ProgramError, match=f"of at least {400 if name == 'kl' else 20} noise floors"):
+            tp.rate(found, name, "y[0]", c=1)
     for wrong, said in (({"distance": "kll"}, "did you mean kl"), ({}, "several values of"),
                         ({"H": 2}, "was not swept"), ({"variable": "y[0]", "c": 3}, "has no c = 3")):
         with pytest.raises(tp.ProgramError, match=said):
