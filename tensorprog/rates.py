@@ -143,11 +143,17 @@ def _least_squares(terms: Array, mean: Array, error: Array) -> tuple[Array, Arra
         values: Array = np.exp(np.minimum(terms @ x, 700.0)) / error
         return values
 
+    def residuals(x: Array) -> Array:
+        return curve(x) - mean / error
+
+    def slopes(x: Array) -> Array:
+        values: Array = curve(x)[:, None] * terms
+        return values
+
     seen, weight = mean > 0, mean / error
     start = np.linalg.lstsq(terms[seen] * weight[seen, None], np.log(mean[seen]) * weight[seen])[0]
-    found = least_squares(lambda x: curve(x) - mean / error, start, lambda x: curve(x)[:, None] * terms, method="lm",
-                          x_scale="jac", ftol=1e-14, xtol=1e-14, gtol=1e-14)
-    return found.x, curve(found.x)[:, None] * terms, 2 * float(found.cost)
+    found = least_squares(residuals, start, slopes, method="lm", x_scale="jac", ftol=1e-14, xtol=1e-14, gtol=1e-14)
+    return found.x, slopes(found.x), 2 * float(found.cost)
 
 
 def _scatter(values: Array, stated: Array) -> float:
