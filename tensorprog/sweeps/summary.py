@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,12 +13,11 @@ import numpy as np
 from tensorprog.comparison import Comparison, Row, quantity
 from tensorprog.errors import ProgramError
 from tensorprog.rates import NO_RATE, Rate, rate_of
-from tensorprog.sweeps.cells import Numbers
 from tensorprog.sweeps.design import Cell, Design, Setting
 from tensorprog.sweeps.fields import LIMITS, NUMBERS
 from tensorprog.sweeps.folder import Finished
 
-__all__ = ["Summary", "summaries"]
+__all__ = ["Summary", "mean_of", "summaries"]
 
 NAMES = {"kl_precise": "KL precise", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
 TABLED = tuple(name for name in ("kl_precise", "kl", "ks", "w1") if name in NUMBERS)  # in tables
@@ -97,7 +96,8 @@ def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
     for setting in design.settings:
         done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
         comparisons = tuple(
-            Comparison(tuple(_mean([found.numbers for found in repeats], variable) for variable in design.variables),
+            Comparison(tuple(mean_of([found.numbers[variable] for found in repeats], variable)
+                             for variable in design.variables),
                        width, "limit", design.base.name)
             for width, repeats in zip(design.width, done, strict=True))
         if not math.isfinite(comparisons[0].rows[0].limit_variance):
@@ -107,9 +107,9 @@ def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
         yield Summary(setting, done[0][0].refused, comparisons, rates)
 
 
-def _mean(repeats: Sequence[Numbers], variable: str) -> Row:
-    """Means over the repeats, with the standard errors of these means; nan for what a mean does not say."""
-    numbers = {name: np.array([repeat[variable][name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+def mean_of(repeats: Sequence[Mapping[str, float | None]], variable: str) -> Row:
+    """Means of the fields over the repeats, with their standard errors; nan for what a mean does not say."""
+    numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
     means: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan)
     for name, values in numbers.items():
         if name in SUMS:

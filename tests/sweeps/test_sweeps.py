@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from tensorprog.program import Program
 from tensorprog.sweeps import cells, work, workers
 from tensorprog.sweeps.dataset import netcdf
 from tensorprog.sweeps.design import design
+from tensorprog.sweeps.fields import NUMBERS
+from tensorprog.sweeps.summary import mean_of
 from tensorprog.yaml_io import loads
 
 xarray = pytest.importorskip("xarray")
@@ -187,6 +190,31 @@ def test_files_that_are_not_whole_cells_are_drawn_again(small: Path, drawn: list
     path.write_text(path.read_text()[:-30] if text is None else text)
     assert tp.sweep(small, [4], out="a", **SIZES).identical(one)
     assert len(drawn) == 3
+
+
+def test_a_cell_of_something_else_is_not_taken(small: Path, drawn: list[Any]) -> None:
+    one = tp.sweep(small, [4], out="a", **SIZES)
+    path = next(Path("a/cells").iterdir())
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps(found | {"identity": found["identity"] | {"seed": 5}}))
+    assert tp.sweep(small, [4], out="a", **SIZES).identical(one)
+    assert len(drawn) == 3
+
+
+def test_means_over_repeats_have_the_errors_of_means() -> None:
+    repeats = [dict.fromkeys(NUMBERS, 1.0) | {"n": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5, "ks_floor": floor,
+                                              "limit_variance": 7.0, "kl": None, "kl_se": None}
+               for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))]
+    row = mean_of(repeats, "y[0]")
+    assert (row.variable, row.n, row.effective) == ("y[0]", 300, 270.0)
+    assert row.ks == 3.0
+    assert row.ks_se == pytest.approx(math.sqrt((4 + 1 + 9) / 2 / 3))  # n - 1 below, then the error of the mean
+    assert row.ks_floor == pytest.approx(0.3)
+    assert row.limit_variance == 7.0
+    assert math.isnan(row.kl)
+    assert math.isnan(row.kl_se)
+    assert math.isnan(row.ks_p)  # a mean of p-values says nothing
+    assert mean_of(repeats[:1], "y[0]").ks_se == 0.5  # of one repeat: the error stated
 
 
 def test_the_numbers_do_not_depend_on_the_workers(small: Path) -> None:
