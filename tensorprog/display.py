@@ -128,13 +128,9 @@ def show_plan(plan: Plan, write: Callable[[str], None], stream: TextIO | None = 
     if not is_styled(stream or sys.stdout):
         write(str(plan))
         return
-    show_text(f"{str(plan).splitlines()[0]}\n\n", write, stream)
-    rows = [(row.line, row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
-            for row in plan.rows]
-    shown = range(4) if plan.chi_squares else range(3)
-    header = ("statement", "representation", "normals", "chi-squares")
-    show(Table("", tuple(header[k] for k in shown), tuple(tuple(row[k] for k in shown) for row in rows),
-               text_columns=(0, 1)), write, stream)
+    show_text(f"{plan.title}\n\n", write, stream)
+    header, *rows = plan.table
+    show(Table("", header, tuple(rows), text_columns=(0, 1)), write, stream)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

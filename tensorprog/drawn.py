@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def _rows(samples: Samples, name: str, array: Any) -> Iterator[tuple[Any, ...]]:
         yield code(name), *about, "", ""
         return
     flat = array.reshape(samples.samples, shape[1] if vector else 1, -1)
-    for k, index in enumerate(islice(product(*(range(a, b) for a, b in family.ranges)), LISTED)):
+    for k, index in enumerate(family.members(LISTED)):
         yield code(label(name, index)), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
 
 

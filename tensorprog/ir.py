@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice, product
 from typing import Any, Literal
 
 import numpy as np
@@ -185,6 +186,10 @@ class Family:
     def shape(self) -> tuple[int, ...]:
         """Number of members along each slot."""
         return tuple(stop - start for start, stop in self.ranges)
+
+    def members(self, limit: int | None = None) -> list[tuple[int, ...]]:
+        """Index values of the (first `limit`) members, in C order; [()] for a name without indices."""
+        return list(islice(product(*(range(start, stop) for start, stop in self.ranges)), limit))
 
 
 @dataclass(frozen=True)

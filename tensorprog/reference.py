@@ -27,13 +27,7 @@ _NAN = float("nan")
 
 def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
     """Index values of the (first `limit`) members of a family, in C order; [()] for a name without indices."""
-    family = netsor.families[name]
-    if not family.ranges:
-        return [()]
-    size = math.prod(family.shape)
-    offsets = np.unravel_index(np.arange(size if limit is None else min(size, limit)), family.shape)
-    columns = [(offset + start).tolist() for offset, (start, _) in zip(offsets, family.ranges, strict=True)]
-    return list(zip(*columns, strict=True))
+    return netsor.families[name].members(limit)
 
 
 def split(netsor: Netsor, variable: str) -> tuple[str, int]:

@@ -39,26 +39,33 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
     try:
         code = call()
     except TensorprogError as error:
-        code = _say(str(error), error.exit_code)
+        code = _say(_whole(str(error), error), error.exit_code)
     except click.ClickException as error:
         code = _say(str(_usage_problem(error)), BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
         code = _say("interrupted; what was finished is on disk", INTERRUPTED)
-    except MemoryError:
-        code = _say("there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET)
+    except MemoryError as error:
+        said = "there is not enough memory: ask for fewer --samples or a smaller --width"
+        code = _say(_whole(said, error), NOT_MET)
     except _ReaderGoneError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
         code = BROKEN_PIPE
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        code = _say(str(Problem(f"{error.filename or 'a file'}: {reason}")), BAD_INPUT)
+        code = _say(_whole(str(Problem(f"{error.filename or 'a file'}: {reason}")), error), BAD_INPUT)
     except Exception as error:
         if os.environ.get("TENSORPROG_DEBUG"):
             raise
-        code = _say(f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}\n"
+        said = f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}"
+        code = _say(_whole(said, error) + "\n"
                     "Please report it with the program file and the command. The environment variable "
                     "TENSORPROG_DEBUG=1 shows where it happened.", OUR_BUG)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _whole(text: str, error: BaseException) -> str:
+    """A message with the notes of its error: where it happened."""
+    return "\n".join([text, *(f"  {note}" for note in getattr(error, "__notes__", ()))])
 
 
 def _say(text: str, code: int) -> int:

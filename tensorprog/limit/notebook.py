@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def _quick(law: Law) -> bool:
 def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
-    members = list(islice(product(*(range(a, b) for a, b in family.ranges)), LISTED))
+    members = family.members(LISTED)
     free = quick and (name not in law.compiler.random or name in law.compiler.scores)
     numbers = [[_asked(law, ask, name, index, k, free) for ask in NUMBERS] for k, index in enumerate(members)]
     if not any(map(any, numbers)):
@@ -125,7 +124,7 @@ def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
     with suppress(TensorprogError):
         value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
         largest = float(np.abs(value).max()) or 1.0
-        names = [label(name, index) for index in product(*(range(a, b) for a, b in family.ranges))]
+        names = [label(name, index) for index in family.members()]
         rows = [
             (member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
             for member, *pair in zip(names, value, error, strict=True)

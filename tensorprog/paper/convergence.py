@@ -15,6 +15,7 @@ from tensorprog.errors import ProgramError
 from tensorprog.formats import quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import OUTPUT, Case, Data, Settings, Table
+from tensorprog.plots.axes import width_axis
 from tensorprog.rates import Rate, fit
 from tensorprog.reference import column, split
 from tensorprog.study import Listener
@@ -104,7 +105,7 @@ class Convergence:
             handles.append(drawing.power(ax, between, law, drawing.GREEN, "precise: $a\\,n^b e^{c/n}$ fitted"))
             title += f", exponent b = {quantity(rate['exponent'], rate['exponent_se'])}"
         handles.append(drawing.line(ax, numbers["limit_to_gaussian"], drawing.VERMILION, "precise: limit to Gaussian"))
-        drawing.widths(ax, n)
+        width_axis(ax, n.tolist())
         ax.set_yscale("log")
         ax.set_title(title, fontsize="small")
         drawing.labels(ax, "width n", "KL(finite || limit) / nats")

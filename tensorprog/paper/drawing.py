@@ -12,7 +12,7 @@ from tensorprog.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION
 
 __all__ = [
     "FIRST", "GREEN", "GREY", "LIMIT", "VERMILION", "bars", "both", "colours", "curve", "gaussian", "kernel", "labels",
-    "level", "line", "points", "power", "spike", "trials", "widths",
+    "level", "line", "points", "power", "spike", "trials",
 ]
 
 Array = NDArray[Any]
@@ -91,14 +91,6 @@ def level(ax: Any, values: Array, colour: str, label: str) -> Any:
     low, middle, high = np.exp(logs.mean() + logs.std() * np.array([-1.0, 0.0, 1.0]))
     ax.axhspan(low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
     return ax.axhline(middle, color=colour, linewidth=1.2, linestyle=(0, (5, 2.5)), label=label, zorder=1.5)
-
-
-def widths(ax: Any, n: Array) -> None:
-    """A log axis with a tick at each width."""
-    ax.set_xscale("log")
-    ax.set_xticks(n, [f"{width:g}" for width in n])
-    ax.set_xticks([], minor=True)
-    ax.set_xlim(n[0] / 1.5, n[-1] * 1.5)
 
 
 def labels(ax: Any, x: str, y: str) -> None:

@@ -13,7 +13,7 @@ from tensorprog.errors import ProgramError, TensorprogError
 from tensorprog.files import whole
 
 __all__ = ["FIRST", "GREY", "LIMIT", "MARKERS", "SECOND", "VERMILION", "PlotsUnavailableError", "axes_of", "colours",
-           "legend_above", "plain", "save", "style", "svg"]
+           "legend_above", "plain", "save", "style", "svg", "width_axis"]
 
 LIMIT, GREY = "#000000", "#777777"
 FIRST, SECOND, VERMILION = "#0072B2", "#CC79A7", "#D55E00"  # blue, purple and vermilion of Okabe & Ito
@@ -105,6 +105,18 @@ def style(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, which="major", color="#000000", alpha=0.10, linewidth=0.6)
     ax.set_axisbelow(True)
+
+
+def width_axis(ax: Any, widths: Sequence[float]) -> None:
+    """A log axis with ticks at widths: at each, or at some of a dozen or more."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    ax.set_xscale("log")
+    shown = [w for k, w in enumerate(widths) if k % max(1, len(widths) // 6) == 0]
+    ax.xaxis.set_major_locator(FixedLocator(shown))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticklabels([f"{w:g}" for w in shown])
+    ax.set_xlim(min(widths) / 1.5, max(widths) * 1.5)
 
 
 def legend_above(ax: Any, handles: Sequence[Any] | None = None) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.comparison import Comparison, Row
 from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, plain, style
+from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, plain, style, width_axis
 
 __all__ = ["convergence"]
 
@@ -57,7 +57,7 @@ def convergence(
         title = known[name](panel, series)
         panel.set_xlabel("width n")
         panel.set_ylabel(plain(title))
-        _width_axis(panel, series.widths)
+        width_axis(panel, series.widths)
         style(panel)
         legend_above(panel)
     return np.asarray(axes, dtype=object)
@@ -112,17 +112,6 @@ def _kurtosis(ax: Any, series: _Series) -> str:
 Panel = Callable[[Any, _Series], str]  # draws, and says what its vertical axis is
 DISTANCES: dict[str, Panel] = {"kl": _kl, "distances": _distances, "excess": _excess}
 STATISTICS: dict[str, Panel] = {"variance": _variance, "kurtosis": _kurtosis}
-
-
-def _width_axis(ax: Any, widths: Sequence[float]) -> None:
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    ax.set_xscale("log")
-    shown = [w for k, w in enumerate(widths) if k % max(1, len(widths) // 6) == 0]
-    ax.xaxis.set_major_locator(FixedLocator(shown))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticklabels([f"{w:g}" for w in shown])
-    ax.set_xlim(min(widths) / 1.5, max(widths) * 1.5)
 
 
 def _numbers(rows: Sequence[Row], key: str) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +25,7 @@ from tensorprog.samples import Samples
 from tensorprog.sweeps.design import Cell, Design
 from tensorprog.sweeps.fields import NUMBERS
 
-__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "job_of", "numbers", "stream"]
+__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "job_of", "named", "numbers", "stream"]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
@@ -41,6 +42,16 @@ def stream(seed: int, cell: Cell) -> int:
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), "<u4").tolist()
     sequence = np.random.SeedSequence(seed, spawn_key=(*words, cell.width, cell.repeat))
     return int(sequence.generate_state(1, np.uint64)[0])
+
+
+@contextmanager
+def named(cell: str) -> Iterator[None]:
+    """Say of every error inside the block in which cell it happened; its type stays what it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the cell {cell} of the sweep")
+        raise
 
 
 def job_of(design: Design, cell: Cell) -> Job:

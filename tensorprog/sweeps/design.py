@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from tensorprog.errors import NotCompiledError, Problem, ProgramError, did_you_m
 from tensorprog.finite.run import estimate
 from tensorprog.ir import Netsor
 from tensorprog.reference import label, members, split
-from tensorprog.shipped import resolve
+from tensorprog.shipped import resolve, shipped_programs
 from tensorprog.sweeps.fields import NUMBERS
 from tensorprog.yaml_io import load, pack, unpack
 
@@ -26,6 +27,7 @@ __all__ = ["Cell", "Design", "Setting", "design"]
 
 Number = int | float
 MAX_WIDTH = 10**7
+EXACT = 2**53  # whole numbers up to this are exact as floats
 COMPARING = 0.02, 1e-6  # seconds to compare one variable, and more for each network
 PRECISE = 0.3  # seconds for the divergence of its conditional laws
 AXES = ("width", "repeat", "variable")
@@ -63,7 +65,7 @@ class Design:
     """A sweep that is valid: what `sweep` takes, read and checked."""
 
     base: Netsor
-    words: str  # how the program is named in a command
+    words: str  # how the program is named in a command; empty if only its text names it
     width: tuple[int, ...]
     over: tuple[tuple[str, tuple[Number, ...]], ...]
     repeats: int
@@ -84,11 +86,12 @@ class Design:
 
     @property
     def command(self) -> str:
-        """The command that makes this sweep."""
-        parts = [f"tp sweep {self.words}", f"--width {','.join(map(str, self.width))}"]
+        """The command that makes this sweep; a program that no file holds is to be saved first."""
+        parts = [f"tp sweep {self.words or 'FILE'}", f"--width {','.join(map(str, self.width))}"]
         parts += [f"--over {name}={','.join(map(str, values))}" for name, values in self.over]
         parts += [f"--repeats {self.repeats}", f"--samples {self.samples}", f"--seed {self.seed}"]
-        return " ".join([*parts, *(f"--variable {shlex.quote(variable)}" for variable in self.variables)])
+        parts += [f"--variable {shlex.quote(variable)}" for variable in self.variables]
+        return " ".join([*parts, *([] if self.words else ["  # FILE: the attribute program, saved"])])
 
     @cached_property
     def _costs(self) -> dict[tuple[tuple[int, ...], int], float]:
@@ -127,7 +130,7 @@ def design(
     """
     base = _program(program)
     words = words or (shlex.quote(os.path.basename(os.fspath(program))) if isinstance(program, str | os.PathLike)
-                      else base.name)
+                      else _shipped(base, over or {}))
     problems: list[Problem] = []
     widths = _whole_numbers("width", _plain(width), 1, MAX_WIDTH, problems)
     for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
@@ -156,10 +159,36 @@ def _program(program: Any) -> Netsor:
     raise fail(f"a sweep takes a program or the path of one, not {type(program).__name__}")
 
 
+def _shipped(base: Netsor, swept: Iterable[str]) -> str:
+    """A program in a command: that which is shipped, with the constants that were set; empty if it is none of these."""
+    path = shipped_programs().get(base.name)
+    if path is None:
+        return ""
+    own = load(path)
+    known = {entry.name: entry.value for entry in own.constants}
+    set_ = {entry.name: entry.value for entry in base.constants
+            if isinstance(entry.value, int | float) and entry.name in known and entry.value != known[entry.name]}
+    if load(path, set_) != base:
+        return ""
+    return shlex.join([base.name, *(word for name, value in set_.items() if name not in swept
+                                    for word in ("--set", f"{name}={value}"))])
+
+
 def _plain(values: Any) -> list[Any]:
     """One value or several, without the types of numpy."""
     listed = [values] if isinstance(values, str) or np.ndim(values) == 0 else list(values)
     return [value.item() if isinstance(value, np.generic) else value for value in listed]
+
+
+def _shortest(value: Any) -> Any:
+    """A number in one form, as 2, 2.0 and "2.0" make one cell; anything else as it is."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    if isinstance(value, int) or not math.isfinite(number):
+        return value
+    return int(number) if number.is_integer() and abs(number) <= EXACT else number
 
 
 def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, problems: list[Problem]) -> list[int]:
@@ -184,7 +213,7 @@ def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> li
     elif name in AXES or name in NUMBERS:
         problems.append(Problem(f"the constant {name} cannot be swept: the result has numbers of that name",
                                 fix="give it another name in the program"))
-    found = _plain(values)
+    found = [_shortest(value) for value in _plain(values)]
     if not found:
         problems.append(Problem(f"no values of {name} are given: there is nothing to sweep"))
     return found

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tensorprog.comparison import Comparison, Row, quantity
 from tensorprog.errors import ProgramError
-from tensorprog.rates import Rate, fit
-from tensorprog.sweeps.cells import Numbers
+from tensorprog.rates import NO_RATE, Rate, rate_of
 from tensorprog.sweeps.design import Cell, Design, Setting
 from tensorprog.sweeps.fields import LIMITS, NUMBERS
 from tensorprog.sweeps.folder import Finished
 
-__all__ = ["Summary", "summaries"]
+__all__ = ["Summary", "mean_of", "summaries"]
 
 NAMES = {"kl_precise": "KL precise", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
 TABLED = tuple(name for name in ("kl_precise", "kl", "ks", "w1") if name in NUMBERS)  # in tables
 SUMS = ("n", "effective")
 MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of the distances of one variable, and why others have none."""
+
+    power: dict[str, Rate] = field(default_factory=dict)
+    corrected: dict[str, Rate] = field(default_factory=dict)  # with a factor exp(c / n), where a misfit could be seen
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,7 @@ class Summary:
     setting: Setting
     refused: str  # why there is no limit of all or some variables
     comparisons: tuple[Comparison, ...]
-    rates: dict[str, dict[str, Rate]]  # variable -> distance -> rate, where one can be fitted
-    corrected: dict[str, dict[str, Rate]]  # with a factor exp(c / n), where a misfit could be seen
+    rates: dict[str, Rates]  # of each variable
 
     @property
     def has_limit(self) -> bool:
@@ -46,15 +53,23 @@ class Summary:
         rows = [{"width": comparison.width, **row.to_json()} for comparison in self.comparisons
                 for row in comparison.rows]
         return {"constants": dict(self.setting.values), "no_limit": self.refused or None, "rows": rows,
-                "rates": _json(self.rates), "corrected_rates": _json(self.corrected)}
+                "rates": {variable: _json(found.power) for variable, found in self.rates.items()},
+                "corrected_rates": {variable: _json(found.corrected) for variable, found in self.rates.items()},
+                "no_rates": {variable: found.missing for variable, found in self.rates.items()}}
 
     def falls(self, variable: str) -> Iterator[str]:
-        """The rates as text; the corrected one too where a pure power does not fit."""
-        for name, found in self.rates[variable].items():
+        """The rates as text; the corrected one too where a pure power does not fit, and why there is none."""
+        rates = self.rates[variable]
+        for name, found in rates.power.items():
             if name in TABLED:
                 yield f"{NAMES[name]} falls as {found}"
-                if found.p < MISFIT and name in self.corrected[variable]:
-                    yield f"{NAMES[name]} falls as {self.corrected[variable][name]}"
+                if found.p < MISFIT and name in rates.corrected:
+                    yield f"{NAMES[name]} falls as {rates.corrected[name]}"
+        if len(self.comparisons) > 1:
+            for reason in dict.fromkeys(rates.missing.values()):
+                names = [NAMES[name] for name, why in rates.missing.items() if why == reason and name in TABLED]
+                if names:
+                    yield f"no rate of {', '.join(names)}: {reason}"
 
     def table(self, variable: str, figures: int = 2) -> tuple[list[str], list[list[str]]]:
         """Header and cells of one variable, the limit last if there is one."""
@@ -72,8 +87,8 @@ class Summary:
         return header, cells
 
 
-def _json(rates: dict[str, dict[str, Rate]]) -> dict[str, dict[str, Any]]:
-    return {variable: {name: rate.to_json() for name, rate in found.items()} for variable, found in rates.items()}
+def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
+    return {name: rate.to_json() for name, rate in rates.items()}
 
 
 def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
@@ -81,21 +96,20 @@ def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
     for setting in design.settings:
         done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
         comparisons = tuple(
-            Comparison(tuple(_mean([found.numbers for found in repeats], variable) for variable in design.variables),
+            Comparison(tuple(mean_of([found.numbers[variable] for found in repeats], variable)
+                             for variable in design.variables),
                        width, "limit", design.base.name)
             for width, repeats in zip(design.width, done, strict=True))
         if not math.isfinite(comparisons[0].rows[0].limit_variance):
             comparisons = tuple(replace(comparison, reference="nothing") for comparison in comparisons)
-        numbers = {variable: [[found.numbers[variable] for found in repeats] for repeats in done]
-                   for variable in design.variables}
-        rates, corrected = ({variable: dict(_rates(design.width, found, more)) for variable, found in numbers.items()}
-                            for more in (False, True))
-        yield Summary(setting, done[0][0].refused, comparisons, rates, corrected)
+        rates = {variable: _rates(design.width, [[found.numbers[variable] for found in repeats] for repeats in done])
+                 for variable in design.variables}
+        yield Summary(setting, done[0][0].refused, comparisons, rates)
 
 
-def _mean(repeats: Sequence[Numbers], variable: str) -> Row:
-    """Means over the repeats, with the standard errors of these means; nan for what a mean does not say."""
-    numbers = {name: np.array([repeat[variable][name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+def mean_of(repeats: Sequence[Mapping[str, float | None]], variable: str) -> Row:
+    """Means of the fields over the repeats, with their standard errors; nan for what a mean does not say."""
+    numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
     means: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan)
     for name, values in numbers.items():
         if name in SUMS:
@@ -111,13 +125,24 @@ def _mean(repeats: Sequence[Numbers], variable: str) -> Row:
     return Row(variable=variable, **means | {"n": int(means["n"])})
 
 
-def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]], corrected: bool) -> Iterator[tuple[str, Rate]]:
+def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]]) -> Rates:
+    """Fit every distance that there is.
+
+    Shapes    width (K,); numbers (K, R), fields by name
+    """
+    arrays = {name: np.array([[repeat[name] for repeat in repeats] for repeats in numbers], dtype=np.float64)
+              for name in NUMBERS}
+    found = Rates()
     for name in NAMES:
-        if name in NUMBERS:
-            values, errors, floors = (
-                np.array([[repeat.get(key, 0.0) for repeat in repeats] for repeats in numbers], dtype=np.float64)
-                for key in (name, f"{name}_se", f"{name}_floor"))
-            with suppress(ProgramError):  # too few widths, or all of them within noise
-                found = fit(width, values, errors, floors, corrected)
-                if found.degrees or not corrected:
-                    yield name, found
+        if name not in NUMBERS or not np.isfinite(arrays[name]).any():
+            continue
+        try:
+            found.power[name] = rate_of(name, width, arrays)
+        except ProgramError as error:  # too few widths, or they are within noise
+            found.missing[name] = str(error).removeprefix(NO_RATE)
+            continue
+        with suppress(ProgramError):
+            corrected = rate_of(name, width, arrays, corrected=True)
+            if corrected.degrees:
+                found.corrected[name] = corrected
+    return found

@@ -16,7 +16,7 @@ from tensorprog.errors import fail
 from tensorprog.files import whole, writing
 from tensorprog.finite.task import one_blas_thread
 from tensorprog.report import write_text
-from tensorprog.sweeps.cells import Limits, numbers
+from tensorprog.sweeps.cells import Limits, named, numbers
 from tensorprog.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
 from tensorprog.sweeps.design import Cell, Design, design
 from tensorprog.sweeps.folder import Finished, Folder
@@ -54,7 +54,8 @@ def sweep(
               where a number does not exist; why there is no limit is in the attribute `no_limit`
     Scale     each cell, one choice of all of these, has random networks of its own
     Accuracy  beside each number its standard error, within its cell; the repeats are independent
-    Raises    ProgramError for mistakes, all together and before any work; MemoryLimitError, WorkerError
+    Raises    ProgramError for mistakes, all together and before any work; MemoryLimitError, WorkerError; errors in a
+              cell have a note that names it
     """
     need_xarray()
     if workers is not None and (isinstance(workers, bool) or not hasattr(workers, "__index__") or workers < 1):
@@ -109,8 +110,9 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
         told.cells(len(done), len(cells), 0.0)
         with one_blas_thread(), closing(drawn(wanted, missing, executor, progress)) as draws:
             for cell, values in draws:
-                reference, refused = limits.of(cell)
-                done[cell] = Finished(numbers(wanted, cell, values, reference), refused)
+                with named(cell.name):
+                    reference, refused = limits.of(cell)
+                    done[cell] = Finished(numbers(wanted, cell, values, reference), refused)
                 folder.write(cell, done[cell])
                 left[cell.setting.position] -= 1
                 if not left[cell.setting.position]:

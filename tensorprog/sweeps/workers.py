@@ -10,12 +10,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from typing import Any
 
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.cost import OUTSIDE_WORKERS, cores, inside
 from tensorprog.finite.execute import finished
 from tensorprog.finite.task import pack
-from tensorprog.sweeps.cells import Drawn, draw, job_of
+from tensorprog.sweeps.cells import Drawn, draw, job_of, named
 from tensorprog.sweeps.design import Cell, Design
 
 __all__ = ["drawn", "pool"]
@@ -69,7 +70,9 @@ def drawn(
             def tell(done: int, total: int, cell: Cell = cell) -> None:
                 progress(cell, done / total)
 
-            yield cell, draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
+            with named(cell.name):
+                found = draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
+            yield cell, found
         return
     chosen = adopted(executor)
     assert chosen is not None
@@ -78,11 +81,18 @@ def drawn(
     threads = max(1, cores() // workers) if here else 1
 
     def submit(cell: Cell) -> Future[Drawn]:
-        job = job_of(design, cell)
+        with named(cell.name):
+            job = job_of(design, cell)
         sent = job if inside(chosen) else pack(job, 0.0)
-        return chosen.submit(draw, sent, *_arguments(design, cell), threads)
+        return chosen.submit(_draw, cell.name, sent, *_arguments(design, cell), threads)
 
     yield from finished(submit, iter(cells), 2 * workers)
+
+
+def _draw(name: str, *arguments: Any) -> Drawn:
+    """Draw a cell where a worker is, whose errors are then named there."""
+    with named(name):
+        return draw(*arguments)
 
 
 def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensorprog import errors
 from tensorprog.cli import main
+from tensorprog.sweeps import workers
 
 xarray = pytest.importorskip("xarray")
 
@@ -77,12 +79,15 @@ def test_the_tables(tp: Tp) -> None:
     assert "small: y[0], c=4" in out
     assert out.count("\nlimit") == 2
     assert "means over 2 repeats of 3,000 networks" in out
-    assert "KL falls as n^-" in out
+    assert "KL precise falls as n^-" in out
+    assert "no rate of KL: fewer than three widths have a distance of at least 400 noise floors" in out
+    assert "no rate of KS, W1: fewer than three widths have a distance of at least 20 noise floors" in out
     assert "written to a" in out
     code, out, _ = tp("small.yaml", "--repeats", "1", "--width", "8", "--out", "a", "--variable", "u[1]")
     assert code == 0
     assert "small: u[1]\n" in out
     assert "falls as" not in out
+    assert "no rate" not in out
     assert "convergence.png" not in out
 
 
@@ -114,6 +119,18 @@ def test_wrong_input(tp: Tp, args: list[str], said: str) -> None:
     assert out == ""
     assert said in err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("error", "code"), [(errors.MemoryLimitError("no room"), 3), (MemoryError(), 3),
+                                             (ZeroDivisionError("no"), 70)], ids=repr)
+def test_a_cell_that_fails_is_named(tp: Tp, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(workers, "draw", failing)
+    found, out, err = tp("small.yaml", "--repeats", "1", "--width", "8", "--over", "c=3")
+    assert (found, out) == (code, "")
+    assert "\n  in the cell c=3, n = 8, repeat 0 of the sweep\n" in err
 
 
 def test_zarr_beside_netcdf(tp: Tp) -> None:

@@ -146,6 +146,33 @@ def test_convergence_of_kl():
     assert data.numbers["power"]["exponent"] == pytest.approx(expected, abs=0.05)
 
 
+def test_the_floor_compares_draws_with_the_limit_and_a_gaussian_of_its_variance():
+    part = Convergence((Case("attention", 16, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
+    data = part.data(SMALL, Listener())
+    low, high = data.numbers["points_low"], data.numbers["points_high"]
+    case, rng = part.cases[0], np.random.default_rng([SMALL.seed, 1])
+    deviation = math.sqrt(case.reference.law.var("y[0]"))
+    limit, again = (case.limit_draws("y[0]", SMALL, trial) for trial in (0, SMALL.repeats))
+    gaussian = deviation * rng.standard_normal(SMALL.samples)
+    floor = data.tables["floor"]
+    assert floor["gaussian"][0] == pytest.approx(kernel_kl(gaussian, limit, low, high), rel=1e-9)
+    assert floor["limit"][0] == pytest.approx(kernel_kl(again, limit, low, high), rel=1e-9)
+
+
+def test_the_curve_drawn_is_the_power_with_its_correction():
+    part = Convergence((Case("attention", 16, ONE_HEAD), Case("attention", 64, ONE_HEAD)))
+    data = part.data(SMALL, Listener())
+    rate = {"coefficient": 2.0, "exponent": -1.5, "exponent_se": 0.1, "correction": -6.0, "correction_se": 1.0}
+    data.numbers["rate"] = rate
+    _, ax = plt.subplots()
+    part.draw([ax], data)
+    (curve,) = (line for line in ax.lines if "fitted" in str(line.get_label()))
+    n = curve.get_xdata()
+    assert (n[0], n[-1]) == (16, 64)
+    assert curve.get_ydata() == pytest.approx(2.0 * n**-1.5 * np.exp(-6.0 / n))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["16", "64"]
+
+
 def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
     case = Case("attention", 16, ONE_HEAD)
     y = np.arange(-70, 71) / 10

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +20,11 @@ from tensorprog import plots
 from tensorprog.comparison import Row
 from tensorprog.finite.cluster import connected
 from tensorprog.program import Program
-from tensorprog.sweeps import cells, workers
+from tensorprog.sweeps import cells, work, workers
 from tensorprog.sweeps.dataset import netcdf
 from tensorprog.sweeps.design import design
+from tensorprog.sweeps.fields import NUMBERS
+from tensorprog.sweeps.summary import mean_of
 from tensorprog.yaml_io import loads
 
 xarray = pytest.importorskip("xarray")
@@ -105,10 +109,10 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     one = design(small, [4, 8], {"c": [1, 2]}, 3, 200).cells()
     streams = {cell: cells.stream(0, cell) for cell in one}
     assert len(set(streams.values())) == len(one) == 12
-    for cell in design(tp.load(small), [8], {"c": [2.0, 5]}, 1, 900).cells():
-        same = [found for other, found in streams.items()
-                if (other.setting.values, other.width, other.repeat) == (cell.setting.values, cell.width, cell.repeat)]
-        assert same == [cells.stream(0, cell)] * (cell.setting.values == (("c", 2),))
+    named = {cell.name: stream for cell, stream in streams.items()}
+    two, five = design(tp.load(small), [8], {"c": [2.0, 5]}, 1, 900).cells()
+    assert cells.stream(0, two) == named["c=2, n = 8, repeat 0"]
+    assert cells.stream(0, five) not in streams.values()
     assert not set(streams.values()) & {cells.stream(1, cell) for cell in one}
     code = ("from tensorprog.sweeps import cells, design\n"
             "for cell in design.design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
@@ -170,6 +174,15 @@ def test_other_numbers_share_no_cells(small: Path, drawn: list[Any]) -> None:
     assert len(drawn) == len(list(Path("a/cells").iterdir())) == 5
 
 
+def test_a_number_is_one_value_however_it_is_written(small: Path, drawn: list[Any]) -> None:
+    one = tp.sweep(small, [4], over={"c": [2, 0.5]}, out="a", **SIZES)
+    for values in ([2.0, "0.50"], ["2.0", 0.5], [2, np.float64(0.5)], ["2e0", "5e-1"], [2, 2.0, 0.5]):
+        assert tp.sweep(small, [4], over={"c": values}, out="a", **SIZES).identical(one)
+    assert len(drawn) == 4
+    large = design(small, [4], {"c": [2.0**60]}, 1, 200)
+    assert large.settings[0].values == (("c", 2.0**60),)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"identity": 3}', None])
 def test_files_that_are_not_whole_cells_are_drawn_again(small: Path, drawn: list[Any], text: str | None) -> None:
     one = tp.sweep(small, [4], out="a", **SIZES)
@@ -177,6 +190,31 @@ def test_files_that_are_not_whole_cells_are_drawn_again(small: Path, drawn: list
     path.write_text(path.read_text()[:-30] if text is None else text)
     assert tp.sweep(small, [4], out="a", **SIZES).identical(one)
     assert len(drawn) == 3
+
+
+def test_a_cell_of_something_else_is_not_taken(small: Path, drawn: list[Any]) -> None:
+    one = tp.sweep(small, [4], out="a", **SIZES)
+    path = next(Path("a/cells").iterdir())
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps(found | {"identity": found["identity"] | {"seed": 5}}))
+    assert tp.sweep(small, [4], out="a", **SIZES).identical(one)
+    assert len(drawn) == 3
+
+
+def test_means_over_repeats_have_the_errors_of_means() -> None:
+    repeats = [dict.fromkeys(NUMBERS, 1.0) | {"n": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5, "ks_floor": floor,
+                                              "limit_variance": 7.0, "kl": None, "kl_se": None}
+               for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))]
+    row = mean_of(repeats, "y[0]")
+    assert (row.variable, row.n, row.effective) == ("y[0]", 300, 270.0)
+    assert row.ks == 3.0
+    assert row.ks_se == pytest.approx(math.sqrt((4 + 1 + 9) / 2 / 3))  # n - 1 below, then the error of the mean
+    assert row.ks_floor == pytest.approx(0.3)
+    assert row.limit_variance == 7.0
+    assert math.isnan(row.kl)
+    assert math.isnan(row.kl_se)
+    assert math.isnan(row.ks_p)  # a mean of p-values says nothing
+    assert mean_of(repeats[:1], "y[0]").ks_se == 0.5  # of one repeat: the error stated
 
 
 def test_the_numbers_do_not_depend_on_the_workers(small: Path) -> None:
@@ -236,7 +274,31 @@ def test_programs_declared_in_python(small: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         one = tp.sweep(program, [4], over={"c": [1, 2]}, executor=threads, **SIZES)
     assert one.identical(tp.sweep(program, [4], over={"c": [1, 2]}, **SIZES))
-    assert one.attrs["command"].startswith("tp sweep small --width 4")
+    assert one.attrs["command"].startswith("tp sweep FILE --width 4")
+
+
+def test_the_command_makes_the_sweep_anew(small: Path) -> None:
+    def command(program: Any, **over: Any) -> str:
+        found = design(program, [4], over, 1, 200).command
+        assert "--width 4" in found
+        return found.replace(" --width 4", "").removesuffix(" --repeats 1 --samples 200 --seed 0 --variable 'y[0]'")
+
+    assert command("attention", H=[1, 2]) == "tp sweep attention --over H=1,2"
+    assert command(tp.load("attention"), H=[1, 2]) == "tp sweep attention --over H=1,2"
+    changed = tp.load("attention", s=2, C=0.5, H=7)
+    assert command(changed) == "tp sweep attention --set s=2 --set H=7 --set C=0.5"
+    assert command(changed, H=[1, 2]) == "tp sweep attention --set s=2 --set C=0.5 --over H=1,2"
+    # others: what is saved under the name FILE is read as the same program
+    other = tp.load("attention")
+    other.outputs("x")
+    for program in (tp.load(small, c=3), other):
+        text = design(program, [4], {}, 1, 200, variables="x[0]").command
+        assert text.startswith("tp sweep FILE --width 4 ")
+        assert text.endswith("# FILE: the attribute program, saved")
+    found = tp.sweep(tp.load(small, c=3), [4], over={"s": [2, 3]}, **SIZES)
+    Path("FILE").write_text(found.attrs["program"])
+    again = tp.sweep("FILE", [4], over={"s": [2, 3]}, **SIZES)
+    assert all(np.array_equal(again[name], found[name], equal_nan=True) for name in found.data_vars)
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -296,15 +358,41 @@ def test_without_xarray(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rates_of_a_sweep(small: Path) -> None:
     found = tp.sweep(small, [2, 8], over={"c": [1, 2]}, repeats=3, samples=20_000, variables=["y[0]", "y[1]"])
-    rate = tp.rate(found, "kl", "y[0]", c=1)
+    rate = tp.rate(found, "kl_precise", "y[0]", c=1)
     assert rate.used == (2, 8)
     assert -3 < rate.exponent < -1
+    assert rate.exponent_bias == 0
+    for name in ("kl", "ks", "w1", "energy"):
+        with pytest.raises(tp.ProgramError, match=f"of at least {400 if name == 'kl' else 20} noise floors"):
+            tp.rate(found, name, "y[0]", c=1)
     for wrong, said in (({"distance": "kll"}, "did you mean kl"), ({}, "several values of"),
                         ({"H": 2}, "was not swept"), ({"variable": "y[0]", "c": 3}, "has no c = 3")):
         with pytest.raises(tp.ProgramError, match=said):
             tp.rate(found, **({"distance": "kl"} | wrong))
     with pytest.raises(tp.ProgramError, match="takes the result of a sweep"):
         tp.rate({}, "kl")
+
+
+@pytest.mark.parametrize("place", ["draw", "numbers"])
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor])
+def test_a_cell_that_fails_is_named(
+    small: Path, monkeypatch: pytest.MonkeyPatch, place: str, executor: type[ThreadPoolExecutor] | None
+) -> None:
+    module = {"draw": workers, "numbers": work}[place]
+    whole = getattr(module, place)
+
+    def failing(*args: Any, **keywords: Any) -> Any:
+        width = args[0].plan.width if place == "draw" else args[1].width
+        if width == 8:
+            raise tp.MemoryLimitError("there is no room")
+        return whole(*args, **keywords)
+
+    monkeypatch.setattr(module, place, failing)
+    with pytest.raises(tp.MemoryLimitError, match="there is no room") as caught:
+        tp.sweep(small, [4, 8, 2], over={"c": [2]}, repeats=1, samples=200, executor=executor and executor(1), out="a")
+    assert caught.value.__notes__ == ["in the cell c=2, n = 8, repeat 0 of the sweep"]
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert copied.__notes__ == caught.value.__notes__
 
 
 def test_results_that_memory_does_not_hold(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
