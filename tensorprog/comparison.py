@@ -290,7 +290,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
             other = None
         if other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
-            draws = against.law.sample(min(values.size, 200_000), seed=1)
+            draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
             other, method = column(draws, name, position), "kde of both"
             other_size = float(len(other))
     else:
