@@ -63,6 +63,8 @@ def sweep(
         raise fail("workers and executor both say who draws", fix="one of them")
     if not isinstance(executor, Executor | None):
         raise fail(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
+    if not isinstance(out, str | os.PathLike | None):
+        raise fail(f"out must be the path of a folder, not {out!r}")
     wanted = design(program, width, over, repeats, samples, seed, variables)
     with nullcontext(executor) if executor is not None else pool(workers) as chosen:
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(wanted, progress)).dataset

@@ -266,6 +266,21 @@ def test_mistakes_are_told_together_before_any_work(
     assert not Path("a").exists()
 
 
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"over": ["c"]}, "over must give names of constants their values, not ['c']"),
+    ({"over": {3: [1]}}, "over must give names"),
+    ({"variables": [3]}, "a variable is named by text, such as 'y[0]', not 3"),
+    ({"variables": 3}, "a variable is named by text"),
+    ({"variables": "y"}, "y is a family: name a member, such as y[0]"),
+    ({"over": {"s": [1, 2], "c": [1]}, "variables": "y[1]"}, "with s=1, c=1: y[1] is not a member of y"),
+    ({"out": 3}, "out must be the path of a folder, not 3"),
+])
+def test_arguments_of_the_wrong_kind_are_refused_in_words(small: Path, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(tp.ProgramError) as caught:
+        tp.sweep(small, 4, **SIZES, **arguments)
+    assert str(caught.value).startswith(said)
+
+
 def test_constants_with_names_of_numbers_are_refused(small: Path) -> None:
     small.write_text(SMALL.replace("c: 1", "width: 1").replace("2*c", "2*width").replace("V: c", "V: width"))
     with pytest.raises(tp.ProgramError, match="the constant width cannot be swept"):
