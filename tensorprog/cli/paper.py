@@ -11,7 +11,7 @@ import click
 from tensorprog.cli.complete import ALL, figures
 from tensorprog.cli.exits import Command
 from tensorprog.cli.help import COMMANDS, OUTPUT
-from tensorprog.cli.options import FORMAT, QUIET, SEED, option, options, whole_number
+from tensorprog.cli.options import FORMAT, QUIET, SEED, Place, option, options, whole_number
 from tensorprog.cli.shared import echo, print_json
 from tensorprog.errors import did_you_mean, fail
 
@@ -26,7 +26,7 @@ from tensorprog.errors import did_you_mean, fail
 @option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
         help="Trials of the figures on KL divergence.")
 @options(SEED)
-@option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
+@option("--out", metavar="DIR", type=Place(file_okay=False), default=Path("runs/paper"),
         show_default=True, heading=OUTPUT, help="Where files go.")
 @options(FORMAT, QUIET)
 def paper(

@@ -15,7 +15,7 @@ import click
 from tensorprog.cli.complete import constants, variables
 from tensorprog.cli.exits import OUTSIDE, Command
 from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
-from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, option, options, whole_number
+from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, Place, option, options, whole_number
 from tensorprog.cli.shared import echo, open_program, print_json
 from tensorprog.errors import Problem, ProgramError, fail
 from tensorprog.terminals import columns_of
@@ -62,7 +62,7 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
         help="Processes that draw one cell each; default one, on all cores.")
 @option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
         help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
-@option("--out", metavar="DIR", type=click.Path(path_type=Path), heading=OUTPUT,
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
         help="Where files go; default runs/<program>-sweep.")
 @option("--zarr", is_flag=True, heading=OUTPUT, help="Write sweep.zarr beside sweep.nc.")
 @options(FORMAT, QUIET)
