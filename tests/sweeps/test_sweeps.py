@@ -147,6 +147,13 @@ def test_the_folder_holds_the_result(small: Path) -> None:
     assert names == {"cells", "lock", "sweep.nc", "sweep.csv", "convergence-c=1.png", "convergence-c=2.png"}
 
 
+def test_pictures_of_other_constants_go(small: Path) -> None:
+    tp.sweep(small, [2, 4], over={"c": [1, 2]}, out="a", **SIZES)
+    Path("a/convergence-of-mine.png").touch()
+    tp.sweep(small, [2, 4], over={"s": [1]}, out="a", **SIZES)
+    assert {path.name for path in Path("a").glob("*.png")} == {"convergence-s=1.png", "convergence-of-mine.png"}
+
+
 def test_finished_cells_are_not_drawn_again(small: Path, drawn: list[Any]) -> None:
     one = tp.sweep(small, [8, 4], out="a", **SIZES)
     assert len(drawn) == 4
