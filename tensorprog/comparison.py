@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -17,7 +17,18 @@ from tensorprog.errors import MemoryLimitError, NotCompiledError, ProgramError, 
 from tensorprog.formats import BRACKETS, aligned, chance, quantity, short
 from tensorprog.ir import Netsor
 from tensorprog.markup import note, notebook, table
-from tensorprog.reference import Curve, Reference, column, label, members, split
+from tensorprog.reference import (
+    Curve,
+    Reference,
+    column,
+    is_samples,
+    label,
+    members,
+    name_of,
+    one_or_several,
+    samples_of,
+    split,
+)
 
 __all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
 
@@ -120,7 +131,7 @@ class Comparison:
 
     def __getitem__(self, variable: str) -> Row:
         for row in self.rows:
-            if row.variable == variable.replace(" ", ""):
+            if row.variable == name_of(variable):
                 return row
         known = [row.variable for row in self.rows]
         raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, known)}")
@@ -133,7 +144,7 @@ class Comparison:
     def average(self, name: str) -> AverageRow:
         """The row of an average such as "m" or "m[0]"."""
         for row in self.averages:
-            if row.average == name.replace(" ", ""):
+            if row.average == name_of(name):
                 return row
         known = [row.average for row in self.averages]
         raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, known)}")
@@ -205,16 +216,13 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
               second argument where the law has one
     """
-    two_samples = isinstance(law, Mapping) and hasattr(law, "samples")
-    if not (hasattr(samples, "netsor") and hasattr(samples, "samples")):
-        raise ProgramError(f"compare takes samples first, then a law or other samples, not {type(samples).__name__}")
-    if law is not None and not hasattr(law, "netsor"):
-        raise ProgramError(f"compare takes a law or samples as its second argument, not {type(law).__name__}")
+    two_samples = is_samples(law)
+    samples_of(samples, "compare takes samples first, then a law or other samples")
+    against = law if two_samples or law is None else Reference.of(law, "compare takes a law or samples second")
     if law is not None and _law_text(samples.netsor) != _law_text(law.netsor):
         raise ProgramError("the samples and what they are compared with belong to different programs")
-    against = law if two_samples or law is None else Reference.of(law)
     netsor: Netsor = samples.netsor
-    chosen = [variables] if isinstance(variables, str) else None if variables is None else list(variables)
+    chosen = None if variables is None else one_or_several(variables, name_of)
     means = [name for name in samples.averages if chosen is None or name in chosen]
     if chosen is not None:
         chosen = [name for name in chosen if name not in samples.averages]
@@ -290,7 +298,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
             other = None
         if other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
-            draws = against.law.sample(min(values.size, 200_000), seed=1)
+            draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
             other, method = column(draws, name, position), "kde of both"
             other_size = float(len(other))
     else:

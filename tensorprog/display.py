@@ -156,12 +156,12 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
                 rows.append(("", "limit", variance, kurtosis, *[""] * 6))
             sections.append(len(rows) - 1)
         note = BRACKETS + (" (for the limit: its error); KL in nats" if study.reference is not None else "")
-        if size > SHOWN:
-            note += f"; {size - SHOWN:,} further members of {name} are in report.json"
         precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in study.comparisons
                       for index in members(netsor, name, SHOWN))
         if precise:
             note += " (the paper's estimator); precise KL: of the densities themselves, without a floor"
+        if size > SHOWN:
+            note += f"; {size - SHOWN:,} further members of {name} are in report.json"
         header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
         hidden = {"p"} if figures == 1 else set()
         hidden |= set() if precise else {"precise KL"}

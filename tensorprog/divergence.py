@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import NotCompiledError, ProgramError
 from tensorprog.limit.mixture import binned
-from tensorprog.reference import Reference, split
+from tensorprog.reference import Reference, is_samples, samples_of, split
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 
@@ -61,9 +61,9 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
               error, with the bias of order 1 / samples removed
     Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`
     """
-    if hasattr(source, "conditional"):
+    if is_samples(source):
         return kl_to_gaussian(GaussianDraws.of(source, variable))
-    return _law_gaussian(Reference.of(source).law.averaged(variable))
+    return _law_gaussian(Reference.of(source, "kl_gaussian takes a law or samples").law.averaged(variable))
 
 
 def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
@@ -75,7 +75,9 @@ def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
               1 / samples**2
     Raises    NotCompiledError where one of the two densities is no average of Gaussians
     """
-    return kl_to_law(GaussianDraws.of(samples, variable), Reference.of(law).law.averaged(variable))
+    draws = samples_of(samples, "kl takes samples first, then a law")
+    reference = Reference.of(law, "kl takes a law second")
+    return kl_to_law(GaussianDraws.of(draws, variable), reference.law.averaged(variable))
 
 
 # ---- draws ----------------------------------------------------------------------------------------------------------

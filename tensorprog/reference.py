@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from tensorprog.errors import ProgramError, TensorprogError, did_you_mean
 from tensorprog.formats import label
 from tensorprog.ir import Netsor
 
-__all__ = ["Curve", "Reference", "column", "label", "members", "split"]
+__all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "name_of", "one_or_several",
+           "samples_of", "split"]
 
 Array = NDArray[Any]
 
@@ -23,6 +24,37 @@ CURVE_POINTS = 257
 MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
 _NAN = float("nan")
+
+
+def is_samples(value: Any) -> bool:
+    """Whether these are draws: of networks, or of a law."""
+    return isinstance(value, Mapping) and hasattr(value, "netsor") and hasattr(value, "samples")
+
+
+def samples_of(value: Any, wanted: str) -> Any:
+    """The samples given; `wanted` begins the message for anything else.
+
+    Raises    ProgramError
+    """
+    if not is_samples(value):
+        raise ProgramError(f"{wanted}, not {type(value).__name__}")
+    return value
+
+
+def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """What was given, one or several, each passed through `read`, which refuses what is wrong."""
+    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
+    return [read(value) for value in (values if several else [values])]
+
+
+def name_of(variable: Any) -> str:
+    """The name of a variable, without spaces.
+
+    Raises    ProgramError
+    """
+    if not isinstance(variable, str):
+        raise ProgramError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
+    return variable.replace(" ", "")
 
 
 def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
@@ -35,7 +67,7 @@ def split(netsor: Netsor, variable: str) -> tuple[str, int]:
 
     Raises    ProgramError if there is no such member
     """
-    name, bracket, rest = variable.replace(" ", "").partition("[")
+    name, bracket, rest = name_of(variable).partition("[")
     family = netsor.families.get(name)
     if family is None or family.kind == "weight":
         known = [key for key, value in netsor.families.items() if value.kind != "weight"]
@@ -45,6 +77,8 @@ def split(netsor: Netsor, variable: str) -> tuple[str, int]:
     except ValueError:
         example = label(name, members(netsor, name, 1)[0])
         raise ProgramError(f"{variable} is not a member: write for example {example}") from None
+    if family.ranges and not bracket:
+        raise ProgramError(f"{variable} is a family: name a member, such as {label(name, members(netsor, name, 1)[0])}")
     legal = len(index) == len(family.ranges) and all(
         start <= value < stop for value, (start, stop) in zip(index, family.ranges, strict=True)
     )
@@ -131,9 +165,16 @@ class Reference:
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
 
     @classmethod
-    def of(cls, law: Any) -> Reference:
-        """Wrap a law; a reference passes through."""
-        return law if isinstance(law, Reference) else cls(law)
+    def of(cls, law: Any, wanted: str = "a law is needed here") -> Reference:
+        """Wrap a law; a reference passes through; `wanted` begins the message for anything else.
+
+        Raises    ProgramError
+        """
+        if isinstance(law, Reference):
+            return law
+        if not (hasattr(law, "netsor") and hasattr(law, "density")):
+            raise ProgramError(f"{wanted}, not {type(law).__name__}")
+        return cls(law)
 
     def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
         """Covariance matrix over the members of a family in C order and its errors; None above `max_members`."""

@@ -183,7 +183,7 @@ def run(
         settings = replace(settings, conditional=True)
     study = Study(netsor, report, settings)
     seconds, memory = estimate(netsor, settings, executor, stream)
-    told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for "
+    told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for drawing "
               f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
     folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
     for width, folder in folders.items():

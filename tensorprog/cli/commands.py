@@ -31,6 +31,7 @@ from tensorprog.cli.options import (
     SET,
     SYMBOLIC,
     WIDTH,
+    Place,
     averages,
     option,
     options,
@@ -83,7 +84,7 @@ def main() -> None:
         help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.")
 @option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
         help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
-@option("--out", metavar="DIR", type=click.Path(path_type=Path), heading=OUTPUT,
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
         help="Where files go; default runs/<program>.")
 @options(FORMAT, QUIET, REQUIRE)
 def run(
@@ -306,7 +307,7 @@ def _compiled(program: Any, accuracy: float | None) -> Any:
 @options(FILE, SET)
 @option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
 @options(SEED)
-@option("--out", metavar="FILE.npz", type=click.Path(path_type=Path), required=True, heading=OUTPUT,
+@option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT,
         help="The file to write.")
 @options(FORMAT, QUIET, REQUIRE)
 def sample(
@@ -314,8 +315,10 @@ def sample(
     require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
+    if out.suffix not in ("", ".npz"):
+        raise fail(f"--out {out}: draws are written as .npz", fix=f"--out {out.with_suffix('.npz')}")
     writable(out)
-    out = out if out.suffix == ".npz" else out.with_name(f"{out.name}.npz")
+    out = out if out.suffix else out.with_name(f"{out.name}.npz")
     program = open_program(file, overrides)
     code = _refused(program, require, form)
     if code:

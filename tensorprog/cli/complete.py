@@ -1,4 +1,4 @@
-"""What shells are told while a command is being typed: program files, shipped programs, constants, indices."""
+"""What shells are told while a command is being typed: program files, shipped programs, what is in them, figures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tensorprog.ir import Netsor
 
 SUFFIXES = (".yaml", ".yml")
+MEMBERS = 16  # of one family
+ALL = "all"  # the name of all figures together
 
 
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -48,6 +50,24 @@ def constants(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
 def indices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The program's indices."""
     return _starting(incomplete, (index.name for index in getattr(_program(ctx), "indices", ())))
+
+
+def variables(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Members of the program's vectors and scalars, the first of each family."""
+    from tensorprog.reference import label, members
+
+    netsor = _program(ctx)
+    if netsor is None:
+        return []
+    names = (name for name, family in netsor.families.items() if family.kind != "weight")
+    return _starting(incomplete, (label(name, index) for name in names for index in members(netsor, name, MEMBERS)))
+
+
+def figures(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The figures of the paper."""
+    from tensorprog.paper.figures import FIGURES
+
+    return _starting(incomplete, (*FIGURES, ALL))
 
 
 def _starting(incomplete: str, texts: Iterable[str]) -> list[CompletionItem]:

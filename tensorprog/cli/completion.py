@@ -24,8 +24,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(shell: str, quiet: bool) -> int:
     """Print the script by which SHELL - bash, zsh or fish - completes tp and tp-run.
 
-    It completes commands, options and their values, the names of shipped programs, program files, and after --set the
-    constants of the program.
+    It completes commands, options and their values, figures of the paper, shipped programs, program files, and of the
+    program named its constants, indices and variables.
     """
     found = get_completion_class(shell)
     assert found is not None

@@ -89,6 +89,14 @@ class Command(Documented):
         super().__init__(*args, **extra)
         self.exits = exits
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words of the line; what is wrong with them is told with the command that they are for."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the exit codes."""
         super().format_epilog(ctx, formatter)

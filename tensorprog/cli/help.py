@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import click
 
 COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
 OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
-SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+WIDEST, NARROWEST = 100, 24  # columns of text
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
 FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
 
 
@@ -21,12 +23,28 @@ class Option(click.Option):
         self.heading = heading
 
 
+class Formatter(click.HelpFormatter):
+    """Text as narrow as the screen is; click's own is never narrower than 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        room = min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2
+        super().__init__(indent_increment, width or max(room, NARROWEST), max_width)
+
+
+class Context(click.Context):
+    """A command that is being called."""
+
+    formatter_class = Formatter
+
+
 class Documented(click.Command):
     """A command that shows examples, and says what FILE is.
 
     `heading` is the one it stands under in the list of commands, `examples` are pairs: what follows the command's name,
     and what it is for.
     """
+
+    context_class = Context
 
     def __init__(
         self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (), **extra: Any

@@ -8,7 +8,7 @@ import click
 
 from tensorprog.cli.exits import SIMPLE, Command
 from tensorprog.cli.help import COMMANDS, OUTPUT
-from tensorprog.cli.options import FILE, FORMAT, METHOD, QUIET, SET, WIDTH, option, options
+from tensorprog.cli.options import FILE, FORMAT, METHOD, QUIET, SET, WIDTH, Place, option, options
 from tensorprog.cli.shared import echo, load, open_program, print_json, writable
 from tensorprog.errors import fail
 
@@ -52,7 +52,7 @@ def plan(
 )
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
-@option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path), heading=OUTPUT,
+@option("-o", "--out", metavar="FILE", type=Place(), heading=OUTPUT,
         help="The file to write: .svg, .dot, or .mmd and .md for Mermaid; without it Mermaid text is printed.")
 @QUIET
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, quiet: bool) -> int:

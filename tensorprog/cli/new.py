@@ -15,7 +15,7 @@ import click
 from tensorprog.cli.complete import SUFFIXES, files
 from tensorprog.cli.exits import SIMPLE, Command
 from tensorprog.cli.help import COMMANDS, OUTPUT
-from tensorprog.cli.options import QUIET, option
+from tensorprog.cli.options import QUIET, Place, option
 from tensorprog.cli.shared import echo, load, writable
 from tensorprog.errors import fail
 from tensorprog.files import is_reserved, whole, writing
@@ -34,7 +34,7 @@ MODELINE = "# yaml-language-server: $schema="
 @click.argument("name", metavar="NAME")
 @option("--from", "source", metavar="PROGRAM", shell_complete=files,
         help="Copy this program, shipped or a file, with the data it reads; default a small attention layer.")
-@option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path), heading=OUTPUT,
+@option("-o", "--out", metavar="FILE", type=Place(), heading=OUTPUT,
         help="The file to write, or the folder to put it into; default NAME.yaml.")
 @option("--force", is_flag=True, heading=OUTPUT, help="Replace files that exist.")
 @QUIET

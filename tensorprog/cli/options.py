@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from tensorprog.cli.complete import constants, files, indices
 from tensorprog.cli.help import OUTPUT, Option
 from tensorprog.errors import Problem, ProgramError, fail
 
+MAX_NUMBER = 2**63 - 1
 REQUIRED = ("theorem", "remark", "extension")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,8 +56,9 @@ def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Pa
             whole = int(number)
         except (ValueError, OverflowError):
             whole, number = minimum - 1, float("nan")
-        if whole != number or not minimum <= whole < 2**63:
-            raise fail(f"{option} {text}: is not a whole number of at least {minimum}")
+        if whole != number or not minimum <= whole <= MAX_NUMBER:
+            bound = f"at least {minimum}" if whole <= MAX_NUMBER else f"at most {MAX_NUMBER}"
+            raise fail(f"{option} {text}: is not a whole number of {bound}")
         return whole
 
     return convert
@@ -74,6 +77,19 @@ def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tup
     if problems:
         raise ProgramError(problems)
     return tuple(found) or None
+
+
+class Place(click.Path):
+    """The path of something to write."""
+
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(path_type=Path, **extra)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the path; an empty text is none."""
+        if value == "":
+            self.fail("the path is empty; . is the folder you are in", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
@@ -95,8 +111,8 @@ FILE = click.argument("file", metavar="FILE", shell_complete=files)
 SET = option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides, shell_complete=constants,
              help="Replace a constant of the program; may be repeated.")
 FORMAT = option("--format", "form", type=click.Choice(["text", "json"]), metavar="FORMAT", default="text",
-                show_default=True, heading=OUTPUT, help="text, or json: one object and nothing else.")
-QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but errors (and, with json, the object).")
+                show_default=True, heading=OUTPUT, help="text, or json: one object and nothing else, with --quiet too.")
+QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but errors.")
 REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
                  help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
 SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")

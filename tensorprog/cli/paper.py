@@ -8,26 +8,25 @@ from typing import Any
 
 import click
 
+from tensorprog.cli.complete import ALL, figures
 from tensorprog.cli.exits import Command
 from tensorprog.cli.help import COMMANDS, OUTPUT
-from tensorprog.cli.options import FORMAT, QUIET, SEED, option, options, whole_number
+from tensorprog.cli.options import FORMAT, QUIET, SEED, Place, option, options, whole_number
 from tensorprog.cli.shared import echo, print_json
 from tensorprog.errors import did_you_mean, fail
-
-ALL = "all"
 
 
 @click.command(
     cls=Command, heading=COMMANDS[2], short_help="The figures of the paper, with their data.",
     examples=[("", "list them"), ("fig1b", "KL divergence against the width"), ("all", "all of them, in some minutes")],
 )
-@click.argument("names", metavar="[FIGURE]...", nargs=-1)
+@click.argument("names", metavar="[FIGURE]...", nargs=-1, shell_complete=figures)
 @option("--samples", metavar="N", default="50000", show_default=True, callback=whole_number("--samples", 100),
         help="Networks drawn at each width.")
 @option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
         help="Trials of the figures on KL divergence.")
 @options(SEED)
-@option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
+@option("--out", metavar="DIR", type=Place(file_okay=False), default=Path("runs/paper"),
         show_default=True, heading=OUTPUT, help="Where files go.")
 @options(FORMAT, QUIET)
 def paper(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorprog.cli.complete import constants, variables
 from tensorprog.cli.exits import OUTSIDE, Command
 from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
-from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, option, options, whole_number
+from tensorprog.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, Place, option, options, whole_number
 from tensorprog.cli.shared import echo, open_program, print_json
 from tensorprog.errors import Problem, ProgramError, fail
 from tensorprog.terminals import columns_of
@@ -49,19 +50,19 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
               ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers")],
 )
 @options(FILE, SET, WIDTH)
-@option("--over", metavar="NAME=V,..", multiple=True, callback=_values,
+@option("--over", metavar="NAME=V,..", multiple=True, callback=_values, shell_complete=constants,
         help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.")
 @option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 1),
         help="Repeats of each cell, with networks of their own.")
 @option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn in each cell.")
 @SEED
-@option("--variable", "variables", metavar="NAME", multiple=True,
+@option("--variable", "variables", metavar="NAME", multiple=True, shell_complete=variables,
         help="A member such as y[0], may be repeated; default the first of each output.")
 @option("--workers", metavar="N", callback=whole_number("--workers", 1), heading=RESOURCES,
         help="Processes that draw one cell each; default one, on all cores.")
 @option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
         help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
-@option("--out", metavar="DIR", type=click.Path(path_type=Path), heading=OUTPUT,
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
         help="Where files go; default runs/<program>-sweep.")
 @option("--zarr", is_flag=True, heading=OUTPUT, help="Write sweep.zarr beside sweep.nc.")
 @options(FORMAT, QUIET)

@@ -25,6 +25,7 @@ __all__ = ["Convergence"]
 Array = NDArray[Any]
 
 KERNEL = "kernel estimates"
+FITS = {"rate": "rate with a correction for small n", "power": "rate as a pure power"}
 FITTED = 200  # points of the fitted curve
 
 
@@ -142,11 +143,11 @@ def _mean(x: Array) -> dict[str, float]:
 
 def _lines(means: Table, numbers: dict[str, Any], rates: Mapping[str, Rate | None]) -> list[str]:
     rows = zip(*means.values(), strict=True)
-    said = [f"n = {n}, H = {numbers['H']}: KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, standard "
-            f"deviation {sd:.2f}" for n, log, sd, value, error in rows]
+    said = [f"n = {n}, H = {numbers['H']}: precise KL {quantity(value, error)}; by kernel estimates log KL {log:.2f}, "
+            f"standard deviation {sd:.2f}" for n, log, sd, value, error in rows]
     floor, gaussian = numbers["kernel_floor"], numbers["kernel_gaussian"]
     value, error = numbers["limit_to_gaussian"], numbers["limit_to_gaussian_error"]
-    return [*said, *(f"rate: {rate}" for rate in rates.values() if rate),
+    return [*said, *(f"precise KL, {FITS[name]}: {rate}" for name, rate in rates.items() if rate),
             f"KL(limit || Gaussian) = {value:.4e}, error {error:.1e}",
             f"by kernel estimates: limit to limit {quantity(floor['mean'], floor['se'])}, "
             f"Gaussian to limit {quantity(gaussian['mean'], gaussian['se'])}"]

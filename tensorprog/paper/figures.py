@@ -36,7 +36,7 @@ def _lowrank(heads: int, dimension: int = 64) -> Case:
 FIGURES = {figure.name: figure for figure in (
     Figure("fig1a", "Fig. 1 (A)", "densities of an output for n = 16, 64, 256, 1024 at H = 2, and their limit",
            Densities(_cases("attention", 2))),
-    Figure("fig1b", "Fig. 1 (B)", "KL divergence from the limit against n, ten trials, with its noise floor",
+    Figure("fig1b", "Fig. 1 (B)", "KL divergence from the limit against n, over several trials, with its noise floor",
            Together({"H2": Convergence(_cases("attention", 2)), "H1": Convergence(_cases("attention", 1))}), rows=3),
     Figure("fig2a", "Fig. 2 (A)", "a score at n = 256 on the scales 1/sqrt(n) and 1/n, and the limits",
            Scores(Case("attention", 256, (("H", 2),)))),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog import __version__
+from tensorprog.errors import fail
 from tensorprog.files import writing
 from tensorprog.paper.experiment import Data, Settings, Table
 from tensorprog.paper.figures import Figure
@@ -32,12 +33,15 @@ def make(figure: Figure, settings: Settings, out: Path, told: Listener | None = 
     Raises    ProgramError where files cannot be written, PlotsUnavailableError without matplotlib
     """
     told = told or Listener()
-    data = figure.drawing.data(settings, told)
+    pictures = [f"{figure.name}{kind}" for kind in PICTURES]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
+    for name in (*pictures, f"{figure.name}.json"):
+        if (out / name).is_dir():
+            raise fail(f"{out / name} cannot be written: is a directory", fix="choose another place with --out")
+    data = figure.drawing.data(settings, told)
     tables = {f"{figure.name}_{key}".rstrip("_") + ".csv": table for key, table in data.tables.items()}
     panels = figure.drawing.panels
-    pictures = [f"{figure.name}{kind}" for kind in PICTURES]
     for name, table in tables.items():
         write_text(out / name, csv_text(table))
     found = {
@@ -48,7 +52,8 @@ def make(figure: Figure, settings: Settings, out: Path, told: Listener | None = 
     write_text(out / f"{figure.name}.json", to_text(found))
     told.stage(f"{figure.name}: drawing")
     for name in pictures:
-        save(out / name, lambda axes: _draw(figure, axes, data), panels, WIDTH + MORE * (panels - 2), HEIGHT)
+        with writing(out / name):
+            save(out / name, lambda axes: _draw(figure, axes, data), panels, WIDTH + MORE * (panels - 2), HEIGHT)
     return found
 
 

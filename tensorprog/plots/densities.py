@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.errors import ProgramError
 from tensorprog.plots.axes import LIMIT, MARKERS, VERMILION, axes_of, colours, legend_above, plain, style
-from tensorprog.reference import Reference, column, label, members, split
+from tensorprog.reference import Reference, column, label, members, one_or_several, samples_of, split
 
 __all__ = ["density", "density_of", "tail_bins"]
 
@@ -69,7 +69,7 @@ def density(
     the linear scale finite widths are kernel estimates; on the log scale histograms with their counting errors, as far
     out as a bin of one standard deviation holds ten networks.
     """
-    runs = [samples] if hasattr(samples, "outputs") else list(samples)
+    runs = one_or_several(samples, lambda run: samples_of(run, "density takes samples first, one or several"))
     if not runs and law is None:
         raise ProgramError("there is nothing to draw: give samples, a law, or both")
     netsor = runs[0].netsor if runs else law.netsor
@@ -89,7 +89,7 @@ def density_of(
         raise ProgramError(f"scale must be linear, log or both, not {scale!r}")
     scales = ["linear", "log"] if scale == "both" else [scale]
     draws = [(name, np.asarray(x, dtype=np.float64).ravel()) for name, x in draws]
-    reference = None if law is None else Reference.of(law)
+    reference = None if law is None else Reference.of(law, "density takes a law second")
     axes = axes_of(ax, len(scales), 5.0 * len(scales), 4.2)
     centre, spread = _centre(reference, variable, draws)
     low = min([centre - 12 * spread, *(float(x.min()) for _, x in draws)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.formats import short
 from tensorprog.plots.axes import axes_of, plain
-from tensorprog.reference import Reference, label, members
+from tensorprog.reference import Reference, label, members, name_of
 
 __all__ = ["INKS", "covariance"]
 
@@ -29,8 +29,8 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
 
     Raises    ProgramError for a family that there is none of, or of more than 1024 members
     """
-    reference = Reference.of(law)
-    family = reference.netsor.families.get(name)
+    reference = Reference.of(law, "covariance takes a law")
+    family = reference.netsor.families.get(name_of(name))
     if family is None or family.kind == "weight":
         known = [key for key, value in reference.netsor.families.items() if value.kind != "weight"]
         raise ProgramError(f"{name} is not a family of {reference.netsor.name}; {did_you_mean(name, known)}")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tensorprog.comparison import Comparison, Row
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, plain, style, width_axis
+from tensorprog.reference import one_or_several
 
 __all__ = ["convergence"]
 
@@ -30,7 +31,8 @@ class _Series:
 
 
 def convergence(
-    comparisons: Iterable[Comparison], variable: str | None = None, ax: Any = None, panels: Sequence[str] | None = None
+    comparisons: Comparison | Iterable[Comparison], variable: str | None = None, ax: Any = None,
+    panels: Sequence[str] | None = None,
 ) -> Any:
     """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
 
@@ -40,7 +42,7 @@ def convergence(
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
-    ordered = sorted((c for c in comparisons if c.width), key=lambda c: c.width or 0)
+    ordered = sorted((c for c in one_or_several(comparisons, _comparison) if c.width), key=lambda c: c.width)
     if not ordered:
         raise ProgramError("there is nothing to draw: give at least one comparison of finite width")
     variable = variable or ordered[0].rows[0].variable
@@ -61,6 +63,12 @@ def convergence(
         style(panel)
         legend_above(panel)
     return np.asarray(axes, dtype=object)
+
+
+def _comparison(value: Any) -> Comparison:
+    if not isinstance(value, Comparison):
+        raise ProgramError(f"convergence takes comparisons, one or several, not {type(value).__name__}")
+    return value
 
 
 def _kl(ax: Any, series: _Series) -> str:

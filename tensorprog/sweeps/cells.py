@@ -134,7 +134,7 @@ def _compiled(netsor: Netsor, families: Sequence[str]) -> tuple[Reference | None
                 missing.append(str(error))
         return reference, "; ".join(missing)
     except OutsideError:
-        return None, "outside the theory: no limit is claimed"
+        return None, "outside the theory"
     except ProgramError:
         raise
     except TensorprogError as error:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from tensorprog.conditional import with_conditional
 from tensorprog.errors import NotCompiledError, Problem, ProgramError, did_you_mean, fail
 from tensorprog.finite.run import estimate
 from tensorprog.ir import Netsor
-from tensorprog.reference import label, members, split
+from tensorprog.reference import label, members, name_of, one_or_several, split
 from tensorprog.shipped import resolve, shipped_programs
 from tensorprog.sweeps.fields import NUMBERS
 from tensorprog.yaml_io import load, pack, unpack
@@ -135,9 +135,9 @@ def design(
     widths = _whole_numbers("width", _plain(width), 1, MAX_WIDTH, problems)
     for name, value, least in (("repeats", repeats, 1), ("samples", samples, 2), ("seed", seed, 0)):
         _whole_numbers(name, [value], least, 2**63 - 1, problems)
-    wanted = {name: _listed(name, values, base, problems) for name, values in (over or {}).items()}
+    wanted = {name: _listed(name, values, base, problems) for name, values in _mapping(over, problems).items()}
     programs = {} if problems else _programs(base, wanted, problems)
-    chosen = _variables([variables] if isinstance(variables, str) else variables, list(programs.values()) or [base],
+    chosen = _variables(variables, {_said(wanted, values): netsor for values, netsor in programs.items()} or {"": base},
                         problems)
     if problems:
         raise ProgramError(dict.fromkeys(problems))
@@ -204,6 +204,15 @@ def _whole_numbers(name: str, values: Iterable[Any], least: int, most: int, prob
     return [int(value) for value in found] if not problems else []
 
 
+def _mapping(over: Any, problems: list[Problem]) -> Mapping[str, Any]:
+    """Constants and their values."""
+    if isinstance(over, Mapping | None) and all(isinstance(name, str) for name in over or {}):
+        return over or {}
+    problems.append(Problem(f"over must give names of constants their values, not {over!r}",
+                            fix='over={"H": [1, 2, 4]}'))
+    return {}
+
+
 def _listed(name: str, values: Any, base: Netsor, problems: list[Problem]) -> list[Any]:
     """The values of one constant; what they mean is checked with the program."""
     known = [key for key, value in base.scalars.items() if value is not None]
@@ -230,11 +239,21 @@ def _programs(
         try:
             netsor = unpack(text, tables, overrides) if overrides else base
         except ProgramError as error:
-            said = ", ".join(f"{name}={value}" for name, value in overrides.items())
-            problems += [Problem(f"with {said}: {problem.message}", fix=problem.fix) for problem in error.problems]
+            problems += _with(_said(wanted, choice), error)
         else:
             found.setdefault(tuple(netsor.scalars[name] or 0 for name in wanted), netsor)
     return found
+
+
+def _said(names: Iterable[str], values: Iterable[Any]) -> str:
+    """A choice of values as text."""
+    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+
+
+def _with(said: str, error: ProgramError) -> Iterator[Problem]:
+    """What is wrong with one choice of values."""
+    for problem in error.problems:
+        yield Problem(f"with {said}: {problem.message}" if said else problem.message, fix=problem.fix)
 
 
 def _conditional(netsor: Netsor, variables: Sequence[str]) -> Netsor | None:
@@ -246,16 +265,22 @@ def _conditional(netsor: Netsor, variables: Sequence[str]) -> Netsor | None:
     return found.netsor if {split(netsor, variable)[0] for variable in variables} & set(found.variance) else None
 
 
-def _variables(given: Iterable[str] | None, programs: Sequence[Netsor], problems: list[Problem]) -> tuple[str, ...]:
-    """Members that every program has; by default the first of each output."""
-    base = programs[-1]
-    names = [label(name, members(base, name, 1)[0]) for name in base.outputs] if given is None else [
-        name.replace(" ", "") for name in dict.fromkeys(given)]
+def _variables(
+    given: str | Iterable[str] | None, programs: Mapping[str, Netsor], problems: list[Problem]
+) -> tuple[str, ...]:
+    """Members that every program, by its choice of values, has; by default the first of each output."""
+    base = [*programs.values()][-1]
+    try:
+        names = [label(name, members(base, name, 1)[0]) for name in base.outputs] if given is None else (
+            one_or_several(given, name_of))
+    except ProgramError as error:
+        problems += error.problems
+        return ()
     if not names:
         problems.append(Problem("no variables are given: there is nothing to compare"))
-    for netsor, name in itertools.product(programs, names):
+    for (said, netsor), name in itertools.product(programs.items(), names):
         try:
             split(netsor, name)
         except ProgramError as error:
-            problems += error.problems
-    return tuple(names)
+            problems += _with(said, error)
+    return tuple(dict.fromkeys(names))

@@ -19,7 +19,7 @@ from tensorprog.sweeps.folder import Finished
 
 __all__ = ["Summary", "mean_of", "summaries"]
 
-NAMES = {"kl_precise": "KL precise", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
+NAMES = {"kl_precise": "precise KL", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
 TABLED = tuple(name for name in ("kl_precise", "kl", "ks", "w1") if name in NUMBERS)  # in tables
 SUMS = ("n", "effective")
 MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is

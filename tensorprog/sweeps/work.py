@@ -25,6 +25,8 @@ from tensorprog.sweeps.workers import drawn, pool
 
 __all__ = ["Listener", "Outcome", "perform", "sweep"]
 
+PICTURE = "convergence"  # how the names of pictures begin
+
 
 @dataclass
 class Outcome:
@@ -64,6 +66,8 @@ def sweep(
         raise fail("workers and executor both say who draws", fix="one of them")
     if not isinstance(executor, Executor | None):
         raise fail(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
+    if not isinstance(out, str | os.PathLike | None) or out == "":
+        raise fail(f"out must be the path of a folder, not {out!r}")
     wanted = design(program, width, over, repeats, samples, seed, variables)
     with nullcontext(executor) if executor is not None else pool(workers) as chosen:
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(wanted, progress)).dataset
@@ -127,9 +131,10 @@ def perform(wanted: Design, out: Path | None, executor: Executor | None, told: L
 
 def _estimate(cells: int, missing: int, seconds: float) -> str:
     if not missing:
-        return f"all {cells:,} cells are on disk"
+        return "nothing is to be drawn: all cells are on disk"
     known = f" ({cells - missing:,} of {cells:,} are on disk)" if missing < cells else ""
-    return f"estimate: about {study.duration(seconds)} on one core for {missing:,} cells{known}, without the limits"
+    wanted = f"{missing:,} cell{'' if missing == 1 else 's'}{known}"
+    return f"estimate: about {study.duration(seconds)} on one core for {wanted}, without the limits"
 
 
 def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:
@@ -141,6 +146,9 @@ def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:
     if zarr:
         write_zarr(outcome.dataset, out / "sweep.zarr")
         outcome.written.append(out / "sweep.zarr")
+    for old in out.glob(f"{PICTURE}-*=*.png"):  # also those of a sweep of other constants
+        with writing(old):
+            old.unlink(missing_ok=True)
     if len(outcome.design.width) > 1:
         try:
             for summary in outcome.summaries:
@@ -151,7 +159,7 @@ def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:
 
 def _picture(wanted: Design, summary: Summary, out: Path) -> Path:
     """Convergence of the means of one setting."""
-    name = "-".join(["convergence", *(f"{key}={value}" for key, value in summary.setting.values)])
+    name = "-".join([PICTURE, *(f"{key}={value}" for key, value in summary.setting.values)])
     path = out / f"{name}.png"
     panels = 3 if summary.has_limit else 2
     with writing(path):

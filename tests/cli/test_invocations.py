@@ -88,6 +88,22 @@ def test_bad_input_is_one_message_on_stderr_and_exit_code_2(tp, folder, args):
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.parametrize(("args", "said"), [
+    (["sample", "small.yaml", "--out"], "tp sample --help"), (["check", "--nonsense"], "tp check --help"),
+    (["run", "small.yaml", "--seed", str(2**64)], f"at most {2**63 - 1}"),
+    (["run", "small.yaml", "--seed", "-1"], "at least 0"),
+    (["sample", "small.yaml", "--out", "a.txt"], "--out a.npz"),
+    (["sample", "small.yaml", "--out", ""], "the path is empty"), (["graph", "small.yaml", "-o", ""], "is empty"),
+    (["run", "small.yaml", "--out", ""], "the path is empty"), (["paper", "fig2a", "--out", ""], "is empty"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_messages_say_what_to_do(tp, folder, args, said):
+    before = sorted(folder.iterdir())
+    code, _, err = tp(*args)
+    assert code == 2
+    assert said in err
+    assert sorted(folder.iterdir()) == before
+
+
 def test_all_mistakes_of_a_file_and_of_the_options_are_reported_together(tp):
     _, _, err = tp("check", "broken.yaml")
     assert "kk" in err

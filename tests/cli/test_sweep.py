@@ -69,7 +69,7 @@ def test_the_object_and_the_files(tp: Tp) -> None:
     for name in found["files"]:
         assert Path("runs/small-sweep", name).stat().st_size > 500
     again = tp("small.yaml", "--set", "s=3", "--over", "c=1,4", "--repeats", "3", "--format", "json")
-    assert again == (0, out, "all 12 cells are on disk\n")
+    assert again == (0, out, "nothing is to be drawn: all cells are on disk\n")
 
 
 def test_the_tables(tp: Tp) -> None:
@@ -98,7 +98,7 @@ def test_quiet_is_quiet(tp: Tp) -> None:
 def test_programs_without_a_limit(tp: Tp) -> None:
     code, out, _ = tp("attention_tied", "--repeats", "1", "--width", "4,8", "--samples", "100")
     assert code == 1
-    assert "no limit: outside the theory" in out
+    assert "no limit: outside the theory\n" in out
     assert "KL" not in out
 
 
@@ -109,6 +109,9 @@ def test_programs_without_a_limit(tp: Tp) -> None:
     (["small.yaml", "--over", "c=x"], "with c=x"), (["small.yaml", "--over", "c=1", "--set", "c=2"], "by --set and"),
     (["small.yaml", "--repeats", "0"], "--repeats 0"), (["small.yaml", "--samples", "1"], "--samples 1"),
     (["small.yaml", "--width", "0"], "--width 0"), (["small.yaml", "--variable", "z[0]"], "z[0] is not a variable"),
+    (["small.yaml", "--variable", "y"], "name a member, such as y[0]"),
+    (["small.yaml", "--over", "s=1,2", "--variable", "y[1]"], "with s=1: y[1] is not a member of y"),
+    (["small.yaml", "--out", ""], "the path is empty"),
     (["small.yaml", "--workers", "0"], "--workers 0"), (["small.yaml", "--workers", "2", "--scheduler", "x"], "both"),
     (["small.yaml", "--scheduler", "nonsense"], "no scheduler answers"),
     (["small.yaml", "--out", "small.yaml"], "cannot be written"),

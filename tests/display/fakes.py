@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +71,7 @@ class MixtureLaw:
     def cdf(self, variable: str, grid: Any) -> Any:
         return np.mean([norm.cdf(grid, scale=v**0.5) for v in self.variances], axis=0)
 
-    def sample(self, size: int, seed: int = 0) -> Samples:
+    def sample(self, size: int, seed: int = 0, keep: Sequence[str] = ()) -> Samples:
         return draw(self.netsor, size, self.variances, seed=seed, width=None)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fakes import MixtureLaw, draw, netsor
 
+import tensorprog as tp
 from tensorprog.comparison import aligned, chance, compare, quantity
 from tensorprog.errors import ProgramError
 from tensorprog.reference import Reference, label, members, split
@@ -71,7 +72,7 @@ def test_without_a_density_both_are_smoothed():
 
 def test_atoms_are_compared_by_draws():
     class Rectified(MixtureLaw):
-        def sample(self, size, seed=0):
+        def sample(self, size, seed=0, keep=()):
             found = draw(self.netsor, size, self.variances, seed=seed, width=None)
             return dataclasses.replace(found, arrays={"y": np.maximum(found["y"], 0)})
 
@@ -103,6 +104,18 @@ def test_variables_are_chosen_by_name():
             compare(samples, law, wrong)
     with pytest.raises(ProgramError, match="did you mean"):
         compare(samples, law)["y[9]"]
+
+
+def test_variables_that_are_no_outputs_are_compared_with_draws_of_their_own():
+    program = tp.load("attention", s=2, H=1)
+    law = program.limit()
+    samples = program.run(width=64, samples=2000, keep=["x"])
+    bounded, score = compare(samples, law, ["x[0]", "p[0,0,1]"]).rows
+    assert bounded.kl_method == "kde of both"
+    assert all(math.isfinite(row.ks + row.w1 + row.kl) for row in (bounded, score))
+    assert abs(bounded.z_variance) < 4
+    with pytest.raises(ProgramError, match="u was not kept"):
+        compare(samples, law, "u[0]")
 
 
 def test_constant_outputs_and_single_networks_give_no_distances():

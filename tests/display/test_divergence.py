@@ -423,6 +423,7 @@ def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise:
         table = next(run_tables(found))
         assert table.header[-1] == "precise KL"
         assert "precise KL" in table.note
+        assert "KL in nats (the paper's estimator); precise KL" in table.note
 
 
 def test_runs_with_many_outputs_do_without_conditional_laws() -> None:

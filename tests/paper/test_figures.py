@@ -17,6 +17,7 @@ from scipy.stats import entropy, gaussian_kde
 from tensorprog.cli import main
 from tensorprog.distances import kernel_kl
 from tensorprog.divergence import kl, kl_gaussian
+from tensorprog.errors import ProgramError
 from tensorprog.paper.convergence import Convergence
 from tensorprog.paper.densities import Densities
 from tensorprog.paper.experiment import Case, Settings, Together, chosen, seed_of
@@ -214,6 +215,13 @@ def test_files(tmp_path):
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.csv")}
     make(FIGURES["fig2a"], SMALL, tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.glob("*.csv")}
+
+
+def test_files_that_are_folders_are_refused_before_anything_is_drawn(tmp_path):
+    (tmp_path / "fig2a.png").mkdir()
+    with pytest.raises(ProgramError, match=r"fig2a\.png cannot be written: is a directory"):
+        make(FIGURES["fig2a"], SMALL, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fig2a.png"]
 
 
 def test_text_of_tables():

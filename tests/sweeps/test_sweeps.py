@@ -151,6 +151,13 @@ def test_the_folder_holds_the_result(small: Path) -> None:
     assert names == {"cells", "lock", "sweep.nc", "sweep.csv", "convergence-c=1.png", "convergence-c=2.png"}
 
 
+def test_pictures_of_other_constants_go(small: Path) -> None:
+    tp.sweep(small, [2, 4], over={"c": [1, 2]}, out="a", **SIZES)
+    Path("a/convergence-of-mine.png").touch()
+    tp.sweep(small, [2, 4], over={"s": [1]}, out="a", **SIZES)
+    assert {path.name for path in Path("a").glob("*.png")} == {"convergence-s=1.png", "convergence-of-mine.png"}
+
+
 def test_finished_cells_are_not_drawn_again(small: Path, drawn: list[Any]) -> None:
     one = tp.sweep(small, [8, 4], out="a", **SIZES)
     assert len(drawn) == 4
@@ -261,7 +268,7 @@ def test_constants_without_a_limit_have_finite_numbers(small: Path, monkeypatch:
 
 def test_a_program_outside_the_theory_is_swept_all_the_same() -> None:
     found = tp.sweep("attention_tied", [4, 8], **SIZES)
-    assert json.loads(found.attrs["no_limit"]) == {"": "outside the theory: no limit is claimed"}
+    assert json.loads(found.attrs["no_limit"]) == {"": "outside the theory"}
     assert np.isnan(found["limit_kurtosis"]).all()
     assert np.isfinite(found["kurtosis"]).all()
 
@@ -326,6 +333,22 @@ def test_mistakes_are_told_together_before_any_work(
         assert part in str(caught.value)
     assert not drawn
     assert not Path("a").exists()
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"over": ["c"]}, "over must give names of constants their values, not ['c']"),
+    ({"over": {3: [1]}}, "over must give names"),
+    ({"variables": [3]}, "a variable is named by text, such as 'y[0]', not 3"),
+    ({"variables": 3}, "a variable is named by text"),
+    ({"variables": "y"}, "y is a family: name a member, such as y[0]"),
+    ({"over": {"s": [1, 2], "c": [1]}, "variables": "y[1]"}, "with s=1, c=1: y[1] is not a member of y"),
+    ({"out": 3}, "out must be the path of a folder, not 3"),
+    ({"out": ""}, "out must be the path of a folder, not ''"),
+])
+def test_arguments_of_the_wrong_kind_are_refused_in_words(small: Path, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(tp.ProgramError) as caught:
+        tp.sweep(small, 4, **SIZES, **arguments)
+    assert str(caught.value).startswith(said)
 
 
 def test_constants_with_names_of_numbers_are_refused(small: Path) -> None:
