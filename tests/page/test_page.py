@@ -183,6 +183,12 @@ def test_formulas_that_take_too_long_are_cut_short() -> None:
     assert "tp limit FILE --latex" in some and "left out" not in whole
 
 
+def test_nothing_scrolls_on_paper() -> None:
+    sheet = files("tensorprog.page").joinpath("page.css").read_text(encoding="utf-8")
+    printed = sheet.partition("@media print")[2]
+    assert ".picture, [role=region] { overflow: visible !important; }" in printed
+
+
 def contrast(one: str, other: str) -> float:
     """By the formula of the Web Content Accessibility Guidelines."""
 
