@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.comparison import chance, quantity
 from tensorprog.errors import ProgramError, did_you_mean, fail
+from tensorprog.markup import notebook, paragraph
 
 __all__ = ["Rate", "fit", "rate"]
 
@@ -34,7 +35,7 @@ ABOVE_FLOOR = 3.0  # a distance must be so many times its noise floor
 ABOVE_ERROR = 3.0  # and so many times its standard error: the logarithm is then near linear
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rate:
     """distance = coefficient * n**exponent * exp(correction / n), fitted to the widths `used`.
 
@@ -63,6 +64,11 @@ class Rate:
         if self.degrees:
             text += f", p of the fit {chance(self.p)}"
         return text + (f" (within noise: n = {', '.join(map(str, self.left_out))})" if self.left_out else "")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook(paragraph(self))
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""

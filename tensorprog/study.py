@@ -204,17 +204,15 @@ def run(
         if settings.averages:
             _note_averages(study, told)
         _save_report(study, out)
+        study.written += list(folders.values()) if store is None else [store.path]
         for width in settings.width:
             told.stage(f"n = {width}")
             samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
                                   **settings.options)
             _width(study, samples, store, stream, told)
-            study.written += [folders[width]] if stream and out is not None else []
             _save_report(study, out)
             written.again()
             told.width_done(study)
-        if store is not None:
-            study.written.append(store.path)
     if out is not None:
         told.stage("drawing")
         _pictures(study, out, told)

@@ -176,6 +176,15 @@ def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None
     assert made == [0, 1]
 
 
+@pytest.mark.parametrize("often", [False, True])
+def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the page was written on the way."""
+    monkeypatch.setattr(job._Page, "again", lambda page: page.finish() if often else None)
+    study = run(tp.load("mlp"), tmp_path)
+    names = ["program.svg", "report.json", "samples.npz", "report.html", "density.png", "convergence.png"]
+    assert [path.name for path in study.written] == names
+
+
 def test_formulas_that_take_too_long_are_cut_short() -> None:
     program = tp.load("mlp")
     whole, some = derived(program.netsor, "theorem"), derived(program.netsor, "theorem", seconds=0.0)
