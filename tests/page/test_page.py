@@ -128,6 +128,25 @@ def test_all_sections_are_there(page: tuple[str, str]) -> None:
     assert ("Covariance of" in shown) == limit
 
 
+def several(count: int) -> tp.Program:
+    """A program of several outputs."""
+    program = tp.Program("several")
+    h = program.initial("h", mean=0, cov=1)
+    weights = program.weights(*(f"W{k}" for k in range(count)))
+    program.outputs(*(program.nonlin(f"y{k}", tp.tanh(program.matmul(f"u{k}", weight, h)))
+                      for k, weight in enumerate(weights)))
+    return program
+
+
+def test_every_output_is_drawn_up_to_a_few(tmp_path: Path) -> None:
+    run(several(8), tmp_path)
+    shown = Document((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for k in range(8):
+        assert shown.values("aria-label").count(f"density of y{k}, log scale") == (k < 6)
+        assert shown.values("aria-label").count(f"KL divergence of y{k} from the limit against the width") == (k < 6)
+    assert "Not drawn, but in the tables: y6, y7." in shown.text
+
+
 def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
     evil = "</title><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes' ]]> </style>"
     program = tp.Program("plain", title=evil, reference=evil)
