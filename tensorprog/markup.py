@@ -9,7 +9,8 @@ import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["LINE", "Html", "Shades", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table", "tag"]
+__all__ = ["LINE", "Html", "Shades", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table",
+           "tag"]
 
 Shades = Mapping[tuple[int, int], float]
 VOID = {"br", "hr", "link", "meta"}
