@@ -23,7 +23,7 @@ COLOURS = {
 GREY = "#808080"
 BLOCK = "display:block;"
 # of a table of findings, with the widths of its columns: the last stands below the others where there is no room
-HEADER = {"verdict": "0 1 5.5em", "rule": "0 1 9em", "where": "0 1 9em", "why": "1 1 24em"}
+HEADER = {"verdict": "0 1 5.5em", "rule": "1 1 9em", "where": "1 1 9em", "why": "9 1 24em"}
 ROW = "display:flex;flex-wrap:wrap;gap:.2em .8em;padding:.4em 0;text-align:left;"
 LABELS = ("why", "from", "try")
 
@@ -78,7 +78,7 @@ def _table(findings: Sequence[Finding], caption: str) -> Html:
     # of the header one line is shown, that of the columns which stand side by side
     head = _cells("th", HEADER, f"{ROW}padding:0;height:1.5em;overflow:hidden;", "columnheader")
     rows = (_cells("td", _row(finding), f"{ROW}{LINE}", "cell") for finding in findings)
-    return tag("table", tag("caption", caption, style="display:block;text-align:left"),
+    return tag("table", tag("caption", caption, style=f"{BLOCK}padding:0;text-align:left"),
                tag("thead", head, role="rowgroup", style=BLOCK), tag("tbody", *rows, role="rowgroup", style=BLOCK),
                role="table", style=f"{BLOCK}width:100%;border-collapse:collapse")
 

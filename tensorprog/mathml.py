@@ -51,7 +51,7 @@ SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabi
 IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
-LOOKS = dict.fromkeys("()[]|", {"stretchy": "false"}) | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
+LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
 SEPARATORS = ("&", r"\\")
 
 
