@@ -116,7 +116,7 @@ def _json(row: Any) -> dict[str, Any]:
             for key, value in asdict(row).items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Samples against a law (or other samples), one row per variable.
 
@@ -192,6 +192,8 @@ class Comparison:
 
     def __str__(self) -> str:
         return "\n".join([self.title, *(aligned(*table) for table in self._tables), BRACKETS])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         shown = (table(header, cells, self.title) for header, cells in self._tables)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tensorprog import markup
-from tensorprog.markup import Html, badge, joined
+from tensorprog.markup import LINE, Html, badge, joined, tag
 
 if TYPE_CHECKING:
     from tensorprog.assumptions.report import Finding, Report
@@ -21,7 +21,10 @@ COLOURS = {
     "outside": "#d55e00", "fails": "#d55e00",
 }
 GREY = "#808080"
-HEADER = ("verdict", "rule", "where", "line", "why")
+BLOCK = "display:block;"
+# of a table of findings, with the widths of its columns: the last stands below the others where there is no room
+HEADER = {"verdict": "0 1 5.5em", "rule": "1 1 9em", "where": "1 1 9em", "why": "9 1 24em"}
+ROW = "display:flex;flex-wrap:wrap;gap:.2em .8em;padding:.4em 0;text-align:left;"
 LABELS = ("why", "from", "try")
 
 
@@ -49,7 +52,7 @@ def cells(finding: Finding) -> Cells:
 
 def notebook(report: Report) -> str:
     """The report as HTML without scripts or style sheets: grade, claims, rewrites, findings; what holds is folded."""
-    return markup.notebook(markup.paragraph(markup.tag("b", report.program), " ", grade(report)), body(report))
+    return markup.notebook(markup.paragraph(tag("b", report.program), " ", grade(report)), body(report))
 
 
 def grade(report: Report) -> Html:
@@ -61,7 +64,7 @@ def body(report: Report) -> Html:
     """Claims, rewrites and findings; what holds is folded."""
     said = [finding for finding in report.findings if finding.verdict != "holds"]
     holds = [finding for finding in report.findings if finding.verdict == "holds"]
-    parts = [markup.paragraph(markup.tag("i", kind), " ", text) for kind, text in basis(report)]
+    parts = [markup.paragraph(tag("i", kind), " ", text) for kind, text in basis(report)]
     if said:
         parts.append(_table(said, "findings"))
     if holds:
@@ -71,11 +74,26 @@ def body(report: Report) -> Html:
 
 
 def _table(findings: Sequence[Finding], caption: str) -> Html:
-    return markup.table(HEADER, map(_row, findings), caption, text=range(5), class_="findings")
+    """A table whose rows break over lines by themselves: notebooks have no style sheet that knows their width."""
+    # of the header one line is shown, that of the columns which stand side by side
+    head = _cells("th", HEADER, f"{ROW}padding:0;height:1.5em;overflow:hidden;", "columnheader")
+    rows = (_cells("td", _row(finding), f"{ROW}{LINE}", "cell") for finding in findings)
+    return tag("table", tag("caption", caption, style=f"{BLOCK}padding:0;text-align:left"),
+               tag("thead", head, role="rowgroup", style=BLOCK), tag("tbody", *rows, role="rowgroup", style=BLOCK),
+               role="table", style=f"{BLOCK}width:100%;border-collapse:collapse")
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
+def _cells(name: str, contents: Iterable[Any], style: str, role: str) -> Html:
+    """One row, its cells as wide as their columns."""
+    shown = (tag(name, content, role=role, scope="col" if name == "th" else None,
+                 style=f"flex:{width};min-width:0;padding:0;border:0;text-align:left;overflow-wrap:anywhere;{BLOCK}")
+             for content, width in zip(contents, HEADER.values(), strict=True))
+    return tag("tr", *shown, role="row", style=f"{style}background:none")
+
+
+def _row(finding: Finding) -> tuple[Any, ...]:
     verdict, rule, where, line, said = cells(finding)
     first, *others = said
-    more = (joined([markup.tag("br"), markup.tag("i", kind), " ", text]) for kind, text in others)
-    return badge(verdict, COLOURS.get(verdict, GREY)), rule, markup.code(where), line, joined([first[1], *more])
+    more = (joined([tag("br"), tag("i", kind), " ", text]) for kind, text in others)
+    place = joined([markup.code(where) if where else "", f"line {line}" if line else ""], ", ")
+    return badge(verdict, COLOURS.get(verdict, GREY)), rule, place, joined([first[1], *more])

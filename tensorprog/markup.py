@@ -9,7 +9,8 @@ import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Html", "Shades", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table", "tag"]
+__all__ = ["LINE", "Html", "Shades", "badge", "code", "details", "joined", "note", "notebook", "paragraph", "table",
+           "tag"]
 
 Shades = Mapping[tuple[int, int], float]
 VOID = {"br", "hr", "link", "meta"}
@@ -42,7 +43,6 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
 def table(
     header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: Any = "", *, text: Collection[int] = (0,),
     marked: Collection[int] = (), sections: Collection[int] = (), foot: Any = "", shades: Shades | None = None,
-    class_: str | None = None,
 ) -> Html:
     """A table: the columns `text` to the left, numbers to the right; the first cell of a row is its heading.
 
@@ -59,7 +59,7 @@ def table(
             cells.append(_cell(cell, style, "" if place else "row"))
         body.append(tag("tr", *cells))
     shown = tag("table", tag("caption", caption, style="text-align:left;caption-side:top") if caption else "",
-                tag("thead", head), tag("tbody", *body), class_=class_, style="border-collapse:collapse")
+                tag("thead", head), tag("tbody", *body), style="border-collapse:collapse")
     name = _label(caption, header)
     box = tag("div", shown, style="overflow-x:auto", tabindex=0, role="region", aria_label=name)
     return joined([box, note(foot) if foot else ""])

@@ -36,8 +36,9 @@ OPERATORS = {
     "ne": "\u2260", "neq": "\u2260", "wedge": "\u2227", "vee": "\u2228", "neg": "\u00ac", "pm": "\u00b1",
     "in": "\u2208", "ldots": "\u2026", "dots": "\u2026", "mid": "|", "lfloor": "\u230a", "rfloor": "\u230b",
     "lceil": "\u2308", "rceil": "\u2309", "lbrace": "{", "rbrace": "}", "langle": "\u27e8", "rangle": "\u27e9",
-    "vert": "|", "prime": "\u2032",
+    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "circ": "\u2218", "subsetneq": "\u228a",
 }
+SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
 BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
 LARGE = {"sum": "\u2211", "prod": "\u220f", "int": "\u222b"}
 FUNCTIONS = frozenset((
@@ -47,8 +48,10 @@ SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad
 ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
 SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
            "aria_label": "formula"}
-IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big", "bigl", "bigr"}
+IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
+SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
+LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
 SEPARATORS = ("&", r"\\")
 
 
@@ -88,7 +91,7 @@ def mathml(formula: str, block: bool = False) -> Html:
 
 
 def _operator(text: str) -> Html:
-    return tag("mo", {"-": "\u2212", "*": "\u2217"}.get(text, text))
+    return tag("mo", {"-": "\u2212", "*": "\u2217"}.get(text, text), **LOOKS.get(text, {}))
 
 
 def _space(width: str) -> Html:
@@ -197,9 +200,9 @@ class _Reader:
     def command(self, name: str) -> Html | None:
         """A command with its arguments."""
         special: dict[str, Callable[[], Html]] = {
-            "frac": lambda: tag("mfrac", self.argument(), self.argument()), "sqrt": self.root, "left": self.fence,
-            "begin": self.environment, "middle": lambda: tag("mo", self.delimiter(), stretchy="true"),
-        }
+            "frac": self.fraction, "tfrac": self.fraction, "sqrt": self.root, "left": self.fence,
+            "begin": self.environment,
+        } | dict.fromkeys(SIZED, lambda: tag("mo", self.delimiter(), stretchy="true"))
         if name in special:
             return special[name]()
         if name in IGNORED:
@@ -210,6 +213,8 @@ class _Reader:
             return tag("mo", LARGE[name], largeop="true", movablelimits="false")
         if name in OPERATORS:
             return tag("mo", OPERATORS[name])
+        if name in SIDES:
+            return tag("mo", "|", form=SIDES[name], stretchy="false")
         if name in SPACES:
             return _space(SPACES[name])
         if name in ACCENTS:
@@ -226,6 +231,10 @@ class _Reader:
         if name in FUNCTIONS:
             return tag("mi", name, mathvariant="normal")
         return tag("mo", name) if len(name) == 1 and not name.isalpha() else tag("mtext", f"\\{name}")
+
+    def fraction(self) -> Html:
+        """Numerator and denominator."""
+        return tag("mfrac", self.argument(), self.argument())
 
     def root(self) -> Html:
         """A square root, or another."""

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.comparison import chance, quantity, short
 from tensorprog.errors import ProgramError, did_you_mean, fail
+from tensorprog.markup import notebook, paragraph
 
 __all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
 
@@ -45,7 +46,7 @@ SQUARES = ("kl",)  # distances with a floor that are squares of a norm
 NO_RATE = "no rate can be fitted: "
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rate:
     """distance = coefficient * n**exponent * exp(correction / n), fitted to the widths `used`.
 
@@ -77,6 +78,11 @@ class Rate:
         if self.exponent_bias:
             text += f", bias by noise floors up to {short(self.exponent_bias)}"
         return text + (f" (too near to the floor: n = {', '.join(map(str, self.left_out))})" if self.left_out else "")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook(paragraph(self))
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -177,14 +178,26 @@ class Reference:
         return cls(law)
 
     def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
-        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`."""
+        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`.
+
+        Variances are those of `moments` where these have the smaller errors.
+        """
         size = math.prod(self.netsor.families[name].shape)
         if size > max_members:
             return None
         if name not in self._covariances:
             value, error = (np.asarray(part, dtype=np.float64) for part in self.law.cov(name, with_error=True))
-            self._covariances[name] = value.reshape(size, size), error.reshape(size, size)
+            self._covariances[name] = self._refined(name, value.reshape(size, size), error.reshape(size, size))
         return self._covariances[name]
+
+    def _refined(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
+        """Covariances with the better known of two variances."""
+        value, error = value.copy(), error.copy()
+        with suppress(TensorprogError):  # where the law offers no variances of their own
+            variance, wrong = _full(self.law.var(name, with_error=True), len(value))
+            better = np.flatnonzero(wrong < error.diagonal())
+            value[better, better], error[better, better] = variance[better], wrong[better]
+        return value, error
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
         """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.

@@ -27,6 +27,7 @@ from tensorprog.yaml_io import pack
 __all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+MAX_PICTURED = 6  # outputs in pictures
 MOST_TIMES = 2.0  # as long may a run take for them
 GRADES = ("outside", "extension", "remark", "theorem")  # each claims more than the one before
 DEFAULTS: dict[str, Any] = {
@@ -128,7 +129,7 @@ class Study:
     refusal: TensorprogError | None = None  # why there is no limit
     comparisons: list[Comparison] = field(default_factory=list)
     finite: list[dict[str, Any]] = field(default_factory=list)
-    columns: list[tuple[str, Any]] = field(default_factory=list)  # draws of the first output, for the pictures
+    columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
     written: list[Path] = field(default_factory=list)
 
@@ -143,10 +144,9 @@ class Study:
         return dict(with_averages(self.netsor, dict(self.settings.averages)).psi) if self.settings.averages else {}
 
     @property
-    def variable(self) -> str:
-        """The output shown in pictures: the first."""
-        name = self.netsor.outputs[0]
-        return label(name, members(self.netsor, name, 1)[0])
+    def pictured(self) -> tuple[str, ...]:
+        """What is shown in pictures: of the first few outputs the first member each."""
+        return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
@@ -204,17 +204,15 @@ def run(
         if settings.averages:
             _note_averages(study, told)
         _save_report(study, out)
+        study.written += list(folders.values()) if store is None else [store.path]
         for width in settings.width:
             told.stage(f"n = {width}")
             samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
                                   **settings.options)
             _width(study, samples, store, stream, told)
-            study.written += [folders[width]] if stream and out is not None else []
             _save_report(study, out)
             written.again()
             told.width_done(study)
-        if store is not None:
-            study.written.append(store.path)
     if out is not None:
         told.stage("drawing")
         _pictures(study, out, told)
@@ -321,7 +319,9 @@ def _width(study: Study, samples: Samples, store: files.SamplesFile | None, stre
     study.comparisons.append(comparison)
     entry = files.finite_json(shown, comparison, study.settings.keep)
     study.finite.append(entry | {"samples": samples.samples})
-    study.columns.append((f"n = {width}", column(shown, *split(study.netsor, study.variable)).copy()))
+    for variable in study.pictured:
+        draws = column(shown, *split(study.netsor, variable)).copy()
+        study.columns.setdefault(variable, []).append((f"n = {width}", draws))
     if store is not None:
         for name in study.names:
             store.add(f"{name}_n{width}", samples[name])
@@ -335,7 +335,8 @@ def _head(study: Study, samples: Samples) -> Samples:
     from tensorprog.finite.run import parse_memory
 
     sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
-    copies = 16 + len(study.settings.width) + 4 * max(min(size, files.MAX_COVARIANCE) for size in sizes)  # of a column
+    held = len(study.settings.width) * len(study.pictured)
+    copies = 16 + held + 4 * max(min(size, files.MAX_COVARIANCE) for size in sizes)  # of a column
     count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
     if count >= samples.samples:
         return samples
@@ -368,10 +369,11 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
     from tensorprog import plots
 
     panels = 2 if study.reference is None else 3
+    first = study.pictured[0]
     try:
         _write(study, out, "density.png", lambda path: plots.save(
-            path, lambda axes: plots.density_of(study.columns, study.variable, study.reference, axes), 2, 10.0, 4.4))
+            path, lambda axes: plots.density_of(study.columns[first], first, study.reference, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, study.variable, axes), panels, 4.1 * panels, 4.2))
+            path, lambda axes: plots.convergence(study.comparisons, first, axes), panels, 4.1 * panels, 4.2))
     except plots.PlotsUnavailableError as error:
         told.note(str(error))

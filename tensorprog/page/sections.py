@@ -34,6 +34,7 @@ TITLES = {
     "excess": "distance of the kurtosis of {} from that of the limit", "variance": "variance of {}",
     "kurtosis": "kurtosis of {}",
 }
+Draw = Callable[[Any], Any]  # a picture on the axes that it is given
 PACKAGES = ("numpy", "scipy", "sympy", "matplotlib", "numba")
 
 
@@ -104,23 +105,34 @@ def widths(study: Study) -> Html:
     """Networks of finite width against the limit: densities, distances, tables."""
     if not study.comparisons:
         return paragraph("No width is complete.")
-    of, reference = study.variable, study.reference
-    densities = {
-        f"density of {of}, {scale} scale": partial(plots.density_of, study.columns, of, reference, scale=scale)
-        for scale in ("linear", "log")
-    }
-    panels = {
-        f"{TITLES[name].format(of)} against the width": partial(plots.convergence, study.comparisons, of, panels=[name])
-        for name in (DISTANCES if reference is not None else STATISTICS)
-    }
+    first, *others = study.pictured
+    panels = list(STATISTICS if study.reference is None else DISTANCES)
+    further: dict[str, Draw] = {}
+    for of in others:
+        further |= _densities(study, of, "log") | _convergence(study, of, panels[0])
+    left_out = study.netsor.outputs[len(study.pictured):]
     return joined([
-        tag("h3", f"Density of {of}"), _figures(densities),
-        tag("h3", "Convergence in the width"), _figures(panels),
+        tag("h3", f"Density of {first}"), _figures(_densities(study, first, "linear", "log")),
+        tag("h3", "Convergence in the width"), _figures(_convergence(study, first, *panels)),
+        *([tag("h3", "Further outputs"), _figures(further)] if further else []),
+        note(f"Not drawn, but in the tables: {', '.join(left_out)}.") if left_out else "",
         tag("h3", "Results"), *(_shown(each) for each in run_tables(study)),
     ])
 
 
-def _figures(pictures: Mapping[str, Callable[[Any], Any]]) -> Html:
+def _densities(study: Study, of: str, *scales: str) -> dict[str, Draw]:
+    """One panel for each scale, by what it shows."""
+    return {f"density of {of}, {scale} scale": partial(plots.density_of, study.columns[of], of, study.reference,
+                                                       scale=scale) for scale in scales}
+
+
+def _convergence(study: Study, of: str, *panels: str) -> dict[str, Draw]:
+    """The panels of convergence named, by what they show."""
+    return {f"{TITLES[name].format(of)} against the width": partial(plots.convergence, study.comparisons, of,
+                                                                    panels=[name]) for name in panels}
+
+
+def _figures(pictures: Mapping[str, Draw]) -> Html:
     """Panels side by side where there is room, by what they show."""
     try:
         drawn = {label: plots.svg(draw) for label, draw in pictures.items()}

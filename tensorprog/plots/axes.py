@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from tensorprog.errors import ProgramError, TensorprogError
 from tensorprog.files import whole
 
 __all__ = ["FIRST", "GREY", "LIMIT", "MARKERS", "SECOND", "VERMILION", "PlotsUnavailableError", "axes_of", "colours",
-           "legend_above", "plain", "save", "style", "svg", "width_axis"]
+           "legend_above", "name", "plain", "save", "style", "svg", "width_axis"]
 
 LIMIT, GREY = "#000000", "#777777"
 FIRST, SECOND, VERMILION = "#0072B2", "#CC79A7", "#D55E00"  # blue, purple and vermilion of Okabe & Ito
@@ -117,6 +118,17 @@ def width_axis(ax: Any, widths: Sequence[float]) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xticklabels([f"{w:g}" for w in shown])
     ax.set_xlim(min(widths) / 1.5, max(widths) * 1.5)
+
+
+def name(axis: Any, text: str) -> None:
+    """Name an axis with all its data; of large and small numbers on it the name has the power of ten."""
+    largest = float(np.abs(axis.get_view_interval()).max())
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    if axis.get_scale() == "log" or -4 < power < 5:
+        axis.set_label_text(plain(text))
+        return
+    axis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}".replace("-", "\u2212"))
+    axis.set_label_text(f"{plain(text)} / $10^{{{power}}}$")
 
 
 def legend_above(ax: Any, handles: Sequence[Any] | None = None) -> None:

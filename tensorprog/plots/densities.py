@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tensorprog.distances import KL_POINTS, binned_kde
 from tensorprog.errors import ProgramError
-from tensorprog.plots.axes import LIMIT, MARKERS, VERMILION, axes_of, colours, legend_above, plain, style
+from tensorprog.plots.axes import LIMIT, MARKERS, VERMILION, axes_of, colours, legend_above, name, style
 from tensorprog.reference import Reference, column, label, members, one_or_several, samples_of, split
 
 __all__ = ["density", "density_of", "tail_bins"]
@@ -27,13 +27,13 @@ def tail_bins(x: Array) -> tuple[Array, Array, Array]:
     """Empirical density at points, with standard errors: bins of a quarter standard deviation, wider in the tails.
 
     Bins with fewer than ten draws are joined with their outer neighbours up to one standard deviation; what is then
-    still rarer is not shown.
+    still rarer is not shown.  Where a few draws make the standard deviation it is replaced, see `_bulk`.
 
     Shapes    (samples,) -> places (the mean of the draws in the bin), density, error
     """
     x = np.sort(np.asarray(x, dtype=np.float64).ravel())
-    spread = float(x.std())
-    if not spread > 0:
+    spread = _bulk(x)[1]
+    if not 0 < spread < math.inf:
         return (np.zeros(0),) * 3
     centre = float(np.median(x))
 
@@ -60,6 +60,17 @@ def tail_bins(x: Array) -> tuple[Array, Array, Array]:
     return places, heights, errors
 
 
+def _bulk(x: Array) -> tuple[float, float]:
+    """Mean and standard deviation; median and central range of 68 % where that is shorter, with very heavy tails.
+
+    Of Gaussian draws that range is twice the standard deviation.
+    """
+    low, middle, high = (float(value) for value in np.quantile(x, [0.16, 0.5, 0.84]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = float(x.mean()), float(x.std())
+    return (mean, spread) if high == low or spread <= high - low else (middle, high - low)
+
+
 def density(
     samples: Any, law: Any = None, variable: str | None = None, ax: Any = None, scale: str = "both",
 ) -> Any:
@@ -74,10 +85,9 @@ def density(
         raise ProgramError("there is nothing to draw: give samples, a law, or both")
     netsor = runs[0].netsor if runs else law.netsor
     if variable is None:
-        name = netsor.outputs[0]
-        variable = label(name, members(netsor, name, 1)[0])
-    name, position = split(netsor, variable)
-    draws = [(f"n = {run.width}" if run.width else "draws from the limit", column(run, name, position)) for run in runs]
+        variable = label(netsor.outputs[0], members(netsor, netsor.outputs[0], 1)[0])
+    place = split(netsor, variable)
+    draws = [(f"n = {run.width}" if run.width else "draws from the limit", column(run, *place)) for run in runs]
     return density_of(draws, variable, law, ax, scale)
 
 
@@ -88,19 +98,20 @@ def density_of(
     if scale not in ("linear", "log", "both"):
         raise ProgramError(f"scale must be linear, log or both, not {scale!r}")
     scales = ["linear", "log"] if scale == "both" else [scale]
-    draws = [(name, np.asarray(x, dtype=np.float64).ravel()) for name, x in draws]
+    draws = [(run, np.asarray(x, dtype=np.float64).ravel()) for run, x in draws]
     reference = None if law is None else Reference.of(law, "density takes a law second")
     axes = axes_of(ax, len(scales), 5.0 * len(scales), 4.2)
-    centre, spread = _centre(reference, variable, draws)
+    gaussian = _moments(reference, variable, draws)
+    centre, spread = gaussian if reference is not None else _bulk(draws[-1][1])
     low = min([centre - 12 * spread, *(float(x.min()) for _, x in draws)])
     high = max([centre + 12 * spread, *(float(x.max()) for _, x in draws)])
     curve = reference.curve(variable, low, high) if reference is not None and spread > 0 else None
     for panel, kind in zip(axes, scales, strict=True):
-        _density_panel(panel, kind, draws, curve, centre, spread)
-        panel.set_xlabel(plain(variable))
-        panel.set_ylabel("probability density" + (", log scale" if kind == "log" else ""))
+        _density_panel(panel, kind, draws, curve, gaussian, centre, spread)
+        name(panel.xaxis, variable)
+        name(panel.yaxis, "probability density" + (", log scale" if kind == "log" else ""))
         style(panel)
-    handles = _density_legend([name for name, _ in draws], axes[0])
+    handles = _density_legend([run for run, _ in draws], axes[0])
     if len(axes) > 1:
         # below both panels, where no data are
         axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False)
@@ -115,58 +126,64 @@ def _density_legend(names: Sequence[str], ax: Any) -> list[Any]:
 
     shades = colours(len(names))
     handles: list[Any] = [
-        Line2D([], [], color=shades[k], marker=MARKERS[k % len(MARKERS)], markersize=4.5, linewidth=1.3, label=name)
-        for k, name in enumerate(names)
+        Line2D([], [], color=shades[k], marker=MARKERS[k % len(MARKERS)], markersize=4.5, linewidth=1.3, label=run)
+        for k, run in enumerate(names)
     ]
     return handles + [line for line in ax.lines if line.get_label() in (LIMIT_NAME, GAUSSIAN_NAME)]
 
 
-def _centre(reference: Reference | None, variable: str, draws: Sequence[tuple[str, Array]]) -> tuple[float, float]:
+def _moments(reference: Reference | None, variable: str, draws: Sequence[tuple[str, Array]]) -> tuple[float, float]:
     """Mean and standard deviation of the limit, or else of the last sample."""
     if reference is not None:
-        name, position = split(reference.netsor, variable)
-        values = reference.moments(name)
+        family, position = split(reference.netsor, variable)
+        values = reference.moments(family)
         return float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
-    return float(draws[-1][1].mean()), float(draws[-1][1].std())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(draws[-1][1].mean()), float(draws[-1][1].std())
 
 
 def _density_panel(
-    ax: Any, kind: str, draws: Sequence[tuple[str, Array]], curve: Any, centre: float, spread: float
+    ax: Any, kind: str, draws: Sequence[tuple[str, Array]], curve: Any, gaussian: tuple[float, float], centre: float,
+    spread: float,
 ) -> None:
     shades = colours(len(draws))
-    lowest, reach = math.inf, 4.0 * spread
-    for k, (name, x) in enumerate(draws):
+    lowest, highest, reach = math.inf, 0.0, 4.0 * spread
+    for k, (run, x) in enumerate(draws):
         marker = MARKERS[k % len(MARKERS)]
         if kind == "log":
             places, heights, errors = tail_bins(x)
             if len(places):
                 ax.errorbar(places, heights, yerr=errors, color=shades[k], marker=marker, markersize=3.6,
-                            linestyle="none", elinewidth=0.8, label=name, zorder=3)
-                lowest = min(lowest, float(heights.min()))
+                            linestyle="none", elinewidth=0.8, label=run, zorder=3)
+                lowest, highest = min(lowest, float(heights.min())), max(highest, float(heights.max()))
                 reach = max(reach, float(np.abs(places - centre).max()))
-        elif x.std() > 0:
+        else:
             low, high = centre - 6 * spread, centre + 6 * spread
-            inside = np.linspace(low, high, KL_POINTS)
-            ax.plot(inside, binned_kde(x, low, high), color=shades[k], linewidth=1.3, label=name, zorder=2 + k / 100)
+            inside = x[(low <= x) & (x <= high)]
+            if len(inside) > 1 and inside.std() > 0:
+                heights = binned_kde(inside, low, high) * (len(inside) / len(x))
+                ax.plot(np.linspace(low, high, KL_POINTS), heights, color=shades[k], linewidth=1.3, label=run,
+                        zorder=2 + k / 100)
     if not spread > 0:
         return
     floor = 10.0 ** (math.floor(math.log10(lowest)) - 1) if math.isfinite(lowest) else 1e-6 / spread
     if kind == "log":
         # as far as the limit, or the data, stay above the bottom of the picture
         x = np.linspace(centre - 40 * spread, centre + 40 * spread, 8001)
-        height = curve.pdf(x) if curve is not None else _gauss(x, centre, spread)
+        height = curve.pdf(x) if curve is not None else _gauss(x, *gaussian)
         visible = np.abs(x - centre)[height > floor]
         reach = max(reach * 1.05, float(visible.max()) if len(visible) else 0.0)
         reach = min(reach, 40 * spread)
     x = np.linspace(centre - reach, centre + reach, 1201)
+    limit, normal = np.zeros(0) if curve is None else curve.pdf(x), _gauss(x, *gaussian)
     if curve is not None:
-        ax.plot(x, curve.pdf(x), color=LIMIT, linewidth=1.8, label=LIMIT_NAME, zorder=4 if kind == "linear" else 2.5)
-    ax.plot(x, _gauss(x, centre, spread), color=VERMILION, linewidth=1.5, linestyle=(0, (5, 2.5)),
+        ax.plot(x, limit, color=LIMIT, linewidth=1.8, label=LIMIT_NAME, zorder=4 if kind == "linear" else 2.5)
+    ax.plot(x, normal, color=VERMILION, linewidth=1.5, linestyle=(0, (5, 2.5)),
             label=GAUSSIAN_NAME, zorder=5 if kind == "linear" else 2.4)
     ax.set_xlim(centre - reach, centre + reach)
     if kind == "log":
         ax.set_yscale("log")
-        ax.set_ylim(bottom=floor)
+        ax.set_ylim(floor, 2 * float(max(highest, 10 * floor, normal.max(), limit.max(initial=0.0))))
     else:
         ax.set_ylim(bottom=0)
 

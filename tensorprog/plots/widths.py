@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.comparison import Comparison, Row
 from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, plain, style, width_axis
+from tensorprog.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, name, style, width_axis
 from tensorprog.reference import one_or_several
 
 __all__ = ["convergence"]
@@ -48,17 +48,17 @@ def convergence(
     variable = variable or ordered[0].rows[0].variable
     known = DISTANCES | STATISTICS if ordered[0].reference != "nothing" else STATISTICS
     chosen = list(panels) if panels is not None else list(DISTANCES if known != STATISTICS else STATISTICS)
-    for name in chosen:
-        if name not in known:
-            raise ProgramError(f"there is no panel {name!r} here; {did_you_mean(name, list(known))}")
+    for kind in chosen:
+        if kind not in known:
+            raise ProgramError(f"there is no panel {kind!r} here; {did_you_mean(kind, list(known))}")
     axes = axes_of(ax, len(chosen), 4.1 * len(chosen), 4.0)
     faint = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
     series = _Series(variable, [float(c.width or 0) for c in ordered], [c[variable] for c in ordered],
-                     [[c[name] for c in ordered] for name in faint])
-    for name, panel in zip(chosen, axes, strict=True):
-        title = known[name](panel, series)
+                     [[c[other] for c in ordered] for other in faint])
+    for kind, panel in zip(chosen, axes, strict=True):
+        title = known[kind](panel, series)
         panel.set_xlabel("width n")
-        panel.set_ylabel(plain(title))
+        name(panel.yaxis, title)
         width_axis(panel, series.widths)
         style(panel)
         legend_above(panel)
@@ -127,7 +127,7 @@ def _numbers(rows: Sequence[Row], key: str) -> Array:
 
 
 def _distance(
-    ax: Any, series: _Series, key: str, name: str, colour: str, marker: str, floored: bool = True
+    ax: Any, series: _Series, key: str, label: str, colour: str, marker: str, floored: bool = True
 ) -> list[Array]:
     # the second series of a panel stands a little to the right, so that error bars do not cover each other
     widths = [width * (1.07 if marker == "s" else 1.0) for width in series.widths]
@@ -135,7 +135,7 @@ def _distance(
     for other in series.others:
         ax.plot(widths, _numbers(other, key), color=colour, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
     ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=colour, marker=marker, markersize=5, linewidth=1.5,
-                capsize=2.5, label=name, zorder=3)
+                capsize=2.5, label=label, zorder=3)
     if not floored:
         return [value, value + error]
     floor = _numbers(series.rows, f"{key}_floor")

@@ -180,3 +180,14 @@ def test_members_and_labels():
     assert label("m", ()) == "m"
     assert split(program, "y[ 2 ]") == ("y", 2)
     assert np.prod(program.families["y"].shape) == 4
+
+
+def test_a_covariance_has_the_better_known_variances():
+    law = tp.load("attention", s=2, H=1).limit()
+    reference = Reference(law)
+    matrix, errors = reference.covariance("y")
+    variance, error = reference.moments("y")["variance"]
+    assert (matrix.diagonal() == variance).all() and (errors.diagonal() == error).all()
+    other, wrong = law.cov("y", with_error=True)
+    assert (errors <= np.asarray(wrong).reshape(2, 2)).all() and errors[0, 1] > error[0]
+    assert (np.abs(matrix - np.asarray(other).reshape(2, 2)) <= errors + np.asarray(wrong).reshape(2, 2)).all()

@@ -136,6 +136,13 @@ def test_notebooks_get_a_table(name: str) -> None:
     assert {"script", "style", "link", "img"}.isdisjoint(page.seen)
 
 
+def test_reasons_stand_below_where_there_is_no_room_for_a_column() -> None:
+    shown = notebook(check(TIED.load()))
+    assert shown.count("flex-wrap:wrap") == shown.count("<tr")
+    assert shown.count("flex:9 1 24em") == shown.count("<tr")  # the last cell grows, and shrinks when it is alone
+    assert "overflow-x" not in shown
+
+
 def test_notebooks_escape_everything() -> None:
     evil = "<script>alert(1)</script>"
     report = check(TIED.load())

@@ -12,6 +12,7 @@ import pytest
 import tensorprog as tp
 from tensorprog.formats import quantity
 from tensorprog.limit.draws import Draws
+from tensorprog.rates import fit
 
 EVIL = "<script>alert(1)</script>"
 
@@ -102,6 +103,13 @@ def test_plans_and_comparisons(attention: tp.Program) -> None:
     net = attention.run(8, 100)
     assert "against" not in read(tp.compare(net, None))
     assert "against other samples" in read(tp.compare(net, attention.run(8, 100, seed=1)))
+
+
+def test_what_a_prompt_shows_is_what_is_printed(attention: tp.Program) -> None:
+    compared = tp.compare(attention.run(8, 100), None)
+    assert repr(compared) == str(compared) and "Row(" not in repr(compared)
+    found = fit([16, 64, 256], [[0.1], [0.01], [0.001]], [[0.001], [0.0001], [0.00001]])
+    assert repr(found) == str(found) == read(found)
 
 
 def test_displays_escape_titles() -> None:

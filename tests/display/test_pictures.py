@@ -130,6 +130,43 @@ def test_legends_stand_above_single_panels(study):
     assert legend.y0 >= ax.get_window_extent().y1 - 1
 
 
+def ticks(axis):
+    axis.axes.figure.canvas.draw()
+    return [text.get_text() for text in axis.get_ticklabels()]
+
+
+def test_powers_of_ten_stand_in_the_names_of_axes():
+    program = netsor(1)
+    law = MixtureLaw(program, (1e18,))
+    linear, log = plots.density(draw(program, 1000, (1e18,)), law)
+    assert (linear.get_xlabel(), linear.get_ylabel()) == ("y[0] / $10^{9}$", "probability density / $10^{-10}$")
+    assert log.get_ylabel() == "probability density, log scale"
+    assert "2" in ticks(linear.xaxis) and "1" in ticks(linear.yaxis)
+    assert not linear.yaxis.get_offset_text().get_text() and not linear.xaxis.get_offset_text().get_text()
+    (panel, _) = plots.convergence([compare(draw(program, 1000, (1e18,), width=8), None)])
+    assert panel.get_ylabel().endswith("/ $10^{18}$")
+
+
+def test_panels_show_most_of_the_draws_however_heavy_their_tails():
+    program = netsor(1)
+    run = draw(program, 5000, (1.0,), width=8)
+    run.arrays["y"] = np.sign(run["y"]) * np.exp(np.abs(8 * run["y"]))
+    assert run["y"].std() > 1e4 * np.abs(np.median(np.abs(run["y"])))
+    linear, log = plots.density(run)
+    for panel in (linear, log):
+        low, high = panel.get_xlim()
+        assert ((low < run["y"]) & (run["y"] < high)).mean() > 0.5
+        assert high < 0.01 * run["y"].std()
+    places, _, _ = plots.tail_bins(run["y"])
+    assert len(places) > 4
+
+
+def test_logarithmic_panels_end_where_densities_do():
+    program = netsor(1)
+    _, log = plots.density(draw(program, 3000, (1.0,)), MixtureLaw(program, (1.0,)))
+    assert 0.4 < log.get_ylim()[1] < 2
+
+
 def test_constant_outputs_can_be_drawn(tmp_path):
     program = netsor(1)
     run, law = draw(program, 100, (0.0,)), MixtureLaw(program, (0.0,))

@@ -128,6 +128,25 @@ def test_all_sections_are_there(page: tuple[str, str]) -> None:
     assert ("Covariance of" in shown) == limit
 
 
+def several(count: int) -> tp.Program:
+    """A program of several outputs."""
+    program = tp.Program("several")
+    h = program.initial("h", mean=0, cov=1)
+    weights = program.weights(*(f"W{k}" for k in range(count)))
+    program.outputs(*(program.nonlin(f"y{k}", tp.tanh(program.matmul(f"u{k}", weight, h)))
+                      for k, weight in enumerate(weights)))
+    return program
+
+
+def test_every_output_is_drawn_up_to_a_few(tmp_path: Path) -> None:
+    run(several(8), tmp_path)
+    shown = Document((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for k in range(8):
+        assert shown.values("aria-label").count(f"density of y{k}, log scale") == (k < 6)
+        assert shown.values("aria-label").count(f"KL divergence of y{k} from the limit against the width") == (k < 6)
+    assert "Not drawn, but in the tables: y6, y7." in shown.text
+
+
 def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
     evil = "</title><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes' ]]> </style>"
     program = tp.Program("plain", title=evil, reference=evil)
@@ -176,11 +195,26 @@ def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None
     assert made == [0, 1]
 
 
+@pytest.mark.parametrize("often", [False, True])
+def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the page was written on the way."""
+    monkeypatch.setattr(job._Page, "again", lambda page: page.finish() if often else None)
+    study = run(tp.load("mlp"), tmp_path)
+    names = ["program.svg", "report.json", "samples.npz", "report.html", "density.png", "convergence.png"]
+    assert [path.name for path in study.written] == names
+
+
 def test_formulas_that_take_too_long_are_cut_short() -> None:
     program = tp.load("mlp")
     whole, some = derived(program.netsor, "theorem"), derived(program.netsor, "theorem", seconds=0.0)
     assert whole.count("<li>") > some.count("<li>") == 1
     assert "tp limit FILE --latex" in some and "left out" not in whole
+
+
+def test_nothing_scrolls_on_paper() -> None:
+    sheet = files("tensorprog.page").joinpath("page.css").read_text(encoding="utf-8")
+    printed = sheet.partition("@media print")[2]
+    assert ".picture, [role=region] { overflow: visible !important; }" in printed
 
 
 def contrast(one: str, other: str) -> float:
