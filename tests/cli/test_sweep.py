@@ -79,7 +79,7 @@ def test_the_tables(tp: Tp) -> None:
     assert "small: y[0], c=4" in out
     assert out.count("\nlimit") == 2
     assert "means over 2 repeats of 3,000 networks" in out
-    assert "KL precise falls as n^-" in out
+    assert "precise KL falls as n^-" in out
     assert "no rate of KL: fewer than three widths have a distance of at least 400 noise floors" in out
     assert "no rate of KS, W1: fewer than three widths have a distance of at least 20 noise floors" in out
     assert "written to a" in out
