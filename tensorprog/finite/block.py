@@ -145,7 +145,7 @@ class _Networks:
 
     def read(self, reference: Variable, ranges: Mapping[str, Range], coordinates: int) -> Open:
         family = self.netsor.families[reference.name]
-        array = self.values[reference.name]
+        array = self.room(reference.name)
         trail: tuple[str, ...] = ()
         if family.kind == "vector":
             array, trail = array[..., :coordinates], (COORDINATE,)
@@ -299,18 +299,23 @@ class _Networks:
         for position, slot in enumerate(slots):
             if not slot.bare:
                 full = np.expand_dims(full, position + 1)
-        trail = (count,) if vector else ()
         if full.shape[1 : 1 + len(slots)] == family.shape:
             self.values[name] = full
             return
-        if name not in self.values:
-            shape = (self.count, *family.shape, *trail)
-            self.values[name] = np.zeros(shape, self.job.dtype)
         key = []
         for slot, (start, _) in zip(slots, family.ranges, strict=True):
             low, high = slot.bounds(ranges)
             key.append(slice(low - start, high + 1 - start))
-        self.values[name][(slice(None), *key)] = full
+        self.room(name)[(slice(None), *key)] = full
+
+    def room(self, name: str) -> Array:
+        """The array of a family that is filled in parts; before the first it is read only beyond a boundary."""
+        if name not in self.values:
+            family = self.netsor.families[name]
+            trail = (self.plan.lengths.get(name, 0),) if family.kind == "vector" else ()
+            self.values[name] = np.zeros((self.count, *family.shape, *trail), self.job.dtype)
+        array: Array = self.values[name]
+        return array
 
 
 def _renamed(axes: Iterable[str], group: Grouping, back: bool) -> tuple[str, ...]:

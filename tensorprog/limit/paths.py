@@ -129,9 +129,9 @@ class Paths:
         name = self.netsor.body[position].target.name
         family = self.netsor.families[name]
         axes = tuple(str(k) for k in range(len(box)))
-        value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
-        if name not in self._values:
+        if name not in self._values:  # before its first members, which may read it beyond a boundary
             self._values[name] = np.zeros((self.replicates, *family.shape, self.points))
+        value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
         self._values[name][(slice(None), *place(box, family.ranges))] = align(value, (REPLICATE, *axes, COORDINATE))
         self.weights.step(position, box)
 

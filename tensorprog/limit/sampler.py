@@ -31,7 +31,7 @@ from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
-from tensorprog.ir import Dot, Initial, MatMul, Nonlin, Range, Statement
+from tensorprog.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box, held_ranges, leaves, place, target_box
@@ -323,23 +323,34 @@ class Sampler:
                 values[name] = self.averages[name].draw(values, self.reader)
             elif isinstance(statement, Nonlin) and name in self.demand:
                 ranges = held_ranges(statement, self.demand[name], step.ranges(self.netsor.ranges))
-                if ranges is not None and all(r.name in later or self._known(r, values) for r in statement.inputs):
+                known = (r.name in {*later, name} or self._known(r, values) for r in statement.inputs)
+                if ranges is not None and all(known):
+                    self._make_room(step, values, normals.draws)
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
-                    self._enter(step, self.over_positions(statement, result, ranges), ranges, values, normals.draws)
+                    self._enter(step, self.over_positions(statement, result, ranges), ranges, values)
         return values
 
-    def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open], draws: int) -> None:
-        """Write what a step gives among the values: all members of its family, or some of them."""
-        name, slots = step.statement.target.name, step.statement.target.slots
+    @staticmethod
+    def _at_once(step: Step, family: Family) -> bool:
+        """Whether a step gives all members of its family at once."""
+        return len(family.statements) == 1 and not step.fixed
+
+    def _make_room(self, step: Step, values: dict[str, Open], draws: int) -> None:
+        """An array for a family that is filled in parts; before the first it is read only beyond a boundary."""
+        name = step.statement.target.name
         family = self.netsor.families[name]
-        if len(family.statements) == 1 and not step.fixed:
-            values[name] = value
-            return
-        if name not in values:
+        if name not in values and not self._at_once(step, family):
             trail = (1,) if family.kind == "vector" else ()
             shape = (draws, *(stop - start for start, stop in self.demand[name]), *trail)
-            axes = (BATCH, *(str(k) for k in range(len(slots))), *((COORDINATE,) if trail else ()))
+            axes = (BATCH, *(str(k) for k in range(len(family.ranges))), *((COORDINATE,) if trail else ()))
             values[name] = Open(axes, np.zeros(shape))
+
+    def _enter(self, step: Step, value: Open, ranges: Mapping[str, Range], values: dict[str, Open]) -> None:
+        """Write what a step gives among the values: all members of its family, or some of them."""
+        name = step.statement.target.name
+        if self._at_once(step, self.netsor.families[name]):
+            values[name] = value
+            return
         filled = place(target_box(step.statement, ranges), self.demand[name])
         values[name].data[(slice(None), *filled)] = align(value, values[name].axes)
 

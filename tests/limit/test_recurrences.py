@@ -505,3 +505,28 @@ def test_formulas_refuse_recurrences() -> None:
 
     with pytest.raises(tp.NotCompiledError, match="recurrences"):
         SymbolicLaw(netsor)
+
+
+FADING = """
+program: fading
+indices: {t: {size: 3, boundary: zero}}
+initial:
+  g[t]: {mean: 0, cov: 1}
+body:
+  - r[t] = Nonlin(r[t-1] / 2 + g[t])
+outputs: [r]
+"""
+
+
+def test_a_boundary_may_be_the_base_of_a_recurrence() -> None:
+    program = tp.Program.from_netsor(loads(FADING))
+    exact = np.array([[1, 0.5, 0.25], [0.5, 1.25, 0.625], [0.25, 0.625, 1.3125]])
+    value, error = program.limit().cov("r", with_error=True)
+    assert np.all(np.abs(value - exact) <= error + 1e-9)
+    law = program.limit()
+    variance, error = law.var("r", with_error=True)
+    assert np.all(np.abs(variance - exact.diagonal()) <= 5 * error)
+    drawn = law.sample(100_000, seed=1)["r"]
+    for values in (drawn, program.run(width=3, samples=100_000, seed=2)["r"]):
+        se = np.sqrt((exact**2 + np.outer(exact.diagonal(), exact.diagonal())) / len(values))
+        assert np.all(np.abs(np.cov(values, rowvar=False) - exact) <= 5 * se)
