@@ -36,7 +36,8 @@ OPERATORS = {
     "ne": "\u2260", "neq": "\u2260", "wedge": "\u2227", "vee": "\u2228", "neg": "\u00ac", "pm": "\u00b1",
     "in": "\u2208", "ldots": "\u2026", "dots": "\u2026", "mid": "|", "lfloor": "\u230a", "rfloor": "\u230b",
     "lceil": "\u2308", "rceil": "\u2309", "lbrace": "{", "rbrace": "}", "langle": "\u27e8", "rangle": "\u27e9",
-    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "perp": "\u22a5", "circ": "\u2218", "subsetneq": "\u228a",
+    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "perp": "\u22a5", "circ": "\u2218",
+    "subsetneq": "\u228a",
 }
 SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
 BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
