@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorprog.cli import main
 from tensorprog.finite import job
 
 PROGRAM = """\
@@ -38,22 +37,6 @@ display.Progress.progress = lambda *_: time.sleep(0.05)
 main.main(args=sys.argv[1:])
 """
 Tp = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tp:
-    """Call the command line; gives (exit code, stdout, stderr)."""
-    (tmp_path / "small.yaml").write_text(PROGRAM)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*args: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main.main(args=list(args), prog_name="tp")
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return caught.value.code, out, err  # type: ignore[return-value]
-
-    return call
 
 
 def _report(text: str) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tensorprog import errors
-from tensorprog.cli import main
 from tensorprog.sweeps import workers
 
 xarray = pytest.importorskip("xarray")
@@ -32,19 +31,9 @@ Tp = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def tp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tp:
-    """Call the command line; gives (exit code, stdout, stderr)."""
-    (tmp_path / "small.yaml").write_text(PROGRAM)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*args: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main.main(args=["sweep", *args], prog_name="tp")
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return caught.value.code, out, err  # type: ignore[return-value]
-
-    return call
+def tp(tp: Tp) -> Tp:
+    """Call `tp sweep`; gives (exit code, stdout, stderr)."""
+    return lambda *args: tp("sweep", *args)
 
 
 def test_the_object_and_the_files(tp: Tp) -> None:
