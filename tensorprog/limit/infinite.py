@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.limit.asking import check_count, check_levels, check_order
 from tensorprog.limit.covariance import Compiler
+from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.summands import Function, Summands
 from tensorprog.linalg import psd_cholesky
 
@@ -137,30 +138,33 @@ class InfiniteHeads:
         three = 3.0 if value.ndim == 0 else value
         return (three, 0.0 * value) if with_error else three
 
-    def _standardised(self, name: str, x: Any) -> tuple[Array, float]:
+    def averaged(self, name: str) -> Mixture:
+        """The Gaussian of one member, as `Law.averaged` gives other densities."""
         _, _, single = self._law.member(self._output(name))
         if not single:
             raise ProgramError(f"{name} is a family; name one member")
-        sd = float(np.sqrt(self.var(name)))
-        return (np.asarray(x, dtype=np.float64) - self.mean(name)) / sd, sd
+        var, error = self.var(name, True)
+        return Mixture((), np.asarray(self.mean(name)), np.asarray(var), error / var)
 
-    def density(self, name: str, grid: Any) -> Array:
+    def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
+        points = np.asarray(grid, dtype=np.float64)
+        value, error = (part.reshape(points.shape) for part in getattr(self.averaged(name), method)(points.reshape(-1)))
+        return (value, error) if with_error else value
+
+    def density(self, name: str, grid: Any, with_error: bool = False) -> Any:
         """Density of one member at the grid points."""
-        z, sd = self._standardised(name, grid)
-        return np.asarray(np.exp(-0.5 * z * z) / (sd * np.sqrt(2 * np.pi)))
+        return self._grid(name, "density", grid, with_error)
 
-    def cdf(self, name: str, grid: Any) -> Array:
+    def cdf(self, name: str, grid: Any, with_error: bool = False) -> Any:
         """Distribution function of one member at the grid points."""
-        from scipy.special import ndtr
-
-        return np.asarray(ndtr(self._standardised(name, grid)[0]))
+        return self._grid(name, "cdf", grid, with_error)
 
     def quantile(self, name: str, q: Any) -> Array:
         """Quantiles of one member."""
         from scipy.special import ndtri
 
-        _, sd = self._standardised(name, 0.0)
-        return np.asarray(self.mean(name) + sd * ndtri(check_levels(q)))
+        gaussian = self.averaged(name)
+        return np.asarray(gaussian.mean + np.sqrt(gaussian.var) * ndtri(check_levels(q)))
 
     def sample(self, size: int, seed: int = 0) -> dict[str, Array]:
         """Draws of the outputs.

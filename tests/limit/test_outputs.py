@@ -241,6 +241,24 @@ def test_infinitely_many_heads_are_gaussian_with_the_covariance_of_any_number() 
     assert np.abs(z).max() < 4.9
 
 
+def test_networks_compare_with_infinitely_many_heads() -> None:
+    program = tp.load("attention", H=1, s=3)
+    law = program.limit()
+    gaussian = law.infinite_heads("a")
+    net = program.run(width=256, samples=20_000, seed=1, conditional=True)
+    row = tp.compare(net, gaussian, "y[0]")["y[0]"]
+    own, error = tp.kl_gaussian(net, "y[0]")  # to the Gaussian of its own variance
+    ratio = row.variance / gaussian.var("y[0]")
+    exact = own + (ratio - 1 - np.log(ratio)) / 2
+    assert row.limit_kurtosis == 3
+    assert abs(row.kl_precise - exact) <= 5 * np.hypot(row.kl_precise_se, error) + (row.variance_se / row.variance) ** 2
+    density, error = gaussian.density("y[0]", [0.0, 0.5], with_error=True)
+    var, off = gaussian.var("y[0]", with_error=True)
+    exact = stats.norm.pdf([0.0, 0.5], scale=np.sqrt(var))
+    assert np.all(np.abs(density - exact) <= 1e-12)
+    assert np.all(error >= 0.1 * exact * off / var)
+
+
 @pytest.mark.parametrize(
     ("change", "index", "message"),
     [
