@@ -154,7 +154,7 @@ class GaussianDraws:
             result[k] /= len(mean)
         return result
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """A grid that resolves every Gaussian at its mean and holds the widest."""
         centre, narrowest = float(self.mean.mean()), math.sqrt(self.var.min())

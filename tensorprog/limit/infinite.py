@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.limit.asking import check_count, check_levels, check_order
+from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.mixture import Mixture
 from tensorprog.limit.summands import Function, Summands
@@ -147,7 +147,7 @@ class InfiniteHeads:
         return Mixture((), np.asarray(self.mean(name)), np.asarray(var), error / var)
 
     def _grid(self, name: str, method: str, grid: Any, with_error: bool) -> Any:
-        points = np.asarray(grid, dtype=np.float64)
+        points = check_points("points of a grid", grid)
         value, error = (part.reshape(points.shape) for part in getattr(self.averaged(name), method)(points.reshape(-1)))
         return (value, error) if with_error else value
 
