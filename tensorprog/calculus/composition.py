@@ -17,6 +17,7 @@ from tensorprog.calculus.inline import index_names
 from tensorprog.calculus.profile import (
     Assumes,
     Fault,
+    Kinks,
     Profile,
     compose,
     constant,
@@ -34,8 +35,21 @@ from tensorprog.calculus.profile import (
 from tensorprog.calculus.relations import identity
 from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
 from tensorprog.evaluate import index_array
-from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables, walk
+from tensorprog.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    rebuild,
+    variables,
+    walk,
+)
 from tensorprog.ir import Netsor, Range
+from tensorprog.rename import substitute
 
 __all__ = ["Composition"]
 
@@ -54,18 +68,16 @@ class Composition(ABC):
         self.at = -1  # the statement in which the expression stands
         self._closed: dict[Expr, Interval | None] = {}
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
-        self._remembered: dict[tuple[Expr, int, int], Profile] = {}
+        self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
         """Facts of what a reference in a statement reads."""
 
     def expression(self, expr: Expr, position: int) -> Profile:
-        """Facts of an expression that stands in a statement; remembered, but inside branches of `where`."""
+        """Facts of an expression that stands in a statement; remembered, for each branch of `where`."""
         self.at = position
-        if self._known:
-            return self._expression(expr)
-        key = expr, position, id(self.ranges)
+        key = expr, position, id(self.ranges), frozenset(self._known.items())
         if key not in self._remembered:
             self._remembered[key] = self._expression(expr)
         return self._remembered[key]
@@ -140,6 +152,10 @@ class Composition(ABC):
         """Value of an expression that is one number, else None."""
         interval = self.closed(expr)
         return interval[0] if interval is not None and interval[0] == interval[1] else None
+
+    def count(self, node: Reduction) -> int:
+        """How many members a reduction runs over."""
+        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in node.indices)
 
     def _arguments(self, args: Sequence[Expr]) -> list[Profile]:
         return [self.expression(arg, self.at) for arg in args]
@@ -348,7 +364,7 @@ class Composition(ABC):
     def within(self, expr: Expr, known: dict[Expr, Interval]) -> Profile:
         """Facts of an expression where subexpressions lie in intervals."""
         before = self._known
-        self._known = before | known
+        self._known = before | {u: _overlap(interval, before.get(u, interval)) for u, interval in known.items()}
         found = self.expression(expr, self.at)
         self._known = before
         return found
@@ -370,23 +386,31 @@ class Composition(ABC):
         if found is None:
             return {}, {}
         u, c, atom = found
-        below, above = {u: (-INF, c)}, {u: (c, INF)}
+        below: dict[Expr, Interval] = {u: (-INF, c)}
+        above: dict[Expr, Interval] = {u: (c, INF)}
+        if isinstance(u, Call) and u.atom == "abs":
+            below[u.args[0]] = (-c, c)
         return (below, above) if atom.startswith("less") else (above, below)
 
     def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
         """Whether both branches agree where the two sides of a comparison are equal."""
         if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
             return False
-        for u, c in (condition.args, condition.args[::-1]):
-            if not variables(u):
-                continue
-            sides = [rebuild(branch, {u: c}.get) for branch in (first, second)]
-            if sides[0] == sides[1]:
-                return True
-            values = [self.number(side) for side in sides]
-            if values[0] is not None and values[1] is not None:
-                return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
-        return False
+        return any(
+            all(self._agree(first, second, *place) for place in _places(u, c))
+            for u, c in (condition.args, condition.args[::-1])
+            if variables(u)
+        )
+
+    def _agree(self, first: Expr, second: Expr, u: Expr, c: Expr) -> bool:
+        """Whether two expressions are equal where a subexpression has a value."""
+        sides = [rebuild(branch, {u: c}.get) for branch in (first, second)]
+        if sides[0] == sides[1]:
+            return True
+        values = [self.number(side) for side in sides]
+        if values[0] is None or values[1] is None:
+            return False
+        return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
         if node.atom in ("exp", "maximum", "sigmoid", "relu", "tanh", "softplus"):
@@ -411,12 +435,12 @@ class Composition(ABC):
     def reduce(self, node: Reduction) -> Profile:
         """Facts of a reducer over indices."""
         inner = self.expression(node.arg, self.at)
-        count = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in node.indices)
+        count = self.count(node)
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:
             fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
             return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
-        found = replace(inner, masked=False, relative=INF)
+        found = replace(inner, masked=False, relative=INF, kinks=_unprimed(inner.kinks, node.indices))
         if node.reducer == "sum":
             return tidy(
                 replace(
@@ -457,6 +481,27 @@ class Composition(ABC):
         return tidy(
             Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
         )
+
+
+def _overlap(a: Interval, b: Interval) -> Interval:
+    """The common part of two intervals; the first, where there is none."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else a
+
+
+def _places(u: Expr, c: Expr) -> list[tuple[Expr, Expr]]:
+    """Subexpressions with the values that they have where u = c: abs(x) is c where x is c or -c."""
+    if isinstance(u, Call) and u.atom == "abs":
+        return [*_places(u.args[0], c), *_places(u.args[0], Call("negative", (c,)))]
+    return [(u, c)]
+
+
+def _unprimed(kinks: Kinks, indices: Sequence[str]) -> Kinks:
+    """Kinks under the names that reduced indices have in the program (see `matching.apart`)."""
+    names = {name: Affine(((name.rstrip("'"), 1),)) for name in indices if name.endswith("'")}
+    if not kinks or not names:
+        return kinks
+    return join_kinks(tuple((substitute(expr, names, along=True), thresholds) for expr, thresholds in kinks))
 
 
 def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:

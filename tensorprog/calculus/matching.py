@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.rename import fresh_substitute
+from tensorprog.rename import fresh_substitute, indices_of, substitute
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["factors", "multiplied", "same_up_to_indices", "summands"]
+__all__ = ["apart", "factors", "multiplied", "same_up_to_indices", "summands"]
 
 
 def factors(expr: Expr) -> list[Expr]:
@@ -38,6 +38,17 @@ def summands(expr: Expr) -> list[Expr]:
     if isinstance(expr, Call) and expr.atom == "add":
         return [*summands(expr.args[0]), *summands(expr.args[1])]
     return [expr]
+
+
+def apart(rules: Composition, expr: Expr, indices: Sequence[str]) -> Expr:
+    """The expression with some reduced indices under other names (primed), to stand where these indices are free."""
+    used = set(indices_of(expr, rules.ranges))
+    values: dict[str, Affine] = {}
+    for name in sorted(used & set(indices)):
+        new = next(other for k in itertools.count(1) if (other := name + "'" * k) not in used)
+        rules.ranges[new] = rules.ranges[name]
+        values[name] = Affine(((new, 1),))
+    return substitute(expr, values, along=True)
 
 
 def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from tensorprog.calculus.profile import (
     shown_kinks,
     tidy,
 )
-from tensorprog.calculus.witness import LINES, Probe, Witness
+from tensorprog.calculus.witness import Probe, Witness
 from tensorprog.expr import Call, Expr, Number, Reduction, Variable
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.graph import Structure
@@ -253,4 +253,4 @@ class Calculus(Composition):
         f = Probe(self.netsor, *found)
         if not f.names or f.size > MAX_SEARCHED or f.averages(self.structure):
             return None
-        return next((w for w in (f.refute(name, line) for line in LINES) if w is not None), None)
+        return next((w for w in (f.refute(name, line) for line in f.lines) if w is not None), None)

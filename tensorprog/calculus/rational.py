@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog.atoms import Interval, Regularity
 from tensorprog.calculus import polynomials
-from tensorprog.calculus.matching import factors, multiplied, same_up_to_indices
+from tensorprog.calculus.matching import apart, factors, multiplied, same_up_to_indices
 from tensorprog.calculus.polynomials import Poly
 from tensorprog.calculus.profile import Fault, Profile, compose, product, tidy
 from tensorprog.expr import Call, Expr, Number, Reduction
@@ -20,7 +20,7 @@ from tensorprog.expr import Call, Expr, Number, Reduction
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["monomial", "polynomial", "ratio", "rooted"]
+__all__ = ["Square", "monomial", "polynomial", "ratio", "rooted", "squares"]
 
 INF = math.inf
 LONGEST = 13  # coefficients of a polynomial
@@ -38,6 +38,8 @@ def polynomial(rules: Composition, expr: Expr) -> tuple[Expr | None, Poly]:
         found = _combined(rules, expr)
         if found is not None and len(found[1]) <= LONGEST:
             return found
+    if isinstance(expr, Call) and expr.atom == "abs" and rules.expression(expr.args[0], rules.at).low >= 0:
+        return polynomial(rules, expr.args[0])
     return expr, (Fraction(0), Fraction(1))
 
 
@@ -85,7 +87,12 @@ def ratio(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profile 
     if positive == 0 or (positive < 0 and not power.is_integer()):
         return None
     degree = len(p) - 1 - power * (len(q) - 1) if math.isinf(low) or math.isinf(high) else 0.0
-    found = compose(Regularity(max(degree, 0.0), max(degree - 1, 0.0), INF), [inner], _range(p, q, power, low, high))
+    bound = _range(p, q, power, low, high)
+    if isinstance(base, Call) and base.atom == "exp" and len(p) - 1 <= power * (len(q) - 1):
+        # R(exp(v)): its slope in v is exp(v) R'(exp(v)), which is bounded as R is
+        found = compose(Regularity(0, 0, INF), [rules.expression(base.args[0], rules.at)], bound)
+    else:
+        found = compose(Regularity(max(degree, 0.0), max(degree - 1, 0.0), INF), [inner], bound)
     # (P / Q**r)' = (P' Q - r P Q') / Q**(r + 1)
     fall = polynomials.scale(polynomials.multiply(p, polynomials.derive(q)), -Fraction(power))
     slope = polynomials.add(polynomials.multiply(polynomials.derive(p), q), fall)
@@ -122,24 +129,25 @@ def monomial(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profi
 
     |x_k| <= sqrt(Q / a_k) and |dQ/dx| <= C sqrt(Q); so |f| <= C Q**(d/2 - r), |df/dx| <= C Q**((d-1)/2 - r).
     """
-    found = _squares(rules, bottom)
+    found = squares(rules, bottom)
     if found is None:
         return None
-    floor, squares = found
+    floor, terms = found
     taken: list[Square] = []
     rest: list[Expr] = []
     for factor in factors(top):
         for part, copies in ((factor, 1), _repeated(rules, factor)):
-            match = next((s for s in squares if same_up_to_indices(rules, s.base, part, s.indices)), None)
+            match = next((s for s in terms if same_up_to_indices(rules, s.base, part, s.indices)), None)
             if match is not None:
                 taken += [match] * copies
                 break
         else:
             rest.append(factor)
     excess = len(taken) - 2 * power
-    if not squares or (floor == 0 and not (excess == 0 and isinstance(bottom, Reduction))):
+    singular = floor == 0 and not (power <= 0 and excess >= 1)  # a norm is Lipschitz at 0 too
+    if not terms or (singular and not (excess == 0 and isinstance(bottom, Reduction))):
         return None
-    inner = [rules.expression(s.base, rules.at) for s in squares]
+    inner = [rules.expression(s.base, rules.at) for s in terms]
     other = rules.expression(multiplied(rest), rules.at)
     if any(p.partial or p.masked for p in (*inner, other)):
         return None
@@ -150,7 +158,7 @@ def monomial(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profi
     depends = frozenset[str]().union(*(p.depends for p in inner))
     assumes = tuple(dict.fromkeys(text for p in (*inner, other) for text in p.assumes))
     rough = None
-    if floor == 0:
+    if singular:
         node = Call("divide", (top, Call("sqrt", (bottom,))))
         norm = re.sub(r"#\d+", "", str(node.args[1]))  # indices under the names they had before inlining
         share = replace(share, modulus=INF, relative=INF, lipschitz=INF)
@@ -161,34 +169,53 @@ def monomial(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profi
     return tidy(replace(whole, depends=depends | other.depends, rough=rough, assumes=assumes, kinks=None))
 
 
-def _squares(rules: Composition, expr: Expr) -> tuple[float, list[Square]] | None:
+def squares(rules: Composition, expr: Expr) -> tuple[float, list[Square]] | None:
     """(c, squares) of an expression that is at least c >= 0 plus the squares, and no more than a multiple of that."""
     constant = rules.closed(expr)
     if constant is not None:
         return (constant[0], []) if constant[0] >= 0 else None
     if isinstance(expr, Call) and expr.atom == "add":
-        parts = [_squares(rules, arg) for arg in expr.args]
+        parts = [squares(rules, arg) for arg in expr.args]
         first, second = parts
         return None if first is None or second is None else (first[0] + second[0], first[1] + second[1])
     if isinstance(expr, Reduction) and expr.reducer in ("sum", "mean"):
-        inner = _squares(rules, expr.arg)
-        count = math.prod(rules.ranges[name][1] - rules.ranges[name][0] for name in expr.indices)
+        inner = squares(rules, expr.arg)
+        count = rules.count(expr)
         floor, weight = (count, 1.0) if expr.reducer == "sum" else (1, 1 / count)
         return None if inner is None else (
             inner[0] * floor, [replace(s, weight=s.weight * weight, indices=s.indices + expr.indices) for s in inner[1]]
         )
     if not isinstance(expr, Call):
         return None
+    if expr.atom == "subtract":
+        return _variance(rules, *expr.args)
     square = _root(rules, expr)
     if square is not None:
         return 0.0, [Square(1.0, square)]
     if expr.atom in ("multiply", "divide"):
         for inner_expr, other in (expr.args, expr.args[::-1])[: 2 if expr.atom == "multiply" else 1]:
             factor = rules.closed(other if expr.atom == "multiply" else Call("divide", (Number(1), other)))
-            inner = _squares(rules, inner_expr)
+            inner = squares(rules, inner_expr)
             if factor is not None and factor[0] > 0 and inner is not None:
                 return inner[0] * factor[0], [replace(s, weight=s.weight * factor[0]) for s in inner[1]]
     return None
+
+
+def _variance(rules: Composition, second: Expr, first: Expr) -> tuple[float, list[Square]] | None:
+    """mean x**2 - (mean x)**2 = mean (x - mean x)**2, where further terms may be added to the first."""
+    if isinstance(second, Call) and second.atom == "add":
+        for one, other in (second.args, second.args[::-1]):
+            spread, rest = _variance(rules, one, first), squares(rules, other)
+            if spread is not None and rest is not None:
+                return rest[0], spread[1] + rest[1]
+    average = _root(rules, first) if isinstance(first, Call) else None
+    x = _root(rules, second.arg) if isinstance(second, Reduction) and isinstance(second.arg, Call) else None
+    if x is None or not isinstance(second, Reduction) or average != Reduction("mean", second.indices, x):
+        return None
+    if second.reducer != "mean":
+        return None
+    centred = Call("subtract", (x, apart(rules, average, second.indices)))
+    return 0.0, [Square(1 / rules.count(second), centred, second.indices)]
 
 
 def _repeated(rules: Composition, expr: Expr) -> tuple[Expr, int]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorprog.atoms import Regularity
-from tensorprog.calculus.matching import factors, multiplied, same_up_to_indices, summands
+from tensorprog.calculus.matching import apart, factors, multiplied, summands
+from tensorprog.calculus.positive import bounded_above, logarithm, share, weight
 from tensorprog.calculus.profile import Profile, compose, join, join_kinks, meet, tidy
 from tensorprog.calculus.rational import monomial, polynomial, ratio, rooted
 from tensorprog.expr import Call, Expr, Number, Reduction, rebuild, variables, walk
@@ -43,9 +44,6 @@ def _divide(rules: Composition, node: Call) -> Profile | None:
     top, bottom = node.args
     if isinstance(bottom, Call) and bottom.atom == "exp":
         return rules.expression(multiplied([top, Call("exp", (Call("negative", bottom.args),))]), rules.at)
-    average = weighted(rules, top, bottom)
-    if average is not None:
-        return average
     curve = logistic(rules, bottom)
     if curve is not None:
         base, line = polynomial(rules, bottom)
@@ -56,14 +54,43 @@ def _divide(rules: Composition, node: Call) -> Profile | None:
             rise = Call("multiply", (Number(float(a - b * c / d)), curve))
             return rules.expression(Call("add", (Number(float(b / d)), rise)), rules.at)
         return rules.expression(Call("multiply", (top, curve)), rules.at)
-    return halves(rules, node) or quotient(rules, top, *rooted(rules, bottom))
+    return _both(halves(rules, node) or quotient(rules, top, *rooted(rules, bottom)), parts(rules, top, bottom))
+
+
+def _both(*found: Profile | None) -> Profile | None:
+    """What is known from all relations that apply."""
+    known = [p for p in found if p is not None]
+    return functools.reduce(meet, known) if known else None
+
+
+def parts(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
+    """A quotient whose numerator, or a part of it, has to do with the denominator."""
+    if rules.closed(bottom) is not None:
+        return None
+    base = polynomial(rules, rooted(rules, bottom)[0])[0]
+    near = [x for x in factors(top) if polynomial(rules, x)[0] in (None, base)]
+    if any(variables(x) for x in near) and len(near) < len(factors(top)):
+        rest = [x for x in factors(top) if x not in near]
+        return rules.expression(multiplied([*rest, Call("divide", (multiplied(near), bottom))]), rules.at)
+    written = weight(rules, top, bottom)
+    shared = share(rules, top, bottom)
+    if isinstance(top, Reduction) and top.reducer in ("sum", "mean"):
+        under = apart(rules, bottom, top.indices)
+        if share(rules, top.arg, under) is not None:
+            shared = rules.reduce(Reduction(top.reducer, top.indices, Call("divide", (top.arg, under))))
+    return _both(None if written is None else rules.expression(written, rules.at), shared)
 
 
 def _log(rules: Composition, node: Call) -> Profile | None:
     """log sum_k exp(v_k): between the largest v_k and log count more, with slopes that are weights."""
-    exponents = [_exponent(rules, term) for term in summands(node.args[0])]
-    inner = [rules.expression(v, rules.at) for v in exponents if v is not None]
-    if len(inner) < len(exponents) or any(p.masked for p in inner):
+    logs = [logarithm(rules, term) for term in summands(node.args[0])]
+    if None in logs:
+        whole = logarithm(rules, node.args[0])
+        return None if whole is None else rules.expression(whole, rules.at)
+    if logs == [node]:
+        return _log_softplus(rules, node)
+    inner = [rules.expression(v, rules.at) for v in logs if v is not None]
+    if len(inner) > 1 and any(p.masked for p in inner):
         return None
     one = inner[0]
     for other in inner[1:]:
@@ -80,23 +107,35 @@ def _log(rules: Composition, node: Call) -> Profile | None:
     return tidy(one)
 
 
-def _exponent(rules: Composition, term: Expr) -> Expr | None:
-    """v of a term exp(v): a positive number, a multiple of exp, a sum of exp over indices."""
-    parts = factors(term)
-    curves = [part for part in parts if isinstance(part, Call) and part.atom == "exp"]
-    weights = [rules.number(part) for part in parts if part not in curves]
-    if isinstance(term, Reduction) and term.reducer in ("sum", "mean"):
-        inner = _exponent(rules, term.arg)
-        count = math.prod(rules.ranges[name][1] - rules.ranges[name][0] for name in term.indices)
-        shift = -math.log(count) if term.reducer == "mean" else 0.0
-        return None if inner is None else Call("add", (Number(shift), Reduction("logsumexp", term.indices, inner)))
-    if any(w is None or w <= 0 for w in weights):
+def _log_softplus(rules: Composition, node: Call) -> Profile | None:
+    """log softplus(v): rises with slopes up to 1, between v - exp(v) / 2 and v."""
+    (curve,) = node.args
+    inner = rules.expression(curve.children[0], rules.at)
+    if inner.masked:
         return None
-    shift = sum(math.log(w) for w in weights if w is not None)
-    total: Expr = Number(shift)
-    for k, curve in enumerate(curves):
-        total = curve.children[0] if k == 0 and shift == 0 else Call("add", (total, curve.children[0]))
-    return total
+    low, high = (x if x < -30 else math.log(np.logaddexp(x, 0.0)) for x in inner.interval)
+    found = compose(Regularity(1, 0, 1.0), [inner], (low - 1e-12, high + 1e-12))
+    return tidy(replace(found, rises=inner.rises, falls=inner.falls, kinks=inner.kinks, depends=inner.depends,
+                        assumes=inner.assumes, partial=inner.partial))
+
+
+def _subtract(rules: Composition, node: Call) -> Profile | None:
+    """x - L <= c where x is one of the terms whose largest, or whose log sum exp, is L."""
+    first, second = node.args
+    high, low = bounded_above(rules, first, second), -bounded_above(rules, second, first)
+    if high == INF and low == -INF:
+        return None
+    found = rules.call(node)
+    return tidy(replace(found, low=max(found.low, low), high=min(found.high, high)))
+
+
+def _magnitude(rules: Composition, node: Call) -> Profile | None:
+    """abs, relu of what has a sign."""
+    reach = rules.expression(node.args[0], rules.at)
+    if reach.low >= 0:
+        return reach
+    negated = node.atom == "abs" and reach.high <= 0
+    return rules.expression(Call("negative", node.args), rules.at) if negated else None
 
 
 def _sqrt(rules: Composition, node: Call) -> Profile | None:
@@ -119,40 +158,32 @@ def _multiply(rules: Composition, node: Call) -> Profile | None:
     if len(curves) > 1:
         total = functools.reduce(lambda a, b: Call("add", (a, b)), (curve.children[0] for curve in curves))
         return rules.expression(multiplied([*rest, Call("exp", (total,))]), rules.at)
-    return switched(rules, node)
+    return _both(switched(rules, node), gated(rules, node))
+
+
+def gated(rules: Composition, node: Call) -> Profile | None:
+    """sign(u) f or step(u) f, where f is 0 at u = 0: its branches agree there."""
+    gates = [x for x in factors(node) if isinstance(x, Call) and x.atom in ("sign", "step") and variables(x)]
+    if len(gates) != 1:
+        return None
+    (gate,) = gates
+    (u,) = gate.args
+    rest = multiplied([x for x in factors(node) if x is not gate])
+    if rules.number(rebuild(rest, lambda n: Number(0) if n == u else None)) != 0:
+        return None
+    other = Call("negative", (rest,)) if gate.atom == "sign" else Number(0)
+    return rules.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), rules.at)
 
 
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {
-    "divide": _divide, "log": _log, "sqrt": _sqrt, "power": _power, "multiply": _multiply,
+    "divide": _divide, "log": _log, "sqrt": _sqrt, "power": _power, "multiply": _multiply, "subtract": _subtract,
+    "abs": _magnitude, "relu": _magnitude,
 }
 
 
 def quotient(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profile | None:
     """top / bottom**power as a function of one subexpression, or of the squares in the denominator."""
-    found = [p for p in (ratio(rules, top, bottom, power), monomial(rules, top, bottom, power)) if p is not None]
-    return functools.reduce(meet, found) if found else None
-
-
-def weighted(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
-    """exp(u_j) / sum_k exp(u_k), or a sum of such weights times anything: softmax written by hand."""
-    if not (
-        isinstance(bottom, Reduction)
-        and bottom.reducer == "sum"
-        and isinstance(bottom.arg, Call)
-        and bottom.arg.atom == "exp"
-    ):
-        return None
-    if isinstance(top, Reduction) and top.reducer == "sum":
-        for factor in factors(top.arg):
-            if same_up_to_indices(rules, bottom.arg, factor, bottom.indices):
-                rest = multiplied([other for other in factors(top.arg) if other is not factor])
-                return rules.reduce(
-                    Reduction("sum", top.indices, Call("multiply", (Call("divide", (factor, bottom)), rest)))
-                )
-        return None
-    if isinstance(top, Call) and same_up_to_indices(rules, bottom.arg, top, bottom.indices):
-        return rules.reduce(Reduction("softmax", bottom.indices, bottom.arg.args[0]))
-    return None
+    return _both(ratio(rules, top, bottom, power), monomial(rules, top, bottom, power))
 
 
 def logistic(rules: Composition, bottom: Expr) -> Expr | None:

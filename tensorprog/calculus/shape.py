@@ -67,8 +67,8 @@ STEADY = ("negative", "abs", "relu", "leaky_relu", "elu", "selu", "gelu", "silu"
 
 def relative_modulus(atom: Atom, inner: Profile, params: Sequence[float]) -> float:
     """Modulus of f(g) relative to its own value (`Profile.relative`)."""
-    if atom.name == "exp":
-        return inner.modulus
+    if atom.name == "exp":  # its own slope; and x exp(x) is bounded where x is bounded above
+        return min(inner.modulus, inner.steepness if inner.high < math.inf else math.inf)
     away = inner.low > 0 or inner.high < 0
     regular = params[0] >= 1 or away if atom.name == "power" else atom.name in STEADY
     return inner.steepness if regular or (away and atom.name in ("sqrt", "log")) else math.inf

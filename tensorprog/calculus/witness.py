@@ -25,9 +25,13 @@ GRID = np.unique([0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2)
 FAR = 10.0 ** np.array([1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 100])  # where growth must still go on
 REACH = 1e20  # ... or up to here, if values then leave the computer's numbers for no number
 STEPS = 2.0 ** np.arange(0, 330, 0.5)
-Line = Literal["equal", "varied", "shifted"]
-LINES: tuple[Line, ...] = ("equal", "varied", "shifted")
+Line = str  # "equal", "varied", "shifted", or the name of the only family that moves
 NARROW = 1e-11  # relative distance of the two sides of a jump
+NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an infinite slope
+NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
+NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
+SWITCHES = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "step")
+ROUNDING = 1e-14  # of the largest number met on the way to a comparison
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Witness:
     """Points at which the values of `expr` refute a property; free indices are at their first values.
 
     `at`: the points, as numbers t on a line (`argument`): every argument is t; "varied": t times a number of its own;
-    "shifted": such a multiple and a number of its own.  `values`: the values there.  Kinds:
+    "shifted": such a multiple and a number of its own; the name of a family: "shifted", but all others stand still.
+    `values`: the values there.  Kinds:
     "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
     "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
     "growth": |values| rises along the points, in a way that the property forbids;
@@ -60,7 +65,7 @@ class Witness:
 
     def ray(self, name: str, index: Sequence[int]) -> tuple[float, float]:
         """(a, d) of a member of a family: its value is a + t d."""
-        start, direction = _ray(self.line, np.array(_phase(self.names, name, index)))
+        start, direction = _ray(self.line, name, np.array(_phase(self.names, name, index)))
         return float(start), float(direction)
 
     def __str__(self) -> str:
@@ -89,10 +94,12 @@ def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
     return 1 + names.index(name) + sum((2.0 + k) * value for k, value in enumerate(index))
 
 
-def _ray(line: Line, phase: Array) -> tuple[Array, Array]:
-    """Start and direction of a line, for arguments with the given phases."""
-    start = np.sin(phase) if line == "shifted" else np.zeros_like(phase)
-    return start, np.ones_like(phase) if line == "equal" else np.cos(phase)
+def _ray(line: Line, name: str, phase: Array) -> tuple[Array, Array]:
+    """Start and direction of a line, for members of a family with the given phases."""
+    start = np.zeros_like(phase) if line in ("equal", "varied") else np.sin(phase)
+    if line in ("equal", "varied", "shifted", name):
+        return start, np.ones_like(phase) if line == "equal" else np.cos(phase)
+    return start, np.zeros_like(phase)
 
 
 class Probe:
@@ -107,12 +114,21 @@ class Probe:
         numbers = [float(n.value) for n in walk(expr) if isinstance(n, Number) and math.isfinite(n.value)]
         self.grid = np.unique([*GRID, *numbers, *(-x for x in numbers)])
 
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines along which witnesses are looked for."""
+        return ("equal", "varied", "shifted", *(self.names if len(self.names) > 1 else ()))
+
     def averages(self, structure: Structure) -> bool:
         """Whether averages occur, which are no free arguments."""
         return any(name in structure.averages for name in self.names)
 
     def __call__(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
         """Values on the line, of the whole or of a subexpression (with reduced indices at their first values)."""
+        return self.members(t, line, expr)[:, 0]
+
+    def members(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+        """Values on the line, one column for each member over reduced indices."""
 
         def variable(reference: Variable, _: object) -> Open:
             if line == "equal":
@@ -125,15 +141,15 @@ class Probe:
                 shape = [value.data.shape[value.axes.index(n)] if n in value.axes else 1 for n in axes]
                 data = value.data.transpose([value.axes.index(n) for n in order]) if order else value.data
                 phase = phase + (2.0 + weight) * data.reshape(shape)
-            start, direction = _ray(line, phase)
+            start, direction = _ray(line, reference.name, phase)
             return Open((BATCH, *axes), start + t.reshape(-1, *(1,) * len(axes)) * direction)
 
         try:
             result = evaluate(self.expr if expr is None else expr, Scope(self.netsor, self.ranges, variable))
         except (ProgramError, KeyError):
-            return np.full(t.shape, np.nan)
-        data = np.asarray(result.data, dtype=np.float64)
-        return np.broadcast_to(data.reshape(len(t) if BATCH in result.axes else 1, -1)[:, 0], t.shape)
+            return np.full((*t.shape, 1), np.nan)
+        data = np.asarray(result.data, dtype=np.float64).reshape(len(t) if BATCH in result.axes else 1, -1)
+        return np.broadcast_to(data, (len(t), data.shape[1]))
 
     def refute(self, name: str, line: Line) -> Witness | None:
         """A witness against being 'bounded', 'pseudo-Lipschitz' or 'controlled'; None if none is found."""
@@ -177,7 +193,7 @@ class Probe:
         size = int(np.isfinite(v).cumprod().sum())
         steps = np.diff(v[:size])
         onwards = (v[size:] == np.inf).all() or FAR[size - 1] >= REACH
-        if size > 1 and onwards and (steps > 0).all() and (steps[1:] >= 0.5 * steps[:-1]).all():
+        if size > 2 and onwards and (steps > 0).all() and (steps[1:] >= 0.5 * steps[:-1]).all():
             return self._witness("growth", t[:size], line)
         return self._no_power(sign, line)
 
@@ -220,7 +236,7 @@ class Probe:
             found = self._witness("jump", np.array([a - aside, b + aside]), line)
             around = self(np.array([a - 1e-7, b + 1e-7]), line)
             change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
-            if not self._divides(found):
+            if not (self._divides(found) and self._decided(found)):
                 continue
             if change > 1e-3 * scale and change > 0.1 * abs(around[1] - around[0]):  # a slope would change more
                 return found
@@ -232,16 +248,38 @@ class Probe:
         quotients = [node for node in walk(self.expr) if isinstance(node, Call) and node.atom == "divide"]
         return all(np.isfinite(self(t, witness.line, node)).all() for node in quotients)
 
+    def _decided(self, witness: Witness) -> bool:
+        """Whether comparisons change by more than rounding, which else makes a jump of its own."""
+        t = np.array(witness.at)
+        for node in walk(self.expr):
+            if not (isinstance(node, Call) and node.atom in SWITCHES):
+                continue
+            outcome = self.members(t, witness.line, node)
+            changed = outcome[0] != outcome[1]
+            if not changed.any():
+                continue
+            difference = Call("subtract", node.args) if len(node.args) == 2 else node.args[0]
+            gap = np.abs(self.members(t, witness.line, difference)).max(axis=0)[changed]
+            sizes = [np.abs(self.members(t, witness.line, part)) for part in walk(node) if part is not node]
+            if not (gap > ROUNDING * max(float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes)).all():
+                return False
+        return True
+
     def _steep(self, line: Line) -> Witness | None:
         """A point at which the slope is infinite."""
-        steps = np.array([0.0, 1e-4, 1e-6, 1e-8])
         points = self.grid[np.abs(self.grid) <= 10]
         for sign in (1.0, -1.0):
-            moved = np.stack([self(points + sign * h, line) for h in steps])
-            rise = np.abs(moved[1:] - moved[0])
-            steep = rise / steps[1:, None]
-            bad = (steep[2] > 2 * steep[1]) & (steep[1] > 2 * steep[0]) & (rise[2] > 1e-6)
+            bad = self._rises(points, sign * np.concatenate([NEAR, NEARER]), line)
+            bad[points == 0] &= self._rises(np.zeros(1), sign * np.concatenate([NEAR, NEARER, NEAREST]), line)
             if bad.any():
-                found = self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * steps, line)
+                found = self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * NEAR, line)
                 return found if self._divides(found) else None
         return None
+
+    def _rises(self, points: Array, steps: Array, line: Line) -> NDArray[np.bool_]:
+        """Whether slopes from points keep rising over smaller and smaller steps, the first of which is 0."""
+        values = self((points[:, None] + steps).ravel(), line).reshape(len(points), -1)
+        rise = np.abs(values[:, 1:] - values[:, :1])
+        slope = rise / np.abs(steps[1:])
+        rising: NDArray[np.bool_] = (slope[:, 1:] > 2 * slope[:, :-1]).all(axis=1) & (rise[:, 2] > 1e-6)
+        return rising
