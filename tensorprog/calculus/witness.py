@@ -188,13 +188,16 @@ class Probe:
 
     def _unbounded(self, sign: float, line: Line) -> Witness | None:
         """Growth that goes on as far as the computer's numbers go."""
-        t = sign * FAR
-        v = np.abs(self(t, line))
-        size = int(np.isfinite(v).cumprod().sum())
-        steps = np.diff(v[:size])
-        onwards = (v[size:] == np.inf).all() or FAR[size - 1] >= REACH
-        if size > 2 and onwards and (steps > 0).all() and (steps[1:] >= 0.5 * steps[:-1]).all():
-            return self._witness("growth", t[:size], line)
+        # over decades even a slow power of log |t| adds half of what it added before; over doublings, all of it
+        for far, fewest, least in ((FAR, 3, 0.5), (STEPS[::2], 6, 0.99)):
+            t = sign * far
+            v = np.abs(self(t, line))
+            size = int(np.isfinite(v).cumprod().sum())
+            onwards = (v[size:] == np.inf).all() or far[size - 1] >= REACH
+            first = 0 if far is FAR else max(0, size - len(FAR))
+            steps = np.diff(v[first:size])
+            if size >= fewest and onwards and (steps > 0).all() and (steps[1:] >= least * steps[:-1]).all():
+                return self._witness("growth", t[first:size], line)
         return self._no_power(sign, line)
 
     def _summit(self, sign: float, line: Line) -> tuple[Array, Array] | None:

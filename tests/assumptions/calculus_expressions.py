@@ -7,15 +7,16 @@ import functools
 from hypothesis import strategies as st
 
 from tensorprog.calculus import Calculus, Profile
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables
 from tensorprog.ir import Nonlin
 from tensorprog.parse import Names, parse_expression
+from tensorprog.rename import substitute
 from tensorprog.yaml_io import loads
 
 PROGRAM = """
 program: random
 constants: {C: 2, "c[j]": [0.5, -1, 2], "d[i]": [1, 3]}
-indices: {i: 2, j: 3}
+indices: {i: 2, j: 3, l: 3}
 initial:
   e: {mean: 0, cov: 1}
 weights:
@@ -36,12 +37,13 @@ G, E, P, V, M = (
     Variable("g", (AT_I,)), Variable("e"), Variable("p", (AT_I, AT_J)), Variable("v", (AT_J,)), Variable("m")
 )
 CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
-NAMES = Names({"C": 2}, frozenset({"i", "j"}))
+NAMES = Names({"C": 2}, frozenset({"i", "j", "l"}))
 UNARY = [
     "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs", "relu",
     "sign", "step", "sqrt", "log", "negative",
 ]
 NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0]).map(Number)
+EXPONENTS = st.sampled_from([2, 3, 4, -1, -2, 0.5, -0.5, 1.5, 2.5]).map(Number)
 ONE = Number(1)
 
 
@@ -55,7 +57,7 @@ def _extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return st.one_of(
         st.tuples(st.sampled_from(UNARY), inner).map(lambda t: Call(t[0], (t[1],))),
         *(pair(name) for name in ("add", "subtract", "multiply", "divide", "minimum", "maximum")),
-        st.tuples(inner, st.sampled_from([2, 3, -1, -2, 0.5, 1.5])).map(lambda t: Call("power", (t[0], Number(t[1])))),
+        st.tuples(inner, EXPONENTS).map(lambda t: Call("power", t)),
         made(lambda x: Call("clip", (x, Number(-1.0), Number(2.0)))),
         made(lambda x: Call("clip", (x, Call("negative", (DI,)), DI))),
         st.tuples(inner, st.sampled_from([0.1, -0.5, 2.0])).map(lambda t: Call("leaky_relu", (t[0], Number(t[1])))),
@@ -71,7 +73,39 @@ def _extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         pair("divide").map(lambda t: Call("divide", (t.children[0], _squares(*t.children)))),
         pair("less").map(lambda t: Call("where", (t, *t.children))),
         pair("add").map(lambda t: Call("log", (Call("add", tuple(Call("exp", (x,)) for x in t.children)),))),
+        st.tuples(st.sampled_from(RELATED), inner, inner, inner).map(lambda t: _put(*t)),
     )
+
+
+def _curve(name: str, x: Expr) -> Expr:
+    """A function that is not negative, by its name."""
+    if name == "elu + 1":
+        return Call("add", (Call("elu", (x, ONE)), ONE))
+    return Call("power", (x, Number(2))) if name == "square" else Call(name, (x,))
+
+
+# functions of x = g[i], y = e, z = p[i,0], for which other expressions are put
+RELATED = [
+    "p[i,0] * exp(g[i]) / (exp(g[i]) + exp(e))",
+    "log(exp(g[i]) + exp(e)) - g[i]",
+    "p[i,0] * g[i] / max(sqrt(g[i]**2 + e**2), 0.1)",
+    "abs(g[i]) / (1 + abs(g[i]) + sqrt(e**2 + p[i,0]**2))",
+    "sign(g[i]) * g[i] * tanh(e)",
+    "step(g[i]) * (exp(min(g[i], 1)) - 1)",
+    "where(abs(g[i]) < 1, g[i]**2, abs(g[i]))",
+    "where(g[i] < 1, where(g[i] < -1, -1, g[i]), 1)",
+    "exp(-exp(g[i]))",
+    "g[i] * p[i,0] / sqrt(1 + g[i]**2 + e**2)",
+    "min(g[i], e) - g[i]",
+    "log(softplus(g[i] + e))",
+    "p[i,0] * (exp(g[i]) - 1) / (exp(g[i])**2 + 1)",
+    "g[i] * e - max(g[i] * e, p[i,0])",
+]
+
+
+def _put(text: str, x: Expr, y: Expr, z: Expr) -> Expr:
+    places = {G: x, E: y, parsed("p[i,0]"): z}
+    return rebuild(parsed(text), places.get)
 
 
 def _squares(*terms: Expr) -> Expr:
@@ -113,6 +147,56 @@ INNER = expressions(MEMBERS, 3)
 REMOVED = st.tuples(st.sampled_from(["sum", "mean", "max", "logsumexp"]), INNER, st.booleans()).map(_weights)
 SOFTMAX = st.tuples(st.just("softmax"), INNER, st.booleans()).map(_weights)
 REDUCED = st.one_of(REMOVED, st.tuples(SOFTMAX, expressions([*MEMBERS, G], 3)).map(_averaged))
+AT_L = Affine((("l", 1),))
+
+
+def _at_l(expr: Expr) -> Expr:
+    """The same member at l in place of j."""
+    return substitute(expr, {"j": AT_L})
+
+
+def _handmade(t: tuple[str, Expr, Expr, float]) -> Expr:
+    """sum_j f(u_j) x_j / (c + sum_l f(u_l))."""
+    name, u, x, floor = t
+    total: Expr = Reduction("sum", ("l",), _curve(name, _at_l(u)))
+    top = Reduction("sum", ("j",), Call("multiply", (_curve(name, u), x)))
+    return Call("divide", (top, Call("add", (total, Number(floor))) if floor else total))
+
+
+def _shifted(t: tuple[str, Expr, Expr]) -> Expr:
+    """sum_j exp(u_j - L) x_j with L the largest, or the log sum exp."""
+    name, u, x = t
+    shift = Call("subtract", (u, Reduction(name, ("l",), _at_l(u))))
+    return Reduction("sum", ("j",), Call("multiply", (Call("exp", (shift,)), x)))
+
+
+def _normed(t: tuple[Expr, float, bool]) -> Expr:
+    """sum_j c_j (u_j - mean u) / sqrt(c + variance), the variance from two moments or from one."""
+    u, floor, two = t
+    centred = Call("subtract", (u, Reduction("mean", ("l",), _at_l(u))))
+    square = Call("power", (u if two else centred, Number(2)))
+    variance: Expr = Call("add", (Number(floor), Reduction("mean", ("j",), square)))
+    if two:
+        variance = Call("subtract", (variance, Call("power", (Reduction("mean", ("j",), u), Number(2)))))
+    top = Reduction("sum", ("j",), Call("multiply", (CJ, centred)))
+    return Call("divide", (top, Call("sqrt", (variance,))))
+
+
+def _monomial(t: tuple[list[Expr], list[Expr], float, float]) -> Expr:
+    """A product of arguments over (1 + weighted squares)**r."""
+    tops, squared, weight, power = t
+    top = functools.reduce(lambda a, b: Call("multiply", (a, b)), tops, ONE)
+    bottom = _squares(*(Call("multiply", (Number(weight), x)) for x in squared))
+    return Call("divide", (top, Call("power", (bottom, Number(power)))))
+
+
+CURVES = st.sampled_from(["exp", "sigmoid", "softplus", "elu + 1", "relu", "abs", "square", "gaussian"])
+MEMBER = expressions(MEMBERS, 2).filter(variables)  # of constants alone rounding is left, where terms cancel
+COMBINED = st.one_of(
+    st.tuples(CURVES, MEMBER, MEMBER, st.sampled_from([0.0, 0.1, 1.0])).map(_handmade),
+    st.tuples(st.sampled_from(["max", "logsumexp"]), MEMBER, MEMBER).map(_shifted),
+    st.tuples(MEMBER, st.sampled_from([0.1, 1.0]), st.booleans()).map(_normed),
+)
 KINDS = {
     "one vector": expressions([G], 6),
     "vectors and constants": expressions([G, E, DI], 6),
@@ -129,6 +213,17 @@ KINDS = {
         expressions([G, E], 3),
         st.sampled_from(["add", "multiply", "divide"]),
     ),
+    "many terms": expressions([G, E, DI], 12),
+    "rational functions of several": st.tuples(
+        st.lists(st.sampled_from([G, E, Call("abs", (E,))]), max_size=4),
+        st.lists(st.sampled_from([G, E, Variable("v", (Affine((), 0),))]), min_size=1, max_size=3),
+        st.sampled_from([0.5, 1.0, 2.0]),
+        st.sampled_from([0.5, 1, 1.5, 2]),
+    ).map(_monomial),
+    "combined reductions": COMBINED,
+    "several reductions": st.tuples(
+        st.sampled_from(["add", "multiply", "subtract", "maximum", "divide"]), COMBINED, st.one_of(COMBINED, REDUCED)
+    ).map(lambda t: Call(t[0], t[1:])),
     "functions of reductions": st.tuples(st.sampled_from(["tanh", "relu", "exp", "abs"]), REDUCED).map(
         lambda t: Call(t[0], (t[1],))
     ),

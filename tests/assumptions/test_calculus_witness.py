@@ -4,82 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import mpmath as mp
 import pytest
+from calculus_exact import POLES, exact
 from calculus_expressions import BASE, EXPRESSIONS, LAST, parsed, profile
 from hypothesis import HealthCheck, assume, given, seed, settings
 
 from tensorprog.calculus import Calculus, Witness
 from tensorprog.errors import ProgramError
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.expr import Expr
 from tensorprog.facts import FAILS
 from tensorprog.ir import Netsor
 from tensorprog.yaml_io import loads
 
-mp.mp.dps = 60
-Env = dict[str, int]
-FAR = mp.mpf(1000)  # from here on, tails are as good as 0
-
-
-POLES: list[mp.mpf] = []  # met since it was last emptied
-
-
-def _divide(x: mp.mpf, y: mp.mpf) -> mp.mpf:
-    """x / y, at a pole with the sign of x: what stands around it, such as a clip, may be finite there."""
-    if y:
-        return x / y
-    POLES.append(x)
-    return mp.sign(x) * mp.inf if x else mp.nan
-
-
-def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
-    if x == 0 and exponent < 0:
-        POLES.append(x)
-        return mp.inf
-    if exponent == int(exponent):
-        return x ** int(exponent)
-    return x**exponent if x >= 0 else mp.nan
-
-
-def _exp(x: mp.mpf) -> mp.mpf:
-    """exp, which far out is inf or 0: its digits would fill the memory when it is an argument again."""
-    return mp.exp(x) if not abs(x) > 10 * FAR else mp.inf if x > 0 else mp.mpf(0)
-
-
-def _elu(x: mp.mpf, alpha: mp.mpf) -> mp.mpf:
-    return x if x > 0 else alpha * (_exp(x) - 1)
-
-
-def _extreme(choose: Callable[..., mp.mpf]) -> Callable[..., mp.mpf]:
-    return lambda *args: mp.nan if any(map(mp.isnan, args)) else choose(args)
-
-
-MIN, MAX = _extreme(min), _extreme(max)
-ATOMS = {
-    "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
-    "divide": _divide, "negative": lambda x: -x, "power": _power,
-    "minimum": MIN, "maximum": MAX, "abs": abs, "relu": lambda x: MAX(x, mp.mpf(0)),
-    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y, "equal": lambda x, y: x == y, "not_equal": lambda x, y: x != y,
-    "leaky_relu": lambda x, slope: x if x > 0 else slope * x, "clip": lambda x, lo, hi: MIN(MAX(x, lo), hi),
-    "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": mp.tanh, "erf": mp.erf, "sin": mp.sin, "cos": mp.cos,
-    "exp": _exp, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
-    "silu": lambda x: x / (1 + _exp(-x)), "elu": _elu,
-    "softplus": lambda x: MAX(x, mp.mpf(0)) + mp.log1p(mp.exp(-MIN(abs(x), FAR))),
-    "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),
-    "gaussian": lambda x: _exp(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
-    "log": lambda x: mp.log(x) if x > 0 else (-mp.inf if x == 0 else mp.nan),
-}
-
-
-def _slot(slot: Affine, env: Env) -> int:
-    return slot.offset + sum(c * env[name] for name, c in slot.terms)
-
 
 class Exact:
-    """A witness's expression, walked here with numbers of 60 digits at one point of the witness's line."""
+    """A witness's expression at points of the witness's line."""
 
     def __init__(self, netsor: Netsor, witness: Witness) -> None:
         self.netsor, self.witness = netsor, witness
@@ -87,53 +29,15 @@ class Exact:
 
     def at(self, t: mp.mpf) -> mp.mpf:
         """The value with the arguments at t; nan where there is no real number; `pole`, whether one was met."""
-        self.t = t
+
+        def read(name: str, member: Sequence[int]) -> mp.mpf:
+            start, direction = self.witness.ray(name, member)
+            return mp.mpf(start) + t * mp.mpf(direction)
+
         POLES.clear()
-        try:
-            found = mp.mpf(self.value(self.witness.expr, dict(self.first)))
-        except ZeroDivisionError:
-            found = mp.inf
+        found = exact(self.netsor, self.witness.expr, read, dict(self.first))
         self.pole = bool(POLES)
         return found
-
-    def value(self, node: Expr, env: Env) -> mp.mpf:
-        if isinstance(node, Number):
-            return mp.mpf(node.value)
-        if isinstance(node, IndexValue):
-            return mp.mpf(env[node.name])
-        if isinstance(node, Constant):
-            table = self.netsor.constant[node.name].value
-            if isinstance(table, int | float):
-                return mp.mpf(table)
-            starts = [self.netsor.index[name].start for name in self.netsor.constant[node.name].indices]
-            place = tuple(_slot(s, env) - start for s, start in zip(node.slots, starts, strict=True))
-            return mp.mpf(float(table.array[place]))
-        if isinstance(node, Variable):
-            member = [_slot(slot, env) for slot in node.slots]
-            start, direction = self.witness.ray(node.name, member)
-            return mp.mpf(start) + self.t * mp.mpf(direction)
-        if isinstance(node, Reduction):
-            return self.reduced(node, env)
-        assert isinstance(node, Call)
-        if node.atom == "where":
-            condition, yes, no = node.args
-            return self.value(yes if self.value(condition, env) else no, env)
-        return ATOMS[node.atom](*(self.value(arg, env) for arg in node.args))
-
-    def reduced(self, node: Reduction, env: Env) -> mp.mpf:
-        spans = [range(*self.netsor.ranges[name.split("#")[0].rstrip("*")]) for name in node.indices]
-        places = [env | dict(zip(node.indices, point, strict=True)) for point in itertools.product(*spans)]
-        terms = [self.value(node.arg, place) for place in places]
-        if node.reducer == "max":
-            return MAX(*terms)
-        if node.reducer in ("sum", "mean"):
-            return mp.fsum(terms) / (len(terms) if node.reducer == "mean" else 1)
-        top = MAX(*terms)
-        total = mp.fsum(mp.exp(term - top) for term in terms)
-        if node.reducer == "logsumexp":
-            return top + mp.log(total)
-        assert not node.at
-        return mp.exp(self.value(node.arg, env) - top) / total
 
 
 def _agree(exact: mp.mpf, value: float, kind: str) -> bool:
