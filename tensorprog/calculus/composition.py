@@ -191,7 +191,7 @@ class Composition(ABC):
                     f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
                 )
                 inherited = inherited or partial
-            if partial is None and not atom.declared and found.exponent == INF and args[0].exponent < INF:
+            if partial is None and not self._real(node, args[0].interval):
                 partial = Fault(
                     node,
                     self.at,
@@ -255,6 +255,13 @@ class Composition(ABC):
         grid = np.stack([np.ravel(index_array(self.netsor, p, axes, ranges)) for p in node.params], axis=-1)
         unique = np.unique(grid, axis=0)
         return [tuple(map(float, row)) for row in unique] if len(unique) <= MAX_PARAMS else None
+
+    def _real(self, node: Call, interval: Interval) -> bool:
+        """Whether an atom's growth is known on an interval: it is not where the value may be no real number."""
+        atom, choices = ATOMS[node.atom], self._params(node)
+        if choices is None:
+            return False
+        return atom.declared or all(atom.regularity_on(interval, *params).exponent < INF for params in choices)
 
     def _unary(self, node: Call, inner: Profile) -> Profile:
         atom = ATOMS[node.atom]

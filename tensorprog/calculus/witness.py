@@ -31,6 +31,7 @@ NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an
 NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
 NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
 SWITCHES = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "step")
+SUMS = ("add", "subtract")
 ROUNDING = 1e-14  # of the largest number met on the way to a comparison
 
 
@@ -179,12 +180,20 @@ class Probe:
                     continue
                 last = node.args[1] if node.atom == "divide" else node.args[0]
                 zero = self(point, line, last)[0] == 0
-                near = np.abs(self(around, line, last)).max() > 1e-100  # else 0 stands for a tiny number
+                # else 0 stands for a tiny number, or for what rounding leaves where terms cancel
+                near = np.abs(self(around, line, last)).max() > max(1e-100, 1e-12 * self._terms(around, line, last))
                 if zero and near and node.atom in ("divide", "log", "power"):
                     return self._witness("nan" if np.isnan(self(point, line)[0]) else "infinite", point, line)
                 if np.isnan(self(point, line, node)[0]) and not zero:
                     return self._witness("nan", point, line)
         return None
+
+    def _terms(self, t: Array, line: Line, expr: Expr) -> float:
+        """Size of the largest term that is added or subtracted on the way to a value."""
+        sums = [node for node in walk(expr) if isinstance(node, Reduction) or node.children[1:]]
+        terms = [term for node in sums if not isinstance(node, Call) or node.atom in SUMS for term in node.children]
+        sizes = [np.abs(self.members(t, line, term)) for term in terms]
+        return max((float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes), default=0.0)
 
     def _unbounded(self, sign: float, line: Line) -> Witness | None:
         """Growth that goes on as far as the computer's numbers go."""

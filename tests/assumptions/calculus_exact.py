@@ -16,10 +16,12 @@ Read = Callable[[str, Sequence[int]], mp.mpf]
 FAR = mp.mpf(1000)  # from here on, tails are as good as 0
 LARGEST = mp.mpf(10) ** 7  # exponents beyond are infinite: their digits would fill the memory
 POLES: list[mp.mpf] = []  # met since it was last emptied
+DENOMINATORS: list[mp.mpf] = []
 
 
 def _divide(x: mp.mpf, y: mp.mpf) -> mp.mpf:
     """x / y, at a pole with the sign of x: what stands around it, such as a clip, may be finite there."""
+    DENOMINATORS.append(y)
     if y:
         return x / y
     POLES.append(x)

@@ -37,7 +37,7 @@ G, E, P, V, M = (
     Variable("g", (AT_I,)), Variable("e"), Variable("p", (AT_I, AT_J)), Variable("v", (AT_J,)), Variable("m")
 )
 CJ, DI = Constant("c", (AT_J,)), Constant("d", (AT_I,))
-NAMES = Names({"C": 2}, frozenset({"i", "j", "l"}))
+NAMES = Names({"C": 2, "c": None, "d": None}, frozenset({"i", "j", "l"}))
 UNARY = [
     "tanh", "sigmoid", "erf", "gelu", "silu", "softplus", "selu", "sin", "cos", "exp", "gaussian", "abs", "relu",
     "sign", "step", "sqrt", "log", "negative",

@@ -115,6 +115,8 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("1 / (1 + g[i]**12)**6", (0, 1), 0, 0),
     ("log(0.1 + 0.1*exp(g[i]))", (math.log(0.1), math.inf), 1, 0),
     ("log(0.1*exp(-g[i]) + 0.1*exp(e))", (-math.inf, math.inf), 1, 0),
+    ("(g[i] * e)**2", (0, math.inf), 4, 3),
+    ("tanh(where(i < 1, sin(g[i]**2), exp(g[i])))", (-math.tanh(1), 1), 0, 1),
 ]
 
 
@@ -152,7 +154,11 @@ def test_refutations_have_witnesses(text: str, name: str) -> None:
     assert fact.witness
 
 
-UNDECIDED = [("g[i] * gaussian(e) * exp(e)", "pseudo-Lipschitz"), ("g[i] - g[i] * e / e", "pseudo-Lipschitz")]
+UNDECIDED = [
+    ("g[i] * gaussian(e) * exp(e)", "pseudo-Lipschitz"),
+    ("g[i] - g[i] * e / e", "pseudo-Lipschitz"),
+    ("exp(exp(g[i])) / (1 + exp(exp(g[i])) + e**2)", "pseudo-Lipschitz"),  # bounded, with slopes like exp(g[i])
+]
 
 
 @pytest.mark.parametrize(("text", "name"), UNDECIDED, ids=[c[0] for c in UNDECIDED])
@@ -183,6 +189,7 @@ SHAPES = [  # expression, monotone, kinks
     ("sum[j](softmax[j](p[i,j]) * v[j])", 0, {}),
     ("leaky_relu(g[i], 0.1)", 1, {"g[i]": (0,)}),
     ("leaky_relu(g[i], -0.1)", 0, {"g[i]": (0,)}),
+    ("leaky_relu(-relu(g[i]), 0.1)", -1, {"g[i]": (0,), "-relu(g[i])": (0,)}),
     ("g[i]**3", 1, {}),
     ("g[i]**2", 0, {}),
     ("m * g[i]", 1, {}),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import mpmath as mp
 import pytest
-from calculus_exact import POLES, exact
+from calculus_exact import DENOMINATORS, POLES, exact
 from calculus_expressions import BASE, EXPRESSIONS, LAST, parsed, profile
 from hypothesis import HealthCheck, assume, given, seed, settings
 
@@ -27,14 +27,18 @@ class Exact:
         self.netsor, self.witness = netsor, witness
         self.first = {name: start for name, (start, _) in netsor.ranges.items()}
 
-    def at(self, t: mp.mpf) -> mp.mpf:
-        """The value with the arguments at t; nan where there is no real number; `pole`, whether one was met."""
+    def at(self, t: mp.mpf, rounded: bool = False) -> mp.mpf:
+        """The value with the arguments at t; nan where there is no real number; `pole`, whether one was met.
+
+        rounded: far out, where sines take any value between two floats, arguments are floats
+        """
 
         def read(name: str, member: Sequence[int]) -> mp.mpf:
             start, direction = self.witness.ray(name, member)
-            return mp.mpf(start) + t * mp.mpf(direction)
+            return mp.mpf(start + float(t) * direction) if rounded else mp.mpf(start) + t * mp.mpf(direction)
 
         POLES.clear()
+        DENOMINATORS.clear()
         found = exact(self.netsor, self.witness.expr, read, dict(self.first))
         self.pole = bool(POLES)
         return found
@@ -52,8 +56,13 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     t = [mp.mpf(x) for x in witness.at]
     if witness.kind in ("nan", "infinite"):
         first = f.at(t[0])
-        return bool(f.pole or mp.isinf(first) or (witness.kind == "nan" and mp.isnan(first)))
-    v = [f.at(x) for x in t]
+        if f.pole or mp.isinf(first) or (witness.kind == "nan" and mp.isnan(first)):
+            return True
+        coarse = list(DENOMINATORS)
+        with mp.workdps(120):  # a denominator that is 0 but for rounding is smaller with more digits
+            f.at(t[0])
+        return any(abs(fine) < 1e-30 * abs(rough) for fine, rough in zip(DENOMINATORS, coarse, strict=True))
+    v = [f.at(x, rounded=witness.kind == "growth") for x in t]
     if not all(map(mp.isfinite, v)) or not all(
         _agree(x, y, witness.kind) or math.isinf(y) for x, y in zip(v, witness.values, strict=True)
     ):
@@ -68,8 +77,8 @@ def refutes(netsor: Netsor, name: str, witness: Witness) -> bool:
     if not all(b > a for a, b in itertools.pairwise(sizes)):
         return False
     if name == "bounded":  # it goes on rising as far beyond the points as numbers reach
-        beyond = (abs(f.at(t[-1] * far)) for far in (1000, 100, 10, 2))
-        return next(filter(mp.isfinite, beyond), 0) > sizes[-1] + (sizes[-1] - sizes[-2]) / 20
+        beyond = (abs(f.at(t[-1] * far, rounded=True)) for far in (1000, 100, 10, 2))
+        return any(mp.isfinite(size) and size > sizes[-1] + (sizes[-1] - sizes[-2]) / 20 for size in beyond)
     logs = [mp.log(x) for x in sizes]
     rates = [(mp.log(b / a) if name == "controlled" else b - a) / mp.log(s / r)
              for (a, b), (r, s) in zip(itertools.pairwise(logs), itertools.pairwise(t), strict=True)]
