@@ -517,6 +517,8 @@ def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
         return True
     if atom == "subtract":
         return not args[1].masked
+    if len(args) != 2:
+        return False
     factor = args[1] if args[0].masked else args[0]
     linear = atom == "multiply" or (atom == "divide" and not args[1].masked)
     return linear and not factor.masked and not factor.depends and factor.low > 0

@@ -77,10 +77,26 @@ def _reduced(rules: Composition, expr: Reduction) -> Expr | None:
     if expr.reducer == "softmax" and not expr.at:
         return Call("subtract", (expr.arg, apart(rules, Reduction("logsumexp", expr.indices, expr.arg), expr.indices)))
     inner = logarithm(rules, expr.arg) if expr.reducer in ("sum", "mean", "max") else None
-    if inner is None:
+    if inner is None or (rules.expression(inner, rules.at).masked and not _everywhere(rules, expr.indices, inner)):
         return None
     found = Reduction("max" if expr.reducer == "max" else "logsumexp", expr.indices, inner)
     return Call("subtract", (found, Number(math.log(rules.count(expr))))) if expr.reducer == "mean" else found
+
+
+def _everywhere(rules: Composition, indices: tuple[str, ...], masked: Expr) -> bool:
+    """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
+    return rules.number(Reduction("max", indices, _present(masked))) == 1
+
+
+def _present(masked: Expr) -> Expr:
+    """1 where an expression is not masked, else 0."""
+    if masked == Number(-INF):
+        return ZERO
+    if not isinstance(masked, Call):
+        return ONE
+    if masked.atom == "where" and not variables(masked.args[0]):
+        return Call("where", (masked.args[0], *map(_present, masked.args[1:])))
+    return multiplied([part for part in map(_present, masked.args) if part != ONE])
 
 
 def _summed(rules: Composition, expr: Call) -> Expr | None:
@@ -101,7 +117,9 @@ def _summed(rules: Composition, expr: Call) -> Expr | None:
 def weight(rules: Composition, top: Expr, bottom: Expr) -> Expr | None:
     """The quotient of two products as exp of a difference, times what has no logarithm; of a sum, as a sum of such."""
     below = logarithm(rules, bottom)
-    return None if below is None else _over(rules, top, below)
+    if below is None or rules.expression(below, rules.at).masked:  # log 0
+        return None
+    return _over(rules, top, below)
 
 
 def _over(rules: Composition, top: Expr, below: Expr) -> Expr:

@@ -90,7 +90,7 @@ def _log(rules: Composition, node: Call) -> Profile | None:
     if logs == [node]:
         return _log_softplus(rules, node)
     inner = [rules.expression(v, rules.at) for v in logs if v is not None]
-    if len(inner) > 1 and any(p.masked for p in inner):
+    if any(p.masked for p in inner):  # log 0
         return None
     one = inner[0]
     for other in inner[1:]:

@@ -63,6 +63,14 @@ def test_masks_may_be_scaled_added_and_named(mask: str, named: bool) -> None:
         written("j < i")
 
 
+@pytest.mark.parametrize("atom", ["sin", "-", "sqrt", "abs"])
+def test_a_function_of_masked_scores_is_refused_with_a_reason(atom: str) -> None:
+    text = ATTENTION.read_text(encoding="utf-8")
+    report = check(loads(text.replace("softmax[j](p[a,i,j])", f"{atom}(where(j <= i, p[a,i,j], -inf))")))
+    assert report.grade == "outside"
+    assert "meets the value -inf of a mask" in str(report)
+
+
 def test_facts_of_very_large_families_take_no_memory() -> None:
     # 96 layers of 96 heads on 2048 tokens: an array over the tokens squared alone would take 32 MiB
     netsor = load(GPT3)

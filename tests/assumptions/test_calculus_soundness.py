@@ -158,6 +158,11 @@ UNDECIDED = [
     ("g[i] * gaussian(e) * exp(e)", "pseudo-Lipschitz"),
     ("g[i] - g[i] * e / e", "pseudo-Lipschitz"),
     ("exp(exp(g[i])) / (1 + exp(exp(g[i])) + e**2)", "pseudo-Lipschitz"),  # bounded, with slopes like exp(g[i])
+    # at i = 0 nothing is left of the sum
+    ("sum[j](where(j < i, exp(p[i,j]), 0) * v[j]) / sum[j](where(j < i, exp(p[i,j]), 0))", "pseudo-Lipschitz"),
+    ("log(where(i < 1, 0, exp(g[i])))", "pseudo-Lipschitz"),
+    ("g[i] / where(i < 1, 0, exp(g[i]))", "pseudo-Lipschitz"),
+    ("log(sum[j](exp(p[i,j]) * where(j < i, 1, 0)))", "pseudo-Lipschitz"),
 ]
 
 

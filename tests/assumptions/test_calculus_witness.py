@@ -170,6 +170,25 @@ def test_growth_that_ends_is_no_witness(text: str, name: str) -> None:
     assert witness is None or refutes(BASE, name, witness), witness
 
 
+# what only rounding makes of them: a jump beside a double zero, a slope that is steep but settles, 0 / 0 where terms
+# cancel, growth that is none where exp overflows
+ROUNDED = [
+    ("where(g[i] / (1 + g[i]**2) < 0.5, g[i], 7)", "pseudo-Lipschitz"),
+    ("sign(g[i]**2 - 2*g[i] + 1)", "pseudo-Lipschitz"),
+    ("g[i] / (1e-6 + sqrt(g[i]**2)) + sqrt(relu(e + 1) * relu(-e - 2))", "pseudo-Lipschitz"),
+    ("sqrt(1e-11 + relu(g[i]) - relu(0.5 * g[i]))", "pseudo-Lipschitz"),
+    ("(g[i] + 1e16 - g[i]) / (g[i] + 1e16 - g[i] - 1e16 + gaussian(g[i] / 9))", "pseudo-Lipschitz"),
+    ("log(exp(g[i]) + exp(0.1)) * (g[i] / (1 + g[i]**2))", "bounded"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), ROUNDED, ids=[c[0] for c in ROUNDED])
+def test_rounding_is_no_witness(text: str, name: str) -> None:
+    calculus, _ = profile(parsed(text))
+    witness = calculus.witness(name, LAST)
+    assert witness is None or refutes(BASE, name, witness), witness
+
+
 def check_refutations(expr: Expr) -> None:
     try:
         calculus, _ = profile(expr)
