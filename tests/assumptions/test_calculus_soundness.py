@@ -116,6 +116,7 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("log(0.1 + 0.1*exp(g[i]))", (math.log(0.1), math.inf), 1, 0),
     ("log(0.1*exp(-g[i]) + 0.1*exp(e))", (-math.inf, math.inf), 1, 0),
     ("(g[i] * e)**2", (0, math.inf), 4, 3),
+    ("where(abs(g[i]) < 1, g[i], 0.5)", (-1, 1), 0, math.inf),
     ("tanh(where(i < 1, sin(g[i]**2), exp(g[i])))", (-math.tanh(1), 1), 0, 1),
 ]
 
@@ -158,6 +159,8 @@ UNDECIDED = [
     ("g[i] * gaussian(e) * exp(e)", "pseudo-Lipschitz"),
     ("g[i] - g[i] * e / e", "pseudo-Lipschitz"),
     ("exp(exp(g[i])) / (1 + exp(exp(g[i])) + e**2)", "pseudo-Lipschitz"),  # bounded, with slopes like exp(g[i])
+    ("where(abs(g[i]) < 1, g[i] + 1, 2 * abs(g[i]))", "pseudo-Lipschitz"),  # glued at 1, not at -1
+    ("tanh(sum[j](c[j] * exp(p[i,j])))", "pseudo-Lipschitz"),  # terms cancel, slopes do not
     # at i = 0 nothing is left of the sum
     ("sum[j](where(j < i, exp(p[i,j]), 0) * v[j]) / sum[j](where(j < i, exp(p[i,j]), 0))", "pseudo-Lipschitz"),
     ("log(where(i < 1, 0, exp(g[i])))", "pseudo-Lipschitz"),
