@@ -66,8 +66,8 @@ class Numbers:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
         return None
 
-    def spread(self, netsor: Netsor, expr: Expr) -> float | None:
-        """The smallest E[a^2] over the members of a family a of vectors, given by an expression."""
+    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
         return None
 
 
