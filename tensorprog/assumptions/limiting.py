@@ -20,9 +20,7 @@ CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in th
 
 
 def limiting_values(check: Context) -> Iterator[Finding]:
-    """Functions of averages are finite and continuous where the averages end; vectors that averages make have no atom at
-    a jump.
-    """
+    """Functions of averages are finite and continuous at their limits; vectors made with averages are not at a jump."""
     for position in check.sinks():
         for text, expr in check.calculus.statement(position).assumes:
             wrong = None if expr is None else check.numbers.singular(check.written, expr)
@@ -36,7 +34,7 @@ def limiting_values(check: Context) -> Iterator[Finding]:
                 )
             elif wrong is None:
                 yield check.finding("warning", (position,), f"it is needed that {text}; that is not known")
-    if check.structure.averages and not check.scored:  # beside scores a function that jumps is refused already
+    if check.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)
 
 
@@ -49,20 +47,18 @@ def _jumps(check: Context) -> Iterator[Finding]:
         for node, zero in dict(_edges(check, statement.expr, position)).items():
             if not _reads_averages(check, zero, position):
                 continue
-            jumps = f"{node} jumps where {zero} is 0"
             probability = check.numbers.atom(check.netsor, zero)
-            if probability is None:
-                message = f"{jumps}: it is needed that this has probability 0 in the limit; that is not known"
-                yield check.finding("warning", (position,), message)
-            elif probability:
-                has = f"which has probability {probability:.3g} in the limit" if probability < 1 else "and it vanishes"
-                yield check.finding(
-                    "unknown" if probability < 1 else "fails",
-                    (position,),
-                    f"{jumps}, {has}: what is left of it at finite n decides, and no theorem gives a limit",
-                    "a continuous function, e.g. tanh, or a vector that does not vanish",
-                    NOT_COVERED,
-                )
+            if probability == 0:
+                continue
+            known = "has an unknown probability" if probability is None else f"has probability {probability:.3g}"
+            yield check.finding(
+                "fails" if probability == 1 else "unknown",
+                (position,),
+                f"{node} jumps where {zero} is 0, which {known} in the limit: what is left of it at finite n decides "
+                "there, and no theorem gives a limit",
+                "a continuous function, e.g. tanh, or a vector that does not vanish",
+                NOT_COVERED,
+            )
 
 
 def _edges(check: Context, node: Expr, position: int) -> Iterator[tuple[Expr, Expr]]:
@@ -80,10 +76,7 @@ def _edges(check: Context, node: Expr, position: int) -> Iterator[tuple[Expr, Ex
 
 
 def _reads_averages(check: Context, expr: Expr, position: int) -> bool:
-    """Whether an expression has a vector in it, and an average in it or in what makes its vectors."""
-    read = variables(expr)
-    definers = {d for v in read for d in check.structure.definers(position, v)}
+    """Whether an average over a growing width is in an expression, or in what makes its vectors, and not it alone."""
+    definers = {d for v in variables(expr) for d in check.structure.definers(position, v)}
     above = definers.union(*map(check.structure.ancestors, definers))
-    return any(check.netsor.families[v.name].kind == "vector" for v in read) and any(
-        check.netsor.body[p].target.name in check.structure.averages for p in above
-    )
+    return not check.converging.isdisjoint(above) and check.calculus.expression(expr, position).depends != {"average"}

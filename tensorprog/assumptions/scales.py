@@ -55,7 +55,7 @@ def scales(check: Context) -> Iterator[Finding]:
             weight = left.statement.weight.name
             name = check.rewritten.initials.get(weight)
             verdict, _ = check.structure.same_weight_in_score(left.operand, right.operand)
-            if name is None or verdict is HOLDS:
+            if name is None or verdict is HOLDS or {left.position, right.position} & check.zeros:
                 continue
             grows, why = mean_of(check, dot)
             then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"

@@ -148,7 +148,8 @@ def different(check: Context) -> Iterator[Finding]:
         for left, right in check.pairs(dot):
             one, two = left.statement, right.statement
             # initial vectors are a matter of scales, a matrix with its transpose one of transposes
-            if one.weight.name not in check.rewritten.initials and one.transposed == two.transposed:
+            elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
+            if not elsewhere and not {left.position, right.position} & check.zeros:
                 verdict, witness = check.structure.same_weight_in_score(left.operand, right.operand)
                 if verdict is not HOLDS:
                     yield _tied(check, left, right, verdict, witness)
