@@ -18,6 +18,7 @@ from tensorprog.ir import Dot, Netsor
 __all__ = ["judge"]
 
 MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
+SURE = 3.0  # errors of averages over points are three standard errors, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
 JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
@@ -60,7 +61,7 @@ class _Limit(Numbers):
 
     @_if_compiled
     def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
         indices = [slot.bare for slot in dot.target.slots if slot.bare]
         ranges = {name: netsor.ranges[name] for name in indices}
         moment = self._compiler(netsor).second(dot.left.name, dot.right.name)
@@ -74,7 +75,8 @@ class _Limit(Numbers):
         found = moment.at({str(k): v for k, v in enumerate(left)} | {f"{k}_": v for k, v in enumerate(right)})
         shape = tuple(len(v) for v in values)
         value, error = (np.broadcast_to(np.where(known & known_, x, 0), shape) for x in (found.value, found.error))
-        at = np.unravel_index(int(np.argmax(np.abs(value))), shape) if shape else ()
+        error = SURE * error
+        at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
         place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
         return float(value[at]), float(error[at]), place
 

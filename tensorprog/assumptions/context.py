@@ -61,7 +61,7 @@ class Numbers:
     """
 
     def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
         return None
 
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:

@@ -38,7 +38,8 @@ class Question:
     def drawn(cls, generator: np.random.Generator) -> Question:
         box = {name: (int(s), int(s + generator.integers(1, 6)))
                for name, s in zip(NAMES, generator.integers(-2, 3, len(NAMES)), strict=True)}
-        family = Family("f", "weight", ((0, int(generator.integers(1, 6))),), boundaries=(str(generator.choice(RULES)),))
+        size, rule = int(generator.integers(1, 6)), str(generator.choice(RULES))
+        family = Family("f", "weight", ((0, size),), boundaries=(rule,))
         pairs = [(_form(generator), _form(generator)) for _ in range(generator.integers(1, 3))]
         return cls(box, family, pairs, _form(generator))
 
