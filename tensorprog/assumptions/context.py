@@ -162,9 +162,13 @@ class Context:
 
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
-        declared = {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
         known = self.rewritten.initials.get(name, name)
-        return str(Variable(known, slots_of(declared[known])))
+        return str(Variable(known, slots_of(self.declared[known])))
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...]]:
+        """The indices of initial vectors and weights as written."""
+        return {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
 
     def source(self, position: int) -> Statement:
         """The statement as written that a statement comes from, or itself where that is a declaration."""

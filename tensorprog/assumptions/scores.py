@@ -84,7 +84,7 @@ def bounded(check: Context) -> Iterator[Finding]:
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
-                _bounded_fix(check, statement.vector, None),
+                _bounded_fix(check, definer, None),
             )
             continue
         fact = check.calculus.fact("bounded", culprit)
@@ -99,19 +99,25 @@ def bounded(check: Context) -> Iterator[Finding]:
             f"{fault.reason}{at}; "
             f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "
             f"{check.chain_text(chain)}",
-            _bounded_fix(check, statement.vector, culprit),
+            _bounded_fix(check, definer, culprit),
             chain=chain,
         )
 
 
-def _bounded_fix(check: Context, vector: Variable, position: int | None) -> str:
-    """How the input of an operand is bounded; 10 stands for any number."""
-    statement = None if position is None else check.netsor.body[position]
+def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
+    """How the input of the operand that a MatMul makes is bounded, as written; 10 stands for any number."""
+    vector, written = check.product(definer).vector, check.source(definer)
+    statement = None if position is None else check.source(position)
     if isinstance(statement, Nonlin):
         return f"{statement.target} = Nonlin(clip({statement.expr}, -10, 10))"
-    slots = slots_of(tuple(dict.fromkeys(name for slot in vector.slots for name in slot.indices)))
-    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots)
-    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped} in place of {vector} in the operand"
+    if isinstance(written, MatMul) and written.vector == vector:
+        names, place = [name for slot in vector.slots for name in slot.indices], "the operand"
+    else:  # a part of what is written
+        read = written.inputs[0]
+        vector = statement.target if statement else Variable(vector.name, slots_of(check.declared[vector.name]))
+        names, place = [name for slot in vector.slots for name in slot.indices], f"what makes {read.name}"
+    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
+    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped.name} in place of {vector.name} in {place}"
 
 
 def _fresh(check: Context, wanted: str) -> str:
@@ -174,9 +180,13 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
     own = Variable(_fresh(check, "WK"), two.weight.slots)
     key = Variable(_fresh(check, "k"), two.target.slots) if single else two.target
     fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    if single:
+    if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
-    fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
+    elif single:
+        fix += f", and {key.name} in place of {two.target.name} in what makes {dot.right.name}"
+    makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
+    if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
+        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         verdict,
         (left.position, right.position),
