@@ -182,6 +182,8 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
     fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
     if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
+    elif single and dot.left == dot.right:
+        fix += f", and as one operand a vector made like {dot.right} with {key.name} in place of {two.target.name}"
     elif single:
         fix += f", and {key.name} in place of {two.target.name} in what makes {dot.right.name}"
     makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)

@@ -18,7 +18,7 @@ from tests.corpus import CASES, Case
 
 AVERAGE = re.compile(r"^(?P<target>[^=]+) = (?P<right>Dot\(.*?, scale=1/n\)), an average")
 SEPARATE = re.compile(r"separate weights, e.g. (?P<target>[^=]+) = (?P<right>MatMul\((?P<weight>\w+).*?\)) with a "
-                      r"weight \S.* of its own(?:, and (?P<dot>Dot\(.*\))|, and .*)?$")
+                      r"weight \S.* of its own(?:, and (?P<dot>Dot\(.*\))|, and .* in what makes \w+)?$")
 OWN = re.compile(r"^give (?P<target>\S.*) a weight of its own: declare another weight with the indices of "
                  r"(?P<weight>\w+)")
 CLIPPED = re.compile(r"^(?P<target>[^=]+) = (?P<right>Nonlin\(clip\(.*, -10, 10\)\))")
@@ -96,16 +96,14 @@ def average(edited: Edited, finding: Finding) -> bool:
 def weight(edited: Edited, finding: Finding) -> bool:
     found = SEPARATE.search(finding.fix)
     if found:
-        left = _maker(edited, finding.where.split(", ")[-1])
-        edited.instead(finding)
-        edited.put(found["target"], found["right"])
-        edited.copy(left.weight.name, found["weight"])
+        made = _maker(edited, finding.where.split(", ")[-1])
         if found["dot"]:
             left = _plain(found["dot"]).split(",k")[0]
             score = next(line for line in edited.body if left in _plain(line))
             edited.put(score.split("=")[0].strip(), found["dot"])
-            edited.body.append(edited.body.pop(edited.line(score.split("=")[0])))
-            edited.body.append(edited.body.pop(edited.line("y")))
+        edited.instead(finding)
+        edited.put(found["target"], found["right"])
+        edited.copy(made.weight.name, found["weight"])
         return True
     found = OWN.search(finding.fix)
     if found:
