@@ -177,8 +177,8 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
         + ("so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score")
     )
-    own = Variable(_fresh(check, "WK"), two.weight.slots)
-    key = Variable(_fresh(check, "k"), two.target.slots) if single else two.target
+    key = Variable(_fresh(check, f"{two.target.name}_key"), two.target.slots) if single else two.target
+    own = Variable(_fresh(check, f"W_{key.name}"), two.weight.slots)
     fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
     if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"

@@ -98,7 +98,7 @@ def weight(edited: Edited, finding: Finding) -> bool:
     if found:
         made = _maker(edited, finding.where.split(", ")[-1])
         if found["dot"]:
-            left = _plain(found["dot"]).split(",k")[0]
+            left = _plain(found["dot"])[: _plain(found["dot"]).index(made.target.name + "_key")]
             score = next(line for line in edited.body if left in _plain(line))
             edited.put(score.split("=")[0].strip(), found["dot"])
         edited.instead(finding)
