@@ -65,7 +65,7 @@ def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Pro
         return ""
     if same:
         return f"the mean of a square{values(place)}"
-    return "both are not negative" if all(p.low >= 0 and p.high > 0 for p in profiles) else ""
+    return "both are positive" if all(p.low > 0 for p in profiles) else ""
 
 
 def bounded(check: Context) -> Iterator[Finding]:
