@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import wraps
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,12 @@ from tensorprog.ir import Dot, Netsor
 __all__ = ["judge"]
 
 MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
+SURE = 3.0  # errors of averages over points are three standard errors, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
 JUMP = 1e-3
+VANISHED = 1e-12  # a second moment that counts as 0
+ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
+RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
 def judge(netsor: Netsor) -> Report:
@@ -44,32 +50,33 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Limit(Numbers):
     def __init__(self) -> None:
-        self._compilers: dict[int, Any] = {}
+        self._compilers: dict[int, tuple[Netsor, Any]] = {}
 
     def _compiler(self, netsor: Netsor) -> Any:
         from tensorprog.limit.covariance import Compiler
 
         if id(netsor) not in self._compilers:
-            self._compilers[id(netsor)] = Compiler(netsor)
-        return self._compilers[id(netsor)]
+            self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id
+        return self._compilers[id(netsor)][1]
 
     @_if_compiled
     def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
         indices = [slot.bare for slot in dot.target.slots if slot.bare]
         ranges = {name: netsor.ranges[name] for name in indices}
-        slots = {str(k): slot for k, slot in enumerate(dot.left.slots)}
-        slots |= {f"{k}_": slot for k, slot in enumerate(dot.right.slots)}
-        moment = self._compiler(netsor).second(dot.left.name, dot.right.name).rename(slots, ranges)
+        moment = self._compiler(netsor).second(dot.left.name, dot.right.name)
         few = int(np.prod([float(stop - start) for start, stop in ranges.values()])) > MANY
         values = [
             np.unique([*range(a, min(b, a + 8)), b - 1]) if few else np.arange(a, b) for a, b in ranges.values()
         ]
         grids = dict(zip(indices, np.meshgrid(*values, indexing="ij", sparse=True), strict=True))
-        found = moment.at(grids)
+        left, known = _members(netsor, dot.left, grids)
+        right, known_ = _members(netsor, dot.right, grids)
+        found = moment.at({str(k): v for k, v in enumerate(left)} | {f"{k}_": v for k, v in enumerate(right)})
         shape = tuple(len(v) for v in values)
-        value, error = (np.broadcast_to(x, shape) for x in (found.value, found.error))
-        at = np.unravel_index(int(np.argmax(np.abs(value))), shape) if shape else ()
+        value, error = (np.broadcast_to(np.where(known & known_, x, 0), shape) for x in (found.value, found.error))
+        error = SURE * error
+        at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
         place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
         return float(value[at]), float(error[at]), place
 
@@ -101,12 +108,38 @@ class _Limit(Numbers):
         return ""
 
     @_if_compiled
-    def spread(self, netsor: Netsor, expr: Expr) -> float | None:
-        """The smallest E[a^2] over the members of a family a of vectors, given by an expression."""
+    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
         from tensorprog.averages import with_averages
 
-        added = with_averages(netsor, {"spread": Call("power", (expr, Number(2)))})
-        return float(np.min(self._compiler(added.netsor).average(added.families["spread"]).value.data))
+        def mean(psi: Expr) -> tuple[float, float]:
+            added = with_averages(netsor, {"atom": psi})
+            found = self._compiler(added.netsor).average(added.families["atom"]).estimate
+            return float(np.min(found.value)), float(np.max(found.error))
+
+        square, _ = mean(Call("power", (expr, Number(2))))
+        if square <= VANISHED:
+            return 1.0
+        away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
+        value, error = mean(Call("step", (away,)))
+        return 1 - value if 1 - value > max(error, RARE) else 0.0
+
+
+def _members(
+    netsor: Netsor, reference: Variable, grids: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """Which member a reference reads, slot by slot; and whether there is one, or the zero beyond a boundary."""
+    family = netsor.families[reference.name]
+    found, inside = [], np.ones((), dtype=bool)
+    for slot, (start, stop), rule in zip(
+        reference.slots, family.ranges, family.boundaries or repeat(""), strict=False
+    ):
+        value = slot.offset + sum((c * grids[name] for name, c in slot.terms), np.zeros((), dtype=np.int64))
+        if rule == "wrap":
+            value = start + (value - start) % (stop - start)
+        inside = inside & (start <= value) & (value < stop)
+        found.append(np.clip(value, start, stop - 1))
+    return found, inside
 
 
 def _shown(values: np.ndarray[Any, Any]) -> str:

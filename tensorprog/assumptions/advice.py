@@ -30,31 +30,20 @@ def unused(check: Context) -> Iterator[Finding]:
 
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance, and averages are not of independent vectors."""
+    parts: dict[str, set[int]] = {}  # of each score as written
+    for dot in check.scores:
+        parts.setdefault(check.text(dot), set()).add(dot)
     for maker in check.products():
         definer, statement, score = maker.position, maker.statement, check.text(maker.dot)
         variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
-        profile = check.calculus.vector(statement.vector, definer)
-        if variance == (0.0, 0.0):
-            yield check.finding(
-                "warning",
-                (definer,),
-                f"the variance of {statement.weight} is 0, so the score {score} vanishes "
-                "(Theorem 1 speaks of scores of positive variance)",
-            )
-        elif variance is not None and variance[0] == 0:
-            yield check.finding(
-                "warning",
-                (definer,),
-                f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish "
-                "(Theorem 1 speaks of scores of positive variance)",
-            )
-        elif profile.constant and profile.low == 0:
-            yield check.finding(
-                "warning",
-                (definer,),
-                f"{statement.vector} is 0, so the score {score} vanishes (Theorem 1 "
-                "speaks of scores of positive variance)",
-            )
+        if definer in check.zeros and parts[score] <= check.zeros:
+            why = f"the variance of {statement.weight}" if variance == (0.0, 0.0) else f"{statement.vector}"
+            why += f" is 0, so the score {score} vanishes"
+        elif variance is not None and variance[0] == 0 < variance[1] and len(parts[score]) == 1:
+            why = f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish"
+        else:
+            continue
+        yield check.finding("warning", (definer,), f"{why} (Theorem 1 speaks of scores of positive variance)")
     yield from _vanishing_averages(check)
     yield from _twins(check)
 
@@ -87,10 +76,9 @@ def _maker(check: Context, position: int, side: Variable) -> object:
 
 def _vanishing_averages(check: Context) -> Iterator[Finding]:
     """Averages of q k for q and k by different weights: attention on the scale 1/n without tied weights."""
-    for position in sorted(check.structure.relevant):
+    for position in sorted(check.converging):
         dot = check.netsor.body[position]
-        if not (isinstance(dot, Dot) and dot.scale == "1/n"):
-            continue
+        assert isinstance(dot, Dot)
         made = [check.structure.definers(position, side) for side in (dot.left, dot.right)]
         sides = [[d for d in definers if isinstance(check.netsor.body[d], MatMul)] for definers in made]
         if all(sides) and sides == [list(d) for d in made] and all(

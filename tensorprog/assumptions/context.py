@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Expr, Variable
+from tensorprog.expr import Expr, Number, Variable, rebuild
 from tensorprog.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.graph import Operand, Structure
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
@@ -59,15 +61,15 @@ class Numbers:
     """
 
     def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The largest |E[Z^left Z^right]| over the members of a Dot: value, error, index values."""
+        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
         return None
 
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
         return None
 
-    def spread(self, netsor: Netsor, expr: Expr) -> float | None:
-        """The smallest E[a^2] over the members of a family a of vectors, given by an expression."""
+    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
         return None
 
 
@@ -160,9 +162,13 @@ class Context:
 
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
-        declared = {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
         known = self.rewritten.initials.get(name, name)
-        return str(Variable(known, slots_of(declared[known])))
+        return str(Variable(known, slots_of(self.declared[known])))
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...]]:
+        """The indices of initial vectors and weights as written."""
+        return {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
 
     def source(self, position: int) -> Statement:
         """The statement as written that a statement comes from, or itself where that is a declaration."""
@@ -172,11 +178,39 @@ class Context:
         """The MatMul as written that a MatMul comes from, or itself where that is a declaration."""
         return _matmul(self.source(position))
 
+    @cached_property
+    def zeros(self) -> frozenset[int]:
+        """Statements that make nothing but zeros, at every width, because what they read is zero or a variance is."""
+        found: set[int] = set()
+        for position, statement in enumerate(self.netsor.body):
+            zero = [self._zero(v, position, found) for v in statement.inputs]
+            if isinstance(statement, MatMul):
+                known = zero[0] or self.calculus.closed(self.netsor.weight[statement.weight.name].variance) == (0, 0)
+            elif isinstance(statement, Dot):
+                known = any(zero)
+            else:
+                at_zero = rebuild(statement.expr, _zero_variable) if all(zero) else statement.expr
+                with np.errstate(all="ignore"):
+                    known = self.calculus.closed(at_zero) == (0, 0)
+            if known:
+                found.add(position)
+        return frozenset(found)
+
+    def _zero(self, read: Variable, position: int, zeros: set[int]) -> bool:
+        profile, definers = self.calculus.vector(read, position), self.structure.definers(position, read)
+        return (profile.constant and profile.low == 0) or (bool(definers) and zeros.issuperset(definers))
+
     def fixed(self, position: int) -> bool:
         """Whether a Dot is over a width that stays finite."""
         dot = self.netsor.body[position]
         assert isinstance(dot, Dot)
         return self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
+
+    @cached_property
+    def converging(self) -> frozenset[int]:
+        """Averages over a width that goes to infinity."""
+        dots = ((p, s) for p, s in enumerate(self.netsor.body) if p in self.structure.relevant and isinstance(s, Dot))
+        return frozenset(p for p, dot in dots if dot.scale == "1/n" and not self.fixed(p))
 
     @cached_property
     def scores(self) -> tuple[int, ...]:
@@ -220,6 +254,10 @@ class Context:
             users = self.structure.users[position]
             if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
                 yield position
+
+
+def _zero_variable(node: Expr) -> Expr | None:
+    return Number(0) if isinstance(node, Variable) else None
 
 
 def _matmul(statement: Statement) -> MatMul:

@@ -9,7 +9,7 @@ from tensorprog.assumptions.layers import ITERATED
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.assumptions.scales import values
 from tensorprog.facts import HOLDS
-from tensorprog.ir import Dot, MatMul
+from tensorprog.ir import MatMul
 
 __all__ = ["averages", "induction", "widths"]
 
@@ -18,10 +18,8 @@ def averages(check: Context) -> Iterator[Finding]:
     """Dots of scale 1/n over a growing width are averages: numbers in the limit, or functions of what is random."""
     good: list[int] = []
     given: list[int] = []
-    for position in sorted(check.structure.relevant):
-        dot = check.netsor.body[position]
-        if isinstance(dot, Dot) and dot.scale == "1/n" and not check.fixed(position):
-            (given if position in check.structure.random else good).append(position)
+    for position in sorted(check.converging):
+        (given if position in check.structure.random else good).append(position)
     if good:
         names = ", ".join(check.text(p) for p in good)
         check.claim(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))

@@ -94,7 +94,8 @@ def _quotient_fix(expr: Call) -> str:
     if isinstance(bottom, Reduction) and bottom.removes and _is(bottom.arg, "exp"):
         softmax = Reduction("softmax", bottom.indices, bottom.arg.args[0])
         return f"{softmax} in a statement of its own, of which a member is read here"
-    return f"keep the denominator away from 0, e.g. {Call('divide', (top, _not_negative(bottom)))}"
+    under = Call("sqrt", (_not_negative(bottom.args[0]),)) if _is(bottom, "sqrt") else _not_negative(bottom)
+    return f"keep the denominator away from 0, e.g. {Call('divide', (top, under))}"
 
 
 def _sigmoid(top: Expr, bottom: Expr) -> Expr | None:

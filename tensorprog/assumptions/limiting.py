@@ -9,13 +9,18 @@ from collections.abc import Iterator
 
 from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
-from tensorprog.expr import Call, Expr
+from tensorprog.atoms import ATOMS
+from tensorprog.calculus.composition import COMPARISONS
+from tensorprog.expr import Call, Expr, variables
+from tensorprog.ir import Nonlin
 
 __all__ = ["limiting_values"]
 
+CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in these is said of their parts
+
 
 def limiting_values(check: Context) -> Iterator[Finding]:
-    """Functions of averages are finite and continuous where the averages end; jumps meet no vanishing vector."""
+    """Functions of averages are finite and continuous at their limits; vectors made with averages are not at a jump."""
     for position in check.sinks():
         for text, expr in check.calculus.statement(position).assumes:
             wrong = None if expr is None else check.numbers.singular(check.written, expr)
@@ -29,30 +34,49 @@ def limiting_values(check: Context) -> Iterator[Finding]:
                 )
             elif wrong is None:
                 yield check.finding("warning", (position,), f"it is needed that {text}; that is not known")
-        yield from _jump(check, position)
+    if check.converging and not check.scored:  # beside scores a function that jumps is refused already
+        yield from _jumps(check)
 
 
-def _jump(check: Context, position: int) -> Iterator[Finding]:
-    """A function that jumps, of a vector that vanishes in the limit, in a program with averages."""
-    rough = check.calculus.statement(position).rough
-    if rough is None or not isinstance(rough.expr, Call):
-        return
-    ancestors = check.structure.ancestors(position)
-    if any(check.netsor.body[p].target.name in check.structure.averages for p in ancestors):
-        spread = check.numbers.spread(check.written, _argument(rough.expr))
-        if spread is not None and spread <= 1e-12:
+def _jumps(check: Context) -> Iterator[Finding]:
+    """Functions that jump, of vectors whose laws have an atom there which the limits of averages may have made."""
+    for position in sorted(check.structure.relevant):
+        statement = check.netsor.body[position]
+        if not isinstance(statement, Nonlin):
+            continue
+        for node, zero in dict(_edges(check, statement.expr, position)).items():
+            if not _reads_averages(check, zero, position):
+                continue
+            probability = check.numbers.atom(check.netsor, zero)
+            if probability == 0:
+                continue
+            known = "has an unknown probability" if probability is None else f"has probability {probability:.3g}"
             yield check.finding(
-                "fails",
+                "fails" if probability == 1 else "unknown",
                 (position,),
-                f"{rough.expr} jumps where its argument is 0, and {_argument(rough.expr)} vanishes in the limit: what "
-                "is left of it at finite n decides, and no theorem gives a limit",
+                f"{node} jumps where {zero} is 0, which {known} in the limit: what is left of it at finite n decides "
+                "there, and no theorem gives a limit",
                 "a continuous function, e.g. tanh, or a vector that does not vanish",
                 NOT_COVERED,
             )
 
 
-def _argument(call: Call) -> Expr:
-    """What has to stay away from the place where a function jumps."""
-    if len(call.arguments) == 2:
-        return Call("subtract", call.arguments)
-    return call.arguments[0]
+def _edges(check: Context, node: Expr, position: int) -> Iterator[tuple[Expr, Expr]]:
+    """The parts of an expression that jump, each with the expression at whose zeros it does."""
+    inside = node.children
+    if isinstance(node, Call):
+        if node.atom in COMPARISONS:
+            yield node, Call("subtract", node.args)
+        elif node.atom == "where" and check.calculus.expression(node, position).rough is None:
+            inside = node.args[1:]  # its branches agree where the condition changes
+        elif node.atom not in CONTINUED and not ATOMS[node.atom].continuous:
+            yield node, node.args[0]
+    for child in inside:
+        yield from _edges(check, child, position)
+
+
+def _reads_averages(check: Context, expr: Expr, position: int) -> bool:
+    """Whether an average over a growing width is in an expression, or in what makes its vectors, and not it alone."""
+    definers = {d for v in variables(expr) for d in check.structure.definers(position, v)}
+    above = definers.union(*map(check.structure.ancestors, definers))
+    return not check.converging.isdisjoint(above) and check.calculus.expression(expr, position).depends != {"average"}

@@ -105,10 +105,12 @@ class Report:
     @property
     def says(self) -> str:
         """What the grade means."""
+        unbounded = any(finding.verdict == "remark" for finding in self.findings)
+        remark = ", with its remark on unbounded inputs" if unbounded else ""
         return {
             "theorem": f"the theorem applies as written ({self.source})",
             "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
-            "extension": f"covered beyond the theorem ({self.source})",
+            "extension": f"covered beyond the theorem{remark} ({self.source})",
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
         }[self.grade]
 

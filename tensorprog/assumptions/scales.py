@@ -12,6 +12,9 @@ from tensorprog.ir import Dot, Nonlin
 __all__ = ["mean_of", "not_centred", "scales", "values"]
 
 
+EXACT = 1e-9  # an error that is rounding
+
+
 def mean_of(check: Context, position: int, argument: str = "") -> tuple[bool, str]:
     """Whether the mean of a score is known to be other than zero, and what is known of it: 'is 0.25 sqrt(n), ..'.
 
@@ -26,7 +29,7 @@ def mean_of(check: Context, position: int, argument: str = "") -> tuple[bool, st
         return bool(argument), f"{e}, and that is not zero ({argument})" if argument else f"{e}, which is not known"
     value, error, place = number
     if abs(value) <= max(error, 1e-12):
-        return False, f"{e}, which is 0"
+        return False, f"{e}, which is 0" + (f" within {error:.1g}" if error > EXACT else "")
     return True, f"{e}, and E[Z^{dot.left} Z^{dot.right}] is {value:.4g}{values(place)}"
 
 
@@ -55,7 +58,7 @@ def scales(check: Context) -> Iterator[Finding]:
             weight = left.statement.weight.name
             name = check.rewritten.initials.get(weight)
             verdict, _ = check.structure.same_weight_in_score(left.operand, right.operand)
-            if name is None or verdict is HOLDS:
+            if name is None or verdict is HOLDS or {left.position, right.position} & check.zeros:
                 continue
             grows, why = mean_of(check, dot)
             then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"

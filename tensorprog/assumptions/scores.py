@@ -65,7 +65,7 @@ def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Pro
         return ""
     if same:
         return f"the mean of a square{values(place)}"
-    return "both are not negative" if all(p.low >= 0 and p.high > 0 for p in profiles) else ""
+    return "both are positive" if all(p.low > 0 for p in profiles) else ""
 
 
 def bounded(check: Context) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def bounded(check: Context) -> Iterator[Finding]:
                 f"the input {statement.vector} of the operand "
                 f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
                 f"after Theorem 1 says that this condition can be dropped",
-                _bounded_fix(check, statement.vector, None),
+                _bounded_fix(check, definer, None),
             )
             continue
         fact = check.calculus.fact("bounded", culprit)
@@ -99,19 +99,25 @@ def bounded(check: Context) -> Iterator[Finding]:
             f"{fault.reason}{at}; "
             f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "
             f"{check.chain_text(chain)}",
-            _bounded_fix(check, statement.vector, culprit),
+            _bounded_fix(check, definer, culprit),
             chain=chain,
         )
 
 
-def _bounded_fix(check: Context, vector: Variable, position: int | None) -> str:
-    """How the input of an operand is bounded; 10 stands for any number."""
-    statement = None if position is None else check.netsor.body[position]
+def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
+    """How the input of the operand that a MatMul makes is bounded, as written; 10 stands for any number."""
+    vector, written = check.product(definer).vector, check.source(definer)
+    statement = None if position is None else check.source(position)
     if isinstance(statement, Nonlin):
         return f"{statement.target} = Nonlin(clip({statement.expr}, -10, 10))"
-    slots = slots_of(tuple(dict.fromkeys(name for slot in vector.slots for name in slot.indices)))
-    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots)
-    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped} in place of {vector} in the operand"
+    if isinstance(written, MatMul) and written.vector == vector:
+        names, place = [name for slot in vector.slots for name in slot.indices], "the operand"
+    else:  # a part of what is written
+        read = written.inputs[0]
+        vector = statement.target if statement else Variable(vector.name, slots_of(check.declared[vector.name]))
+        names, place = [name for slot in vector.slots for name in slot.indices], f"what makes {read.name}"
+    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
+    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped.name} in place of {vector.name} in {place}"
 
 
 def _fresh(check: Context, wanted: str) -> str:
@@ -148,7 +154,8 @@ def different(check: Context) -> Iterator[Finding]:
         for left, right in check.pairs(dot):
             one, two = left.statement, right.statement
             # initial vectors are a matter of scales, a matrix with its transpose one of transposes
-            if one.weight.name not in check.rewritten.initials and one.transposed == two.transposed:
+            elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
+            if not elsewhere and not {left.position, right.position} & check.zeros:
                 verdict, witness = check.structure.same_weight_in_score(left.operand, right.operand)
                 if verdict is not HOLDS:
                     yield _tied(check, left, right, verdict, witness)
@@ -170,12 +177,18 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
         + ("so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score")
     )
-    own = Variable(_fresh(check, "WK"), two.weight.slots)
-    key = Variable(_fresh(check, "k"), two.target.slots) if single else two.target
+    key = Variable(_fresh(check, f"{two.target.name}_key"), two.target.slots) if single else two.target
+    own = Variable(_fresh(check, f"W_{key.name}"), two.weight.slots)
     fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    if single:
+    if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
-    fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
+    elif single and dot.left == dot.right:
+        fix += f", and as one operand a vector made like {dot.right} with {key.name} in place of {two.target.name}"
+    elif single:
+        fix += f", and {key.name} in place of {two.target.name} in what makes {dot.right.name}"
+    makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
+    if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
+        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
         verdict,
         (left.position, right.position),

@@ -12,7 +12,7 @@ import networkx as nx
 
 from tensorprog.expr import Variable
 from tensorprog.facts import HOLDS, Verdict
-from tensorprog.graph.members import System, form, substituted
+from tensorprog.graph.members import Form, System, form, substituted
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
 from tensorprog.order import Loop, dependencies, lag, schedule
 
@@ -243,14 +243,19 @@ class Structure:
         system = System()
         system.variables(self.netsor.ranges, [n for s in one.weight.slots for n in s.indices], "")
         system.variables(self.netsor.ranges, [n for s in two.weight.slots for n in s.indices], "'")
-        for a, b in zip(one.weight.slots, two.weight.slots, strict=True):
-            system.equal(form(a, ""), form(b, "'"), self._rule(one.weight.name))
+        family = self.netsor.families[one.weight.name]
+        first_member = system.member(family, [form(slot, "") for slot in one.weight.slots])
+        second_member = system.member(family, [form(slot, "'") for slot in two.weight.slots])
+        for a, b in zip(first_member, second_member, strict=True):
+            system.equal(a, b)
         if read_by is not None:
             system.variables(self.netsor.ranges, [s.bare for s in one.target.slots if s.bare], "")
             dot = self.netsor.body[read_by.dot]
             system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], '"')
-            for a, b in zip(read_by.reference.slots, one.target.slots, strict=True):
-                system.equal(form(a, '"'), form(b, ""))
+            read = self.netsor.families[read_by.reference.name]
+            members = system.member(read, [form(slot, '"') for slot in read_by.reference.slots])
+            for a, slot in zip(members, one.target.slots, strict=True):
+                system.equal(a, form(slot, ""))
         if apart:
             start, stop = self.netsor.ranges[apart]
             system.variables(self.netsor.ranges, [apart], "")
@@ -275,20 +280,23 @@ class Structure:
             return HOLDS, {}
         system = System()
         system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
+        families = self.netsor.families
         forms = []
         for operand, statement in ((left, one), (right, two)):
-            inside: dict[str, tuple[dict[str, int], int]] = {}
-            for slot, target in zip(operand.reference.slots, statement.target.slots, strict=True):
-                value = form(slot, "")
+            inside: dict[str, Form] = {}
+            slots = [form(slot, "") for slot in operand.reference.slots]
+            members = system.member(families[operand.reference.name], slots)
+            for value, target in zip(members, statement.target.slots, strict=True):
                 if target.bare is None:
                     system.equal(value, ({}, target.offset))
                 else:
                     inside[target.bare] = value
                     system.within(value, self.netsor.ranges[target.bare])
-            read = (*statement.weight.slots, *(statement.vector.slots if vectors else ()))
-            forms.append([substituted(slot, inside) for slot in read])
+            read = (statement.weight, *((statement.vector,) if vectors else ()))
+            forms.append([member for variable in read for member in system.member(
+                families[variable.name], [substituted(slot, inside) for slot in variable.slots])])
         for a, b in zip(*forms, strict=True):
-            system.equal(a, b, self._rule(one.weight.name))
+            system.equal(a, b)
         return system.solve()
 
     def same_operands(self, position: int) -> tuple[Verdict, dict[str, int]]:
@@ -299,13 +307,11 @@ class Structure:
             return HOLDS, {}
         system = System()
         system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
-        rule = "wrap" if any(self.netsor.families[dot.left.name].boundaries) else ""
-        for a, b in zip(dot.left.slots, dot.right.slots, strict=True):
-            system.equal(form(a, ""), form(b, ""), rule)
+        family = self.netsor.families[dot.left.name]
+        members = (system.member(family, [form(slot, "") for slot in side.slots]) for side in (dot.left, dot.right))
+        for a, b in zip(*members, strict=True):
+            system.equal(a, b)
         return system.solve()
-
-    def _rule(self, weight: str) -> str:
-        return "wrap" if any(self.netsor.families[weight].boundaries) else ""
 
 
 def _reached(neighbours: Mapping[int, Iterable[int]], starts: Iterable[int]) -> frozenset[int]:

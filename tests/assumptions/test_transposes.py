@@ -57,14 +57,20 @@ def test_members_that_meet(first: str, second: str, verdict: str) -> None:
     assert report.grade == ("outside" if verdict else "theorem")
 
 
-def test_members_that_wrap_are_unknown() -> None:
+@pytest.mark.parametrize(("first", "second", "boundary", "verdict"), [
+    ("W[a]", "W[a + 1].T", "wrap", "fails"),  # at a = 1 and a = 0, say
+    ("W[0]", "W[c + 1].T", "wrap", ""),  # 1 and 2
+    ("W[0]", "W[c + 2].T", "wrap", "fails"),  # 2 and 0
+    ("W[a]", "W[a + 3].T", "zero", ""),  # nothing is left of the second
+    ("W[0]", "W[a - 2].T", "zero", "fails"),
+])  # fmt: skip
+def test_members_beyond_a_boundary(first: str, second: str, boundary: str, verdict: str) -> None:
     report = check(program(
-        "u[a] = MatMul(W[a], x)", "h[a] = Nonlin(tanh(u[a]))", "y[a] = MatMul(W[a + 1].T, h[a])",
-        indices="a: {size: 3, boundary: wrap}",
+        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])",
+        indices=f"a: {{size: 3, boundary: {boundary}}}, c: 2",
     ))
-    (finding,) = found(report)
-    assert (finding.verdict, report.grade, report.consequence) == ("unknown", "outside", "not covered")
-    assert "may use the same matrix" in finding.message
+    assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
+    assert report.grade == ("outside" if verdict else "theorem")
 
 
 def test_each_transposed_use_is_named_with_a_plain_one() -> None:

@@ -1,0 +1,125 @@
+"""The coefficient of the divergence that the check prints, against networks with dense matrices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tensorprog.judge import judge
+from tests.corpus import Case
+
+Array = np.ndarray
+WIDTH, REPEATS = 256, 400
+
+
+class Draw:
+    """One network of width n: Gaussian matrices and vectors."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.n = WIDTH
+
+    def matrix(self, rows: int = WIDTH, variance: float = 1.0) -> Array:
+        return self.rng.normal(0, np.sqrt(variance / WIDTH), (rows, WIDTH))
+
+    def vectors(self, count: int, rho: float = 0.0) -> Array:
+        cov = np.full((count, count), rho) + (1 - rho) * np.eye(count)
+        return np.linalg.cholesky(cov) @ self.rng.normal(size=(count, self.n))
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def tied(phi: Callable[[Array], Array], psi: Callable[[Array], Array], rho: float) -> Callable[[Draw], float]:
+    def score(draw: Draw) -> float:
+        (f, g), w = draw.vectors(2, rho), draw.matrix()
+        return float((w @ phi(f)) @ (w @ psi(g)))
+
+    return score
+
+
+def attention(draw: Draw) -> float:
+    x = np.clip(draw.matrix() @ draw.vectors(1)[0], -2, 2)
+    w = draw.matrix()
+    return float((w @ x) @ (w @ x))
+
+
+def one_bias(draw: Draw) -> float:
+    (f, g), e = draw.vectors(2), 0.5 * draw.vectors(1)[0]
+    return float((draw.matrix() @ np.tanh(f) + e) @ (draw.matrix() @ np.tanh(g) + e))
+
+
+def two_means(draw: Draw) -> float:
+    (f, g), (d, e) = draw.vectors(2), draw.vectors(2)
+    return float((draw.matrix() @ np.tanh(f) + 1 + d) @ (draw.matrix() @ np.tanh(g) - 0.5 + e))
+
+
+def one_part(draw: Draw) -> float:
+    (f, g), w = draw.vectors(2, 0.5), draw.matrix()
+    return float((draw.matrix() @ np.tanh(f) + w @ np.tanh(f)) @ (draw.matrix() @ np.tanh(g) + w @ np.tanh(g)))
+
+
+def growing_members(draw: Draw) -> float:
+    x, w = 3 * np.tanh(draw.vectors(1)[0]), draw.matrix()
+    return float((w @ x) @ (w @ x))
+
+
+def low_rank(draw: Draw) -> float:
+    (f, g), w = draw.vectors(2, 0.5), draw.matrix(WIDTH // 2, 2.0)
+    return 2 * float((w @ np.tanh(f)) @ (w @ np.tanh(g)))  # n / d = 2
+
+
+def score_of(left: str, right: str, rho: float, then: str = "k = MatMul(WQ, z)\np = Dot(q, k)") -> Case:
+    body = f"x = Nonlin({left})\nz = Nonlin({right})\nq = MatMul(WQ, x)\n{then}\ny = Nonlin(tanh(p) * x)"
+    initial = {"h[c]": {"mean": 0, "cov": f"where(c == c_, 1, {rho})"}, "e": {"mean": 0, "cov": 0.25},
+               "f": {"mean": 1, "cov": 1}, "g": {"mean": -0.5, "cov": 1}}
+    return Case("c", "nothing", then=body, indices={"c": 2}, initial=initial)
+
+
+SUMS = """k = MatMul(WK, z)
+r = MatMul(WR, x)
+l = MatMul(WR, z)
+c1 = Nonlin(q + r)
+c2 = Nonlin(k + l)
+p = Dot(c1, c2)"""
+BIASES = "k = MatMul(WK, z)\nc1 = Nonlin(q + {})\nc2 = Nonlin(k + {})\np = Dot(c1, c2)"
+MEMBERS = """x[i] = Nonlin(i * tanh(h))
+q[i] = MatMul(WQ[i], x[i])
+p[i,j] = Dot(q[i], q[j])
+y = Nonlin(sum[i,j](p[i,j] * x[i]))"""
+LOW = Case("l", "nothing", then=score_of("tanh(h[0])", "tanh(h[1])", 0.5).then, indices={"c": 2}, widths={"d": "n/2"},
+           initial={"h[c]": {"mean": 0, "cov": "where(c == c_, 1, 0.5)"}},
+           weights={"WQ": {"variance": 2, "shape": ["d", "n"]}})
+PROGRAMS = {
+    "attention": (Case("a", replace={"WK[a]": "WQ[a]"}), attention),
+    "positive": (score_of("sigmoid(h[0])", "sigmoid(h[1])", 0), tied(sigmoid, sigmoid, 0)),
+    "negative": (score_of("tanh(h[0])", "-tanh(h[1])", 0.5), tied(np.tanh, lambda g: -np.tanh(g), 0.5)),
+    "small": (score_of("tanh(h[0])", "tanh(h[1])", 0.05), tied(np.tanh, np.tanh, 0.05)),
+    "of both signs": (score_of("h[0]**2 - 1.2", "sin(h[1]) + 0.2", 0.5),
+                      tied(lambda f: f**2 - 1.2, lambda g: np.sin(g) + 0.2, 0.5)),
+    "one bias": (score_of("tanh(h[0])", "tanh(h[1])", 0, BIASES.format("e", "e")), one_bias),
+    "two means": (score_of("tanh(h[0])", "tanh(h[1])", 0, BIASES.format("f", "g")), two_means),
+    "one part of four": (score_of("tanh(h[0])", "tanh(h[1])", 0.5, SUMS), one_part),
+    "members that differ": (Case("m", "nothing", then=MEMBERS, weights={"WQ[i]": 1}), growing_members),
+    "low rank": (LOW, low_rank),
+    "no weights": (score_of("sigmoid(h[0])", "tanh(h[1]) + 0.1", 0.5, "p = Dot(x, z)"),
+                   lambda draw: (lambda f, g: float(sigmoid(f) @ (np.tanh(g) + 0.1)))(*draw.vectors(2, 0.5))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
+    case, simulate = PROGRAMS[name]
+    report = judge(case.load())
+    assert (report.grade, report.consequence, report.rate) == ("outside", "diverges", "sqrt(n)")
+    found = re.search(r"Z\^.+?\] is (-?[\d.e-]+)( at i=3, j=3)?", report.failing[0].message)
+    assert found
+    assert bool(found[2]) == (name == "members that differ")
+    values = np.array([simulate(Draw(seed)) for seed in range(REPEATS)]) / WIDTH
+    error = values.std(ddof=1) / np.sqrt(REPEATS)
+    assert abs(values.mean() - float(found[1])) < 4.5 * error + 2 / WIDTH * abs(values.mean()) + 5e-4
+    assert error < 0.3 * abs(values.mean())

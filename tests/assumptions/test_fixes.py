@@ -1,0 +1,149 @@
+"""What a finding proposes, taken literally, is a program that loads and has a better grade."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tensorprog.assumptions import Finding
+from tensorprog.assumptions.report import GRADES
+from tensorprog.ir import MatMul, Netsor
+from tensorprog.judge import judge
+from tests.corpus import CASES, Case
+
+AVERAGE = re.compile(r"^(?P<target>[^=]+) = (?P<right>Dot\(.*?, scale=1/n\)), an average")
+SEPARATE = re.compile(r"separate weights, e.g. (?P<target>[^=]+) = (?P<right>MatMul\((?P<weight>\w+).*?\)) with a "
+                      r"weight \S.* of its own(?:, and (?P<dot>Dot\(.*\))|, and .* in what makes \w+)?$")
+OWN = re.compile(r"^give (?P<target>\S.*) a weight of its own: declare another weight with the indices of "
+                 r"(?P<weight>\w+)")
+CLIPPED = re.compile(r"^(?P<target>[^=]+) = (?P<right>Nonlin\(clip\(.*, -10, 10\)\))")
+INSTEAD = re.compile(r", and (?P<new>\w+) in place of (?P<old>\w+) in (?:what makes (?P<maker>\w+)|the operand)$")
+
+
+@dataclass
+class Edited:
+    """A program whose statements can be replaced."""
+
+    case: Case
+    netsor: Netsor
+    body: list[str]
+    weights: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, case: Case) -> Edited:
+        netsor = case.load()
+        weights = {weight.name + _slots(weight.indices): {"variance": str(weight.variance), "shape": list(weight.shape)}
+                   for weight in netsor.weights}
+        return cls(case, netsor, list(case.body), weights)
+
+    def line(self, target: str) -> int:
+        """Where a target is defined."""
+        return next(k for k, line in enumerate(self.body) if _plain(line.split("=")[0]) == _plain(target))
+
+    def instead(self, finding: Finding) -> None:
+        """Read one vector in place of another, where a finding says so."""
+        found = INSTEAD.search(finding.fix)
+        if found:
+            maker = rf"{found['maker']}\b.*" if found["maker"] else re.escape(finding.where.split(", ")[-1])
+            at = next(k for k, line in enumerate(self.body) if re.match(maker, line))
+            left, right = self.body[at].split("=", 1)
+            self.body[at] = left + "=" + re.sub(rf"\b{found['old']}\b", found["new"], right)
+
+    def put(self, target: str, right: str) -> None:
+        """Put another right side, or a new statement in front of those that read it."""
+        try:
+            self.body[self.line(target)] = f"{target} = {right}"
+        except StopIteration:
+            name = re.compile(rf"\b{target.split('[')[0].strip()}\b")
+            at = next((k for k, line in enumerate(self.body) if name.search(line)), len(self.body))
+            self.body.insert(at, f"{target} = {right}")
+
+    def copy(self, weight: str, name: str) -> None:
+        """Declare another weight like one that there is."""
+        old = next(key for key in self.weights if key.split("[")[0] == weight)
+        self.weights[old.replace(weight, name, 1)] = deepcopy(self.weights[old])
+
+    def grade(self) -> str:
+        """The grade of the program as it is now."""
+        case = replace(self.case, base="nothing", replace={}, then="\n".join(self.body), weights=self.weights)
+        return judge(case.load()).grade
+
+
+def _slots(indices: tuple[str, ...]) -> str:
+    return f"[{','.join(indices)}]" if indices else ""
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+def _maker(edited: Edited, target: str) -> MatMul:
+    return next(s for s in edited.netsor.body if isinstance(s, MatMul) and _plain(str(s.target)) == _plain(target))
+
+
+def average(edited: Edited, finding: Finding) -> bool:
+    found = AVERAGE.search(finding.fix)
+    if found:
+        edited.put(found["target"], found["right"])
+    return bool(found)
+
+
+def weight(edited: Edited, finding: Finding) -> bool:
+    found = SEPARATE.search(finding.fix)
+    if found:
+        made = _maker(edited, finding.where.split(", ")[-1])
+        if found["dot"]:
+            left = _plain(found["dot"])[: _plain(found["dot"]).index(made.target.name + "_key")]
+            score = next(line for line in edited.body if left in _plain(line))
+            edited.put(score.split("=")[0].strip(), found["dot"])
+        edited.instead(finding)
+        edited.put(found["target"], found["right"])
+        edited.copy(made.weight.name, found["weight"])
+        return True
+    found = OWN.search(finding.fix)
+    if found:
+        made = _maker(edited, found["target"])
+        edited.copy(found["weight"], "Own")
+        edited.put(found["target"], str(replace(made, weight=replace(made.weight, name="Own"))).split(" = ")[1])
+    return bool(found)
+
+
+def clipped(edited: Edited, finding: Finding) -> bool:
+    found = CLIPPED.search(finding.fix)
+    if found:
+        edited.instead(finding)
+        edited.put(found["target"], found["right"])
+    return bool(found)
+
+
+FIXES: tuple[Callable[[Edited, Finding], bool], ...] = (average, weight, clipped)
+
+
+FAULTY = [case for case in CASES.values() if case.grade in ("outside", "remark")]
+
+
+def mended(case: Case) -> Iterator[Edited]:
+    """The program after each kind of fix that all its findings propose."""
+    findings = [f for f in judge(case.load()).findings if f.verdict in ("fails", "unknown", "remark")]
+    for fix in FIXES:
+        edited = Edited.of(case)
+        applied = [fix(edited, finding) for finding in findings]
+        if findings and all(applied):
+            yield edited
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
+def test_what_is_proposed_helps(case: Case) -> None:
+    for edited in mended(case):
+        assert GRADES.index(edited.grade()) < GRADES.index(case.grade), edited.body
+
+
+def test_most_findings_on_weights_propose_what_can_be_typed_in() -> None:
+    rules = ("weights of one score differ", "dedicated weights", "transposes", "operand inputs bounded")
+    typed = [next(mended(case), None) is not None for case in FAULTY if case.rule in rules]
+    assert sum(typed) >= 0.9 * len(typed)
