@@ -42,7 +42,8 @@ class Rewritten:
     """A program equal to another at every n, with the steps between.
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
-    stand for initial families, by name.  `complete`: whether no rewrite was left out because the program grew too long.
+    stand for initial families, by name.  `complete`: whether scores were
+    expanded as far as they can be; if not, the program grew too long.
     """
 
     netsor: Netsor
@@ -83,7 +84,8 @@ def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
     found = _run(found, (inline,)) or found
-    return _kept(found, used(found.netsor))
+    found = _kept(found, used(found.netsor))
+    return _run(found, (turn,)) or found  # what was dropped may have been all other use of a matrix
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
@@ -91,8 +93,8 @@ def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
     found = _run(first, (partial(constants, symbols=symbols),)) or first
     if found is first:
         return first
-    body = first.netsor.body
-    idle = {s.target.name for s in body} - {body[position].target.name for position in used(first.netsor)}
+    relevant = Structure(first.netsor).relevant
+    idle = {s.target.name for position, s in enumerate(first.netsor.body) if position not in relevant}
     return _kept(found, used(found.netsor, idle))
 
 
