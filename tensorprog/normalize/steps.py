@@ -196,18 +196,10 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     if nonlin is None or not editor.vector(nonlin.expr):
         return None
     width = editor.netsor.families[operand.name].width
-    root = editor.origin[position].partition("[")[0]  # new names are made of old ones, not of each other
 
     def image(vector: Expr) -> Variable:
-        source = editor.reference(vector, position, width, operand.name)
-        change: dict[str, Any] = {side: source}
-        new = replace(statement, **change)
-        reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
-
-        def make() -> Statement:
-            return replace(new, target=editor.family("_".join((root, *(v.name for v in new.inputs))), *reads))
-
-        return editor.once(("image", replace(new, target=Variable(""))), position, make)
+        change: dict[str, Any] = {side: editor.reference(vector, position, width, operand.name)}
+        return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
         if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
@@ -218,18 +210,30 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     return mapped(expr, image, editor.vector, inside, editor.apart)
 
 
+def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
+    """The left side of a family that is a part of a statement, made once; its name is made of names as written."""
+    reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
+    name = "_".join((editor.origin[position].partition("[")[0], *(v.name for v in new.inputs)))
+
+    def make() -> Statement:
+        return replace(new, target=editor.family(name, *reads))
+
+    return editor.once(("image", replace(new, target=Variable(""))), position, make)
+
+
 def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Rewrite | None:
     """A MatMul or Dot split by the definitions of its operand `side`; None if these are not linear, or only one."""
-    old, made = editor.netsor.body[position], parts(editor, position, side)
+    old, split = editor.netsor.body[position], parts(editor, position, side)
     try:
-        for definer in editor.structure.definers(position, getattr(old, side)) if made else ():
+        for definer in editor.structure.definers(position, getattr(old, side)) if split else ():
             nonlin = editor.netsor.body[definer]
             if isinstance(nonlin, Nonlin):
                 _leaves(editor, nonlin.expr, inside)
     except Stuck:
         return None
-    if not made:
+    if not split:
         return None
+    made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
     *others, editor.changed[position] = made
     for statement in others:
         editor.add(position, statement)
