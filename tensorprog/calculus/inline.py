@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
-from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, walk
+from tensorprog.expr import Affine, Constant, Expr, IndexValue, Reduction, Variable, walk
 from tensorprog.graph import Structure
 from tensorprog.ir import Nonlin, Range
 from tensorprog.rename import MAX_NODES, fresh_substitute, replace_variables
@@ -90,4 +90,6 @@ def index_names(node: Expr) -> tuple[str, ...]:
     """Indices that a node itself mentions, its children left aside."""
     if isinstance(node, IndexValue):
         return (node.name,)
+    if isinstance(node, Reduction):
+        return (*node.indices, *(name for form in node.at for name in form.indices))
     return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()

@@ -199,7 +199,7 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that reach no output are dropped one by one."""
-    monkeypatch.setattr(normalize_package, "used", lambda netsor: sorted(Structure(netsor).relevant))
+    monkeypatch.setattr(normalize_package, "used", lambda netsor, more=(): sorted(Structure(netsor).relevant))
 
 
 BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,
