@@ -34,6 +34,7 @@ from tensorprog.rename import MAX_NODES, replace_variables
 __all__ = ["Rewrite", "biases", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
+MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ def _written_out(editor: Editor, position: int, statement: Nonlin, wanted: Colle
     taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
     read = {v: nonlin for v in wanted if (nonlin := _inlinable(editor, position, v))}
     added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
-    if len(nodes) + added > MAX_NODES:
+    if len(nodes) + added > min(MAX_NODES, MAX_TOTAL // len(editor.netsor.body)):
         return statement.expr
 
     def instance(reference: Variable) -> Expr | None:
