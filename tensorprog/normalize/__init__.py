@@ -34,6 +34,7 @@ from tensorprog.validity import MAX_STATEMENTS
 __all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
+MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far
 Step = Callable[[Editor], Iterator[Rewrite]]
 
 
@@ -112,7 +113,7 @@ def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
     """Apply rewrites until nothing changes, or the program grows too long; None if one is stuck."""
     found, most = first, min(MAX_STATEMENTS, 200 + MAX_GROWTH * len(first.netsor.body))
-    while True:
+    for _ in range(MAX_ROUNDS):
         editor = Editor(found.netsor, found.origin)
         try:
             done = [rewrite for kind in kinds for rewrite in kind(editor)]
@@ -124,3 +125,4 @@ def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
             return replace(found, complete=False)
         netsor, origin = editor.result()
         found = Rewritten(netsor, (*found.steps, *done), origin, {**found.initials, **editor.initials}, found.complete)
+    return replace(found, complete=False)
