@@ -14,7 +14,7 @@ from tensorprog.ir import Netsor, Range
 from tensorprog.normalize.constants import Folding
 from tensorprog.rename import affine_expr
 
-__all__ = ["conditions", "periodic", "readable", "reaches", "within"]
+__all__ = ["conditions", "periodic", "reaches", "readable", "within"]
 
 
 def reaches(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> tuple[bool, bool]:

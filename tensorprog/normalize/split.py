@@ -34,7 +34,8 @@ def parts(editor: Editor, position: int, side: str) -> list[MatMul | Dot]:
     if index not in [slot.bare for slot in statement.target.slots] or editor.boundary(index):
         return []
     places = [target.slots[differing[0]] for target in targets]
-    if sum(1 if place.bare is None else editor.size_of(place.bare) for place in places) != editor.size_of(index):  # one definition reads more than is asked for
+    members = sum(1 if place.bare is None else editor.size_of(place.bare) for place in places)
+    if members != editor.size_of(index):  # a definition has members that are not read
         return []
     return [_at(editor, statement, index, place) for place in places]
 

@@ -374,10 +374,11 @@ REWRITTEN = (
     ),
     Case(
         "initial vectors that are 0", INPUT + "q[i] = MatMul(U, x[i])\nl[i] = Nonlin(q[i] + none * e[i] + d)\n"
-        "g[i] = MatMul(V, x[i])\np[i,j] = Dot(l[i], g[j])\ny[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) + d)",
-        "constants expand", constants="none: 0", weights="Z: 1 + none",
-        initial="h: {mean: 0, cov: 1} & d: {mean: none, cov: 2 * none} & e[i]: {mean: 0, cov: [[0, 0, 0], [0, 0, 0], "
-        "[0, 0, 0]]}",
+        "g[i] = MatMul(V, x[i])\np[i,j] = Dot(l[i], g[j])\nv[a] = MatMul(WV[a], x[0])\n"
+        "y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) + d + v[1])",
+        "constants expand", constants="none: 0",
+        initial="h: {mean: none, cov: 1} & d: {mean: none, cov: 2 * none}"
+        " & e[i]: {mean: 0, cov: [[0, 0, 0], [0, 0, 0], [0, 0, 0]]}",
     ),
     Case(
         "a vector of ones that is there", "l = Nonlin(1)\nf = Nonlin(1, width=d)\n" + INPUT
