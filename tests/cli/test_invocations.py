@@ -235,7 +235,7 @@ def test_graph_without_a_file_prints_text(tp):
 
 
 PROGRAM_WITH_JOINT_BIASES = """program: joint
-indices: {i: 400, j: 400}
+indices: {i: 400}
 initial:
   b[i]: {cov: "0.5**abs(i - i_)"}
   h: {cov: 1}
