@@ -394,6 +394,10 @@ KEPT = (
     Case("relu between", ONE_HEAD + "z[i] = Nonlin(relu(sum[j](p[i,j] * x[j])))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a score below a vector that depends on scores",
          ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + (p[i,1] * x[i])**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("the largest of score-dependent vectors",
+         ONE_HEAD + "z[i] = Nonlin(max[j](p[i,j] * x[j]))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a condition on score-dependent vectors", ONE_HEAD
+         + "z[i] = Nonlin(where(p[i,0] * x[i] > 0, x[i], p[i,1] * u[i]))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a gate that depends on scores", ONE_HEAD
          + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\nf[i] = Nonlin(tanh(z[i]) * z[i])\ny[i] = MatMul(WO[0], f[i])"),
     Case("a gate on something of several definitions", ONE_HEAD + "t[0] = Nonlin(p[0,0] * x[0])\n"
