@@ -8,10 +8,12 @@ from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Re
 
 __all__ = [
     "MAX_NODES", "affine_expr", "compose", "free_indices", "fresh_substitute", "indices_of", "reindexed",
-    "replace_variables", "substitute",
+    "replace_variables", "substitute", "with_stars",
 ]
 
+Range = tuple[int, int]
 MAX_NODES = 400  # of an expression with definitions written out
+STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one index, each read elsewhere
 
 
 def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
@@ -56,15 +58,7 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
     if isinstance(expr, Call):
         return Call(expr.atom, tuple(substitute(arg, values, along) for arg in expr.args), expr.column)
     if isinstance(expr, Reduction) and not expr.removes and not along:
-        if expr.at:
-            at = tuple(compose(form, values) for form in expr.at)
-            return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, at)
-        if not any(name in values for name in expr.indices):
-            return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column)
-        stars = {name: Affine(((f"{name}*", 1),)) for name in expr.indices}
-        at = tuple(values.get(name, Affine(((name, 1),))) for name in expr.indices)
-        starred = tuple(f"{name}*" for name in expr.indices)
-        return Reduction(expr.reducer, starred, substitute(expr.arg, {**values, **stars}), expr.column, at)
+        return _read_at(expr, values)
     if isinstance(expr, Reduction):
         names = []
         for name in expr.indices:
@@ -73,6 +67,30 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
             names.append(bare)
         return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values, along), expr.column)
     return expr
+
+
+def _read_at(expr: Reduction, values: Mapping[str, Affine]) -> Reduction:
+    """A reduction that keeps its indices, read at the values; what it binds is no name that occurs in these."""
+    own = expr.at or tuple(Affine(((name, 1),)) for name in expr.indices)
+    at = tuple(compose(form, values) for form in own)
+    free = set(free_indices(expr.arg)).difference(expr.indices)
+    taken = {index for name in free for index in compose(Affine(((name, 1),)), values).indices}
+    if at == own and taken.isdisjoint(expr.indices):
+        return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, expr.at)
+    names = tuple(name if expr.at and name not in taken else _starred(name, taken) for name in expr.indices)
+    stars = {name: Affine(((new, 1),)) for name, new in zip(expr.indices, names, strict=True)}
+    return Reduction(expr.reducer, names, substitute(expr.arg, {**values, **stars}), expr.column, at)
+
+
+def _starred(name: str, taken: Collection[str]) -> str:
+    """A bound name for an index of a softmax that is read elsewhere, with as many stars as make it new."""
+    name = f"{name}*"
+    return _starred(name, taken) if name in taken else name
+
+
+def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Ranges, with those of the bound names that substitution makes."""
+    return {f"{name}{stars}": span for stars in STARS for name, span in ranges.items()}
 
 
 def free_indices(expr: Expr) -> list[str]:
@@ -87,6 +105,9 @@ def _free(expr: Expr, bound: frozenset[str]) -> Iterator[str]:
     elif isinstance(expr, Constant | Variable):
         yield from (name for slot in expr.slots for name in slot.indices if name not in bound)
     elif isinstance(expr, Reduction) and expr.removes:
+        bound = bound | set(expr.indices)
+    elif isinstance(expr, Reduction) and expr.at:
+        yield from (name for form in expr.at for name in form.indices if name not in bound)
         bound = bound | set(expr.indices)
     elif isinstance(expr, Reduction):
         yield from (name for name in expr.indices if name not in bound)

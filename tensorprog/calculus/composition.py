@@ -137,7 +137,7 @@ class Composition(ABC):
         for node in walk(expr):
             if isinstance(node, Variable):
                 return None
-            names |= dict.fromkeys(node.indices if isinstance(node, Reduction) else index_names(node))
+            names |= dict.fromkeys(index_names(node))
         if isinstance(expr, IndexValue):
             start, stop = self.ranges[expr.name]
             return float(start), float(stop - 1)
@@ -534,8 +534,10 @@ def _apart(expr: Expr) -> str:
 
 def _removed(expr: Expr, name: str) -> bool:
     """Whether an index disappears inside a closed expression."""
+    if isinstance(expr, Reduction) and any(name in form.indices for form in expr.at):
+        return False
     if isinstance(expr, Reduction) and name in expr.indices:
-        return expr.removes
+        return expr.removes or bool(expr.at)
     if isinstance(expr, IndexValue):
         return expr.name != name
     if isinstance(expr, Constant):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
-from tensorprog.expr import Affine, Constant, Expr, IndexValue, Variable, walk
+from tensorprog.expr import Affine, Constant, Expr, IndexValue, Reduction, Variable, walk
 from tensorprog.graph import Structure
 from tensorprog.ir import Nonlin, Range
-from tensorprog.rename import MAX_NODES, fresh_substitute, replace_variables
+from tensorprog.rename import MAX_NODES, fresh_substitute, replace_variables, with_stars
 
 __all__ = ["index_names", "inline", "instance"]
 
@@ -26,7 +26,7 @@ def inline(
               reduction indices; None where a recurrence or the size forbids it
     """
     declared = structure.netsor.ranges
-    ranges: dict[str, Range] = declared | {f"{name}*": span for name, span in declared.items()}  # see `Reduction.at`
+    ranges: dict[str, Range] = with_stars(declared)  # see `Reduction.at`
     fresh = iter(range(10**6))
     body = structure.netsor.body
     free = {name: span for name, span in declared.items() if name in [s.bare for s in body[position].target.slots]}
@@ -90,4 +90,6 @@ def index_names(node: Expr) -> tuple[str, ...]:
     """Indices that a node itself mentions, its children left aside."""
     if isinstance(node, IndexValue):
         return (node.name,)
+    if isinstance(node, Reduction):
+        return (*node.indices, *(name for form in node.at for name in form.indices))
     return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()

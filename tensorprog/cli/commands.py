@@ -40,7 +40,7 @@ from tensorprog.cli.options import (
 from tensorprog.cli.paper import paper
 from tensorprog.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
 from tensorprog.cli.sweep import sweep
-from tensorprog.errors import fail
+from tensorprog.errors import ProgramError, fail
 from tensorprog.terminals import columns_of, is_styled
 
 if TYPE_CHECKING:
@@ -176,14 +176,23 @@ def check(
 def _written_out(netsor: Netsor, report: Report) -> str:
     """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
     from tensorprog.normalize import written_out
-    from tensorprog.yaml_io import dump
 
     found = written_out(netsor)
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
     dropped = [step.where for step in found.steps if step.kind == "unused"]
     lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
     head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
-    return "\n".join([head, *(f"  {line}" for line in lines), "", dump(found.netsor).rstrip()])
+    return "\n".join([head, *(f"  {line}" for line in lines), "", _text(found.netsor).rstrip()])
+
+
+def _text(netsor: Netsor) -> str:
+    """A program as a file, or its statements alone where a file could not hold it."""
+    from tensorprog.yaml_io import dump
+
+    try:
+        return dump(netsor)
+    except ProgramError as error:
+        return "\n".join(["body:", *(f"  - {s}" for s in netsor.body), "", f"not a whole file: {error}"])
 
 
 def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
@@ -191,10 +200,9 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rewritten:
         from tensorprog.normalize import written_out
-        from tensorprog.yaml_io import dump
 
         program = written_out(netsor)
-        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": dump(program.netsor)}
+        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": _text(program.netsor)}
     if facts:
         from tensorprog.calculus import facts_table
         from tensorprog.normalize import normalize

@@ -25,7 +25,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
-from tensorprog.limit.definitions import indicator, operands_of, positions_of, readings, single
+from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
@@ -97,7 +97,8 @@ class Compiler:
             s.target.name: s
             for s in (*program.body, *netsor.body)
             if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
-            if s.target.name in netsor.scores or not self.random & {s.left.name, s.right.name}
+            if s.target.name in netsor.scores
+            or not (self.random & {s.left.name, s.right.name} or any(leaves(program, v) for v in s.inputs))
         }
         self._start(Recurrences(self))
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):

@@ -26,7 +26,7 @@ from tensorprog.limit.definitions import (
     target_box,
 )
 from tensorprog.limit.streams import running_sum
-from tensorprog.rename import fresh_substitute, reindexed, replace_variables, substitute
+from tensorprog.rename import fresh_substitute, reindexed, replace_variables, substitute, with_stars
 
 __all__ = ["FORMAL", "ONE", "Part", "Parts", "position_names"]
 
@@ -150,7 +150,7 @@ class Parts:
     def every_range(self) -> dict[str, Range]:
         """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
         declared = dict(self.netsor.ranges)
-        return declared | {f"{name}*": span for name, span in declared.items()} | self.bound_ranges
+        return with_stars(declared) | self.bound_ranges
 
     def statement(self, position: int) -> Expr:
         """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""

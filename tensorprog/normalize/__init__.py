@@ -34,6 +34,7 @@ from tensorprog.validity import MAX_STATEMENTS
 __all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
+MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far
 Step = Callable[[Editor], Iterator[Rewrite]]
 
 
@@ -42,7 +43,8 @@ class Rewritten:
     """A program equal to another at every n, with the steps between.
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
-    stand for initial families, by name.  `complete`: whether no rewrite was left out because the program grew too long.
+    stand for initial families, by name.  `complete`: whether scores were
+    expanded as far as they can be; if not, the program grew too long.
     """
 
     netsor: Netsor
@@ -83,7 +85,8 @@ def written_out(netsor: Netsor) -> Rewritten:
     """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
     found = normalize(netsor)
     found = _run(found, (inline,)) or found
-    return _kept(found, used(found.netsor))
+    found = _kept(found, used(found.netsor))
+    return _run(found, (turn,)) or found  # what was dropped may have been all other use of a matrix
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
@@ -91,8 +94,8 @@ def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
     found = _run(first, (partial(constants, symbols=symbols),)) or first
     if found is first:
         return first
-    body = first.netsor.body
-    idle = {s.target.name for s in body} - {body[position].target.name for position in used(first.netsor)}
+    relevant = Structure(first.netsor).relevant
+    idle = {s.target.name for position, s in enumerate(first.netsor.body) if position not in relevant}
     return _kept(found, used(found.netsor, idle))
 
 
@@ -110,7 +113,7 @@ def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
     """Apply rewrites until nothing changes, or the program grows too long; None if one is stuck."""
     found, most = first, min(MAX_STATEMENTS, 200 + MAX_GROWTH * len(first.netsor.body))
-    while True:
+    for _ in range(MAX_ROUNDS):
         editor = Editor(found.netsor, found.origin)
         try:
             done = [rewrite for kind in kinds for rewrite in kind(editor)]
@@ -122,3 +125,4 @@ def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
             return replace(found, complete=False)
         netsor, origin = editor.result()
         found = Rewritten(netsor, (*found.steps, *done), origin, {**found.initials, **editor.initials}, found.complete)
+    return replace(found, complete=False)

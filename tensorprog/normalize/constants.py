@@ -29,7 +29,7 @@ UNITS = {"add": (0, 0), "subtract": (None, 0), "multiply": (1, 1), "divide": (No
 class Folding:
     """The constants of a program put into its expressions, but for `symbols`, which may have any value.
 
-    `used` has the constants that decided something, by name, with their numbers.
+    `used` has the constants, and initial vectors that are 0, that decided something, by name, with their numbers.
     """
 
     netsor: Netsor
@@ -53,7 +53,11 @@ class Folding:
 
     def _decided(self, expr: Expr) -> float | None:
         """The number that constants make of an expression, if it is known."""
-        return self.number(expr) if any(isinstance(node, Constant) for node in walk(expr)) else None
+        return self.number(expr) if any(self._named(node) for node in walk(expr)) else None
+
+    def _named(self, node: Expr) -> bool:
+        """Whether a node has a name for a number: a constant, or an initial vector that is 0."""
+        return isinstance(node, Constant) or (isinstance(node, Variable) and self.number(node) is not None)
 
     def number(self, expr: Expr) -> float | None:
         """The finite number that an expression is for all indices, if it is known."""
@@ -61,6 +65,8 @@ class Folding:
             return expr.value if math.isfinite(expr.value) else None
         if isinstance(expr, Constant):
             return self._constant(expr.name)
+        if isinstance(expr, Variable):
+            return 0.0 if expr.name in self._vanishing else None
         numbers = []
         for child in expr.children:
             numbers.append(self.number(child))
@@ -77,13 +83,14 @@ class Folding:
             return self._noted(call.args[0], Call("negative", (call.args[1],), call.column))
         if call.atom == "multiply":
             for k in (0, 1):
-                if numbers[k] == 0 and self._finite(call.args[1 - k]):
+                if numbers[k] == 0 and self.finite(call.args[1 - k]):
                     return self._noted(call.args[k], Number(0))
         return call
 
     def _noted(self, reason: Expr, result: Expr) -> Expr:
-        names = [node.name for node in walk(reason) if isinstance(node, Constant)]
-        self.used |= {name: value for name in names if (value := self._constant(name)) is not None}
+        for node in walk(reason):
+            if isinstance(node, Constant | Variable) and (value := self.number(node)) is not None:
+                self.used[node.name] = value
         return result
 
     # -- numbers ----------------------------------------------------------------------------------------------------
@@ -98,18 +105,26 @@ class Folding:
             return float(low) if low == high else None
         return self.number(as_expr(definition.value))
 
+    @cached_property
+    def _vanishing(self) -> frozenset[str]:
+        """Initial families that are 0."""
+        return frozenset(v.name for v in self.netsor.initial if self._zero(v.mean) and self._zero(v.cov))
+
+    def _zero(self, value: Expr | Table) -> bool:
+        return not value.array.any() if isinstance(value, Table) else self.number(value) == 0
+
     # -- what is finite ---------------------------------------------------------------------------------------------
 
-    def _finite(self, expr: Expr) -> bool:
+    def finite(self, expr: Expr) -> bool:
         """Whether an expression is sure to be a finite number at every n."""
         if isinstance(expr, Number):
             return math.isfinite(expr.value)
         if isinstance(expr, Constant):
             value = self.netsor.constant[expr.name].value
-            return bool(np.isfinite(value.array).all()) if isinstance(value, Table) else self._finite(as_expr(value))
+            return bool(np.isfinite(value.array).all()) if isinstance(value, Table) else self.finite(as_expr(value))
         if isinstance(expr, Variable):
             return expr.name not in self._doubtful
-        if not all(map(self._finite, expr.children)):
+        if not all(map(self.finite, expr.children)):
             return False
         return not isinstance(expr, Call) or self.number(expr) is not None or self._total(expr)
 
@@ -128,7 +143,7 @@ class Folding:
         self.__dict__["_doubtful"] = found = frozenset[str]()
         while True:
             new = frozenset(s.target.name for s in self.netsor.body if any(v.name in found for v in s.inputs)
-                            or (isinstance(s, Nonlin) and not self._finite(s.expr)))
+                            or (isinstance(s, Nonlin) and not self.finite(s.expr)))
             if new == found:
                 return found
             self.__dict__["_doubtful"] = found = new

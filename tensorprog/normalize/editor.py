@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Expr, Number, Variable, variables
 from tensorprog.graph import Structure
-from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Statement, Weight
-from tensorprog.normalize.linear import instantiate
+from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.normalize.boundaries import conditions, periodic, reaches, readable, within
+from tensorprog.normalize.linear import Stuck, instantiate
 from tensorprog.order import Loop, schedule
 from tensorprog.rename import free_indices
 
@@ -55,17 +56,19 @@ class Editor:
     def definition(self, position: int, reference: Variable) -> Nonlin | None:
         """The one Nonlin that binds all that a reference in a statement reads."""
         definers = self.structure.definers(position, reference)
-        if len(definers) != 1 or self.beyond(reference):
+        if len(definers) != 1:
             return None
         statement = self.netsor.body[definers[0]]
         return statement if isinstance(statement, Nonlin) else None
 
     def beyond(self, reference: Variable) -> bool:
         """Whether a reference reads beyond a boundary."""
-        ranges = self.netsor.ranges | {name: (index.start, index.stop) for name, index in self._indices.items()}
-        reach = [slot.bounds(ranges) for slot in reference.slots]
-        spans = self.netsor.families[reference.name].ranges
-        return any(low < start or high >= stop for (low, high), (start, stop) in zip(reach, spans, strict=True))
+        spans, ranges = self.netsor.families[reference.name].ranges, self._ranges
+        return any(any(reaches(slot, span, ranges)) for slot, span in zip(reference.slots, spans, strict=True))
+
+    @property
+    def _ranges(self) -> dict[str, Range]:
+        return {name: (index.start, index.stop) for name, index in self._indices.items()}
 
     def instance(self, nonlin: Nonlin, reference: Variable, taken: Collection[str]) -> Expr:
         """What a reference to a Nonlin stands for; indices bound in it differ from those taken where it is to stand.
@@ -74,7 +77,25 @@ class Editor:
         """
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        return instantiate(nonlin.expr, values, taken, self.copy_index, self.alike)
+        holds = self._holds(nonlin, values) if self.beyond(reference) else []
+        expr = instantiate(nonlin.expr, values, taken, self.copy_index, self.alike)
+        if holds and not readable(self.netsor, expr, self._ranges):
+            raise Stuck
+        return within(expr, holds) if holds else expr
+
+    def _holds(self, nonlin: Nonlin, values: Mapping[str, Affine]) -> list[Expr]:
+        """What holds where a reference, with some values for the indices of a definition, is not 0 by a boundary.
+
+        Raises    Stuck where indices go around and the definition does not
+        """
+        found, ranges = [], self._ranges
+        for name, slot in values.items():
+            span, rule = ranges[name], self._indices[name].boundary
+            if rule == "zero":
+                found += conditions(slot, span, ranges)
+            elif any(reaches(slot, span, ranges)) and not periodic(self.netsor, nonlin.expr, name, span):
+                raise Stuck
+        return found
 
     def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
         """An expression whose bound indices differ from those taken where it is to stand."""
@@ -100,6 +121,10 @@ class Editor:
     def size_of(self, index: str) -> int:
         """Number of values of an index."""
         return self._indices[index].stop - self._indices[index].start
+
+    def boundary(self, index: str) -> str:
+        """The boundary rule of an index."""
+        return self._indices[index].boundary
 
     def copy_index(self, name: str) -> str:
         """A new index with the range of another."""
@@ -129,13 +154,18 @@ class Editor:
         return self._made[key]
 
     def ones(self, position: int, width: str, origin: str = "") -> Variable:
-        """The constant vector 1 of a width."""
+        """The constant vector 1 of a width: one of the program's own, if it has any."""
+        families = self.netsor.families
+        own = (s.target for s in self.netsor.body if isinstance(s, Nonlin) and s.expr == Number(1))
+        found = next((v for v in own if not v.slots and families[v.name].width == width), None)
+        if found is not None:
+            return found
         return self.once(
             ("ones", width), position, lambda: Nonlin(Variable(self.name("ones")), Number(1), width), origin
         )
 
-    def reference(self, vector: Expr, position: int, width: str) -> Variable:
-        """A reference to a vector: the expression itself, or a new Nonlin that is it."""
+    def reference(self, vector: Expr, position: int, width: str, whole: str) -> Variable:
+        """A reference to a vector: the expression itself, or a new Nonlin that is it, a part of the family `whole`."""
         if isinstance(vector, Variable):
             return vector
         if vector == Number(1):
@@ -143,7 +173,7 @@ class Editor:
         user = self.netsor.body[position]
 
         def make() -> Nonlin:
-            return Nonlin(self.family(f"{user.target.name}_x", vector), vector, "", user.span)
+            return Nonlin(self.family(f"{whole}_x", vector), vector, "", user.span)
 
         return self.once(("vector", vector), position, make)
 

@@ -25,45 +25,55 @@ class Stuck(Exception):
 
 def mapped(
     expr: Expr, leaf: Callable[[Expr], Expr], vector: Callable[[Expr], bool], inner: Callable[[Expr], bool],
-    apart: Callable[[Expr], Expr] = lambda factor: factor,
+    apart: Callable[[Expr, Collection[str]], Expr] = lambda factor, taken: factor,
 ) -> Expr:
     """Apply a linear map to an expression that is linear in its vectors, with scalars as coefficients.
 
     `leaf` gives the image of a vector, `vector` says whether a vector occurs in an expression, and `inner` whether the
-    map is to be taken inside it; where it is not, a vector may be any function of vectors and is one leaf.  Such a
-    vector as a factor is carried to the leaves, L(f sum_j c_j v_j) = sum_j c_j L(f v_j), as `apart` writes it.
+    map is to be taken inside it; where it is not, a vector may be any function of vectors and is one leaf.  Products of
+    vectors are multiplied out, L((sum_j c_j v_j) (sum_k d_k w_k)) = sum_j c_j sum_k d_k L(v_j w_k), where `apart`
+    writes what comes to stand inside other sums with bound indices that differ from theirs.
 
     Raises    Stuck if the expression is not linear in the vectors that the map is taken to
     """
 
-    def go(node: Expr, carry: Callable[[Expr], Expr]) -> Expr:
+    def go(node: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
         if not vector(node):  # c times the constant vector 1
-            return node if node == Number(0) else Call("multiply", (node, leaf(carry(Number(1)))))
+            return node if node == Number(0) else Call("multiply", (node, leaf(Number(1))))
         if isinstance(node, Variable) or not inner(node):
-            return leaf(carry(node))
+            return leaf(node)
         if isinstance(node, Reduction) and node.reducer in ("sum", "mean"):
-            return Reduction(node.reducer, node.indices, go(node.arg, carry), node.column)
+            return Reduction(node.reducer, node.indices, go(node.arg, leaf), node.column)
         if not isinstance(node, Call):
             raise Stuck
         arguments = linear_arguments(node, vector)
         if arguments:
-            args = tuple(go(arg, carry) if k in arguments else arg for k, arg in enumerate(node.args))
+            args = tuple(go(arg, leaf) if k in arguments else arg for k, arg in enumerate(node.args))
             return Call(node.atom, args, node.column)
+        if node.atom == "multiply":
+            first, second = node.args[0], apart(node.args[1], bound_indices(node.args[0]))
+            return go(first, lambda v: go(second, lambda w: leaf(_product(v, w))))
         arguments = linear_arguments(node, lambda arg: vector(arg) and inner(arg))
         if not arguments:
             raise Stuck
-        beside = tuple(Number(0) if k in arguments else apart(arg) for k, arg in enumerate(node.args))
-        return _sum([go(node.args[k], lambda v, k=k: carry(_put(node.atom, beside, k, v)))  # type: ignore[misc]
+        taken = {name for k in arguments for name in bound_indices(node.args[k])}
+        beside = tuple(Number(0) if k in arguments else apart(arg, taken) for k, arg in enumerate(node.args))
+        return _sum([go(node.args[k], lambda v, k=k: leaf(Call(node.atom, _put(beside, k, v))))  # type: ignore[misc]
                      for k in arguments])
 
-    return go(expr, lambda v: v)
+    return go(expr, leaf)
 
 
-def _put(atom: str, beside: tuple[Expr, ...], place: int, value: Expr) -> Expr:
-    """A call with a value at one place; nothing is multiplied by 1."""
-    if atom == "multiply" and value == Number(1):
-        return beside[1 - place]
-    return Call(atom, (*beside[:place], value, *beside[place + 1 :]))
+def _product(first: Expr, second: Expr) -> Expr:
+    """A product of vectors; nothing is multiplied by 1."""
+    if Number(1) in (first, second):
+        return second if first == Number(1) else first
+    return Call("multiply", (first, second))
+
+
+def _put(args: tuple[Expr, ...], place: int, value: Expr) -> tuple[Expr, ...]:
+    """Arguments with a value at one place."""
+    return (*args[:place], value, *args[place + 1 :])
 
 
 def _sum(parts: Sequence[Expr]) -> Expr:

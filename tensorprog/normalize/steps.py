@@ -1,8 +1,9 @@
 """The exact rewrites, one function each: it edits the program wherever it can, and yields what it did.
 
     constants expressions with the numbers of the constants put in, where that takes something away
-    move      W (f sum_j a_j v_j) = sum_j a_j W (f v_j)       a_j scalars, f a vector without scores
+    move      W (sum_j a_j v_j) = sum_j a_j W v_j             a_j scalars; products of such sums are multiplied out
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
+    split     W z is W f where z is defined as f, W h where as h
     turn      W^T of a weight that is used only so, declared as a weight of its own
     biases    b_i = sum_k L_ik (W_k 1), L L^T = Cov(b)        in law, the W_k dedicated weights
     inline    a Nonlin of Nonlins written as one Nonlin
@@ -27,11 +28,13 @@ from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Sta
 from tensorprog.normalize.constants import Folding
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
+from tensorprog.normalize.split import parts
 from tensorprog.rename import MAX_NODES, replace_variables
 
 __all__ = ["Rewrite", "biases", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
+MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ def move(editor: Editor) -> Iterator[Rewrite]:
         moved = _through(editor, position, "vector", editor.scored)
         if moved is not None:
             yield _changed(editor, "move", position, moved)
+        elif split := _split(editor, position, "vector", editor.scored):
+            yield split
         elif not _may_become_a_combination(editor, definers):
             yield from _unfold(editor, definers)
 
@@ -157,12 +162,14 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
 def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
     """The vectors to which a linear map of an expression would be applied.
 
-    Raises    Stuck if it is not linear
+    Raises    Stuck if it is not linear, or if they are too many: products of k sums have 2^k terms
     """
     found: list[Expr] = []
 
     def leaf(vector: Expr) -> Expr:
         found.append(vector)
+        if len(found) > MAX_NODES:
+            raise Stuck
         return vector
 
     mapped(expr, leaf, editor.vector, inside)
@@ -172,10 +179,13 @@ def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[
 def expand(editor: Editor) -> Iterator[Rewrite]:
     """Write scores of sums as sums of scores, one operand at a time."""
     for position in editor.structure.scores:
-        sides = (_through(editor, position, side, editor.vector) for side in ("left", "right"))
-        expanded = next((expr for expr in sides if expr is not None), None)
-        if expanded is not None:
-            yield _changed(editor, "expand", position, expanded)
+        expanded = (_through(editor, position, side, editor.vector) for side in ("left", "right"))
+        expr = next((expr for expr in expanded if expr is not None), None)
+        split = (_split(editor, position, side, editor.vector) for side in ("left", "right"))
+        if expr is not None:
+            yield _changed(editor, "expand", position, expr)
+        elif found := next((rewrite for rewrite in split if rewrite is not None), None):
+            yield found
 
 
 def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Expr | None:
@@ -189,15 +199,8 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     width = editor.netsor.families[operand.name].width
 
     def image(vector: Expr) -> Variable:
-        source = editor.reference(vector, position, width)
-        change: dict[str, Any] = {side: source}
-        new = replace(statement, **change)
-        reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
-
-        def make() -> Statement:
-            return replace(new, target=editor.family(f"{target.name}_{source.name}", *reads))
-
-        return editor.once(("image", replace(new, target=Variable(""))), position, make)
+        change: dict[str, Any] = {side: editor.reference(vector, position, width, operand.name)}
+        return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
         if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
@@ -205,8 +208,38 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
         return None
-    bound = bound_indices(expr)
-    return mapped(expr, image, editor.vector, inside, lambda factor: editor.apart(factor, bound))
+    return mapped(expr, image, editor.vector, inside, editor.apart)
+
+
+def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
+    """The left side of a family that is a part of a statement, made once; its name is made of names as written."""
+    reads = (new.weight, new.vector) if isinstance(new, MatMul) else new.inputs
+    name = "_".join((editor.origin[position].partition("[")[0], *(v.name for v in new.inputs)))
+
+    def make() -> Statement:
+        return replace(new, target=editor.family(name, *reads))
+
+    return editor.once(("image", replace(new, target=Variable(""))), position, make)
+
+
+def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Rewrite | None:
+    """A MatMul or Dot split by the definitions of its operand `side`; None if these are not linear, or only one."""
+    old, split = editor.netsor.body[position], parts(editor, position, side)
+    try:
+        for definer in editor.structure.definers(position, getattr(old, side)) if split else ():
+            nonlin = editor.netsor.body[definer]
+            if isinstance(nonlin, Nonlin):
+                _leaves(editor, nonlin.expr, inside)
+    except Stuck:
+        return None
+    if not split:
+        return None
+    made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
+    *others, editor.changed[position] = made
+    for statement in others:
+        editor.add(position, statement)
+    text = f"{old} becomes {' and '.join(map(str, made))}"
+    return Rewrite("split", editor.origin[position], old.span.line, text)
 
 
 def _changed(
@@ -294,7 +327,7 @@ def _written_out(editor: Editor, position: int, statement: Nonlin, wanted: Colle
     taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
     read = {v: nonlin for v in wanted if (nonlin := _inlinable(editor, position, v))}
     added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
-    if len(nodes) + added > MAX_NODES:
+    if len(nodes) + added > min(MAX_NODES, MAX_TOTAL // len(editor.netsor.body)):
         return statement.expr
 
     def instance(reference: Variable) -> Expr | None:

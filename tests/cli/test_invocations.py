@@ -234,11 +234,34 @@ def test_graph_without_a_file_prints_text(tp):
     assert "-->" in out
 
 
+PROGRAM_WITH_JOINT_BIASES = """program: joint
+indices: {i: 400}
+initial:
+  b[i]: {cov: "0.5**abs(i - i_)"}
+  h: {cov: 1}
+weights: {Q: 1}
+body:
+  - x[i] = Nonlin(erf(b[i]) / (i + 1))
+  - q[i] = MatMul(Q, x[i])
+  - p[i] = Dot(q[i], b[i])
+  - y[i] = Nonlin(tanh(p[i]) * h)
+outputs: [y]
+"""
+
+
 def test_what_is_rewritten_is_called_the_theorems_form_where_it_is(tp):
     assert "\nin the theorem's form:\n" in tp("check", "small.yaml", "--rewritten")[1]
     outside = tp("check", "tied.yaml", "--rewritten")[1]
     assert "\nrewritten:\n" in outside
     assert "theorem's form" not in outside.split("\nrewritten:\n")[1]
+
+
+def test_what_is_rewritten_is_shown_even_if_no_file_could_hold_it(tp, folder):
+    (folder / "joint.yaml").write_text(PROGRAM_WITH_JOINT_BIASES)
+    code, out, err = tp("check", "joint.yaml", "--rewritten")
+    assert (code, err) == (0, "")
+    assert "b_x[i2] = MatMul(W_b[i2], ones)" in out
+    assert "not a whole file: a table of shape (400, 400) is too large" in out
 
 
 def test_list(tp):

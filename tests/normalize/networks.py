@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, Any] = {
     "relu": lambda a: np.maximum(a, 0),
     "clip": lambda a, low, high: np.minimum(np.maximum(a, low), high),
     "sigmoid": lambda a: 1 / (1 + np.exp(-a)),
+    "erf": np.vectorize(math.erf, otypes=[float]),
 }
 REDUCERS: dict[str, Any] = {
     "sum": lambda values: sum(values),

@@ -119,7 +119,7 @@ REWRITTEN = (
     ),
     Case(
         "biases with a boundary",
-        INPUT + "t[i] = Dot(d[i + 1], x[i])\ny[i] = Nonlin(t[i] * x[i])", "biases",
+        INPUT + "t[i] = Dot(d[i + 1], x[i])\ny[i] = Nonlin(t[i] * x[i])", "biases expand",
         initial="h: {mean: 0, cov: 1} & d[o]: {mean: 0, cov: 0.5**abs(o - o_)}",
         indices="o: {size: 3, boundary: wrap}",
     ),
@@ -316,6 +316,75 @@ REWRITTEN = (
         "y[j] = MatMul(WO[0], z[j])\ny_x[i] = Nonlin(x[i])", "move",
         outputs="y, y_x", indices="j2: 2", weights="ones: 1 & y_x2: 1",
     ),
+    Case(
+        "a product of score-dependent vectors",
+        ONE_HEAD + "z[i] = Nonlin((p[i,0] * x[i]) * (p[i,1] * u[i]))\ny[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "a square of a combination, and a product with another", ONE_HEAD
+        + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))\nf[i] = Nonlin(sum[j](p[j,i] * u[j]) - p[i,i])\n"
+        "l[j] = Nonlin(z[j] * z[j] + f[j] * z[j] * (1 - f[0]))\ny[i] = MatMul(WO[0], l[i])", "move inline",
+    ),
+    Case(
+        "a score times a gate times a combination", ONE_HEAD
+        + "z[i] = Nonlin(p[i,0] * tanh(u[i]) * sum[j](softmax[j](p[i,j]) * x[j]))\ny[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "sums on both sides of products, over one index", ONE_HEAD
+        + "z[i] = Nonlin(sum[j](p[i,j] * x[j] * sum[k](m[j,k] * u[k])) * sum[j](p[j,i] * x[j]"
+        " / (2 + tanh(sum[k](u[k] * x[j])))) + mean[j](p[j,j] * x[j]) / (3 + mean[j](tanh(u[j]))))\n"
+        "y[j] = MatMul(WO[0], z[j])", "move",
+    ),
+    Case(
+        "a sum with numbers times a combination", ONE_HEAD
+        + "z[i] = Nonlin((tanh(u[i]) * (2 + p[i,0]) + 1) * (sum[j](softmax[j](p[i,j]) * x[j]) - p[i,1]))\n"
+        "y[i] = MatMul(WO[0], z[i])", "move",
+    ),
+    Case(
+        "an operand of several definitions", INPUT + "q[0] = Nonlin(x[0] + u[0])\nq[r] = Nonlin(x[r] - u[r])\n"
+        "g[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])", "split expand",
+    ),
+    Case(
+        "operands of several definitions on both sides, one of them a MatMul", HEADS
+        + "f[a,0] = Nonlin(g[a,1] + b[a])\nf[a,r] = MatMul(U, x[r - 1])\nt[0,a] = Nonlin(q[a,0] - 2 * q[a,1])\n"
+        "t[r,a] = Nonlin(q[a,r])\np[a,i,j] = Dot(t[i,a], f[a,j])\nv[a,j] = MatMul(WV[a], x[j])\n" + LAST,
+        "split expand biases", initial=BIASES,
+    ),
+    Case(
+        "a score of several definitions that is a weight's index", ONE_HEAD + "t[0] = Nonlin(x[0] * p[0,0])\n"
+        "t[r] = Nonlin(sum[i](p[i,r] * x[r]))\nz[i,r] = MatMul(W[i], t[i])\nf[i,r] = Nonlin(z[i,r] + z[0,r])\n"
+        "l[i] = MatMul(W[i], f[i,2])\ny[i] = Nonlin(l[i] + l[0])", "split move",
+    ),
+    Case(
+        "an operand with a boundary", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + o + 1)\ng[o] = MatMul(U, u[o])\n"
+        "p[o] = Dot(f[o + 1], g[o])\nt[o,k] = Dot(f[o - k], g[2*o - 3])\ny[o] = Nonlin(p[o] * u[o] + t[o,1])",
+        "expand", indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
+    ),
+    Case(
+        "an operand that wraps", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] - lo[o] * u[o + 1])\n"
+        "g[o] = MatMul(U, u[o])\np[o] = Dot(f[o - 1], g[o])\nt[o,k] = Dot(f[k - 2*o], f[o])\n"
+        "y[o] = Nonlin(p[o] * u[o] + t[o,1])", "expand",
+        indices="o: {size: 3, boundary: wrap}", weights="W2[o]: 1", constants="lo[o]: [1, -2, 4]",
+    ),
+    Case(
+        "combinations read beyond a boundary", "u[o] = MatMul(W2[o], h)\ng[o] = MatMul(U, u[o])\n"
+        "p[o,i] = Dot(u[o + 1], g[o])\nz[o] = Nonlin(sum[i](softmax[i](p[o,i]) * (u[o - i] + 1)))\n"
+        "f[o] = Nonlin(z[o + 2] - z[o])\nv[o] = MatMul(V, f[o - 1])\ny[o] = Nonlin(v[o])", "move",
+        indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
+    ),
+    Case(
+        "initial vectors that are 0", INPUT + "q[i] = MatMul(U, x[i])\nl[i] = Nonlin(q[i] + none * e[i] + d)\n"
+        "g[i] = MatMul(V, x[i])\np[i,j] = Dot(l[i], g[j])\nv[a] = MatMul(WV[a], x[0])\n"
+        "y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) + d + v[1])",
+        "constants expand", constants="none: 0",
+        initial="h: {mean: none, cov: 1} & d: {mean: none, cov: 2 * none}"
+        " & e[i]: {mean: 0, cov: [[0, 0, 0], [0, 0, 0], [0, 0, 0]]}",
+    ),
+    Case(
+        "a vector of ones that is there", "l = Nonlin(1)\nf = Nonlin(1, width=d)\n" + INPUT
+        + "t = Dot(b[0], x[0])\ny[i] = Nonlin(tanh(t) * x[i] + l)", "biases", initial=BIASES, extra="widths: {d: n/2}",
+        outputs="y, f",
+    ),
 )
 
 # nothing here may be rewritten
@@ -323,10 +392,12 @@ KEPT = (
     Case("no scores", INPUT + "z[i] = Nonlin(2 * x[i] + 1)\ny[i] = MatMul(U, z[i])"),
     Case("scores of products only", SCORES + LAST),
     Case("relu between", ONE_HEAD + "z[i] = Nonlin(relu(sum[j](p[i,j] * x[j])))\ny[i] = MatMul(WO[0], z[i])"),
-    Case("a product of score-dependent vectors", ONE_HEAD + "z[i] = Nonlin((p[i,0] * x[i]) * (p[i,1] * u[i]))\n"
-         "y[i] = MatMul(WO[0], z[i])"),
     Case("a score below a vector that depends on scores",
          ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + (p[i,1] * x[i])**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("the largest of score-dependent vectors",
+         ONE_HEAD + "z[i] = Nonlin(max[j](p[i,j] * x[j]))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a condition on score-dependent vectors", ONE_HEAD
+         + "z[i] = Nonlin(where(p[i,0] * x[i] > 0, x[i], p[i,1] * u[i]))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a gate that depends on scores", ONE_HEAD
          + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\nf[i] = Nonlin(tanh(z[i]) * z[i])\ny[i] = MatMul(WO[0], f[i])"),
     Case("a gate on something of several definitions", ONE_HEAD + "t[0] = Nonlin(p[0,0] * x[0])\n"
@@ -348,14 +419,6 @@ KEPT = (
          "z[r,i] = Nonlin(sum[j](softmax[j](p[r,i,j]) * n1[r,j]))\no[r,i] = MatMul(O[r], z[r,i])\n"
          "x[r,i] = Nonlin(x[r - 1,i] + o[r,i])\ny[i] = Nonlin(x[2,i])",
          weights="Q[r]: 1 & K[r]: 1 & O[r]: 1"),
-    Case("an operand of several definitions", INPUT + "q[0] = Nonlin(x[0] + u[0])\nq[r] = Nonlin(x[r] - u[r])\n"
-         "g[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])"),
-    Case("an operand with a boundary", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + 1)\ng[o] = MatMul(U, u[o])\n"
-         "p[o] = Dot(f[o + 1], g[o])\ny[o] = Nonlin(p[o] * u[o])", indices="o: {size: 3, boundary: zero}",
-         weights="W2[o]: 1"),
-    Case("an operand that wraps", "u[o] = MatMul(W2[o], h)\nf[o] = Nonlin(u[o] + 1)\ng[o] = MatMul(U, u[o])\n"
-         "p[o] = Dot(f[o - 1], g[o])\ny[o] = Nonlin(p[o] * u[o])", indices="o: {size: 3, boundary: wrap}",
-         weights="W2[o]: 1"),
     Case("a diagonal of softmaxes as coefficients", ONE_HEAD
          + "z[i,j] = Nonlin(softmax[j](p[i,j]) * x[j])\ny[i] = MatMul(WO[0], z[i,i])"),
     Case("a softmax read at a fixed place", ONE_HEAD + "z[i] = Nonlin(softmax[i](p[i,0]) * x[i])\n"

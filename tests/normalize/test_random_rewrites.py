@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from networks import check_same
 from random_rewrites import programs
+from wide_programs import program
 
 from tensorprog.graph import Structure
+from tensorprog.judge import judge
 from tensorprog.normalize import normalize, written_out
 from tensorprog.yaml_io import dump, loads
 
@@ -35,3 +39,37 @@ def test_random_programs_keep_their_values() -> None:
     assert seen["programs"] >= EXAMPLES / 2
     for kind in ("constants", "turn", "biases", "expand", "move", "inline", "unused"):
         assert seen[kind] >= 0.1 * seen["programs"], seen
+
+
+def check_wide(seeds: range) -> Counter[str]:
+    """Rewrites of wide programs keep values, outputs and names, and what they make is a file that says the same."""
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        netsor = loads(program(seed))
+        rewritten, final = normalize(netsor), written_out(netsor)
+        with np.errstate(all="ignore"):
+            check_same(rewritten, netsor)
+            check_same(normalize(netsor, expanded=False), netsor)
+            check_same(final, netsor, rewritten.netsor)
+        assert rewritten.netsor.outputs == final.netsor.outputs == netsor.outputs
+        assert normalize(rewritten.netsor).netsor == rewritten.netsor
+        for made in (rewritten, final):
+            assert loads(dump(made.netsor)) == made.netsor
+            assert len(made.origin) == len(made.netsor.body)
+        seen.update({step.kind for step in final.steps})
+    return seen
+
+
+def test_wide_random_programs_keep_their_values() -> None:
+    seen = check_wide(range(60))
+    assert {"constants", "turn", "biases", "expand", "move", "inline", "unused"} <= set(seen), seen
+
+
+@pytest.mark.slow
+def test_many_wide_random_programs_keep_their_values() -> None:
+    assert check_wide(range(1000, 4000))["move"] > 300
+
+
+@pytest.mark.slow
+def test_wide_random_programs_are_judged() -> None:
+    assert len({judge(loads(program(seed))).grade for seed in range(300)}) == 4

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import check_same
-from rewrite_programs import KEPT, ONE_HEAD, REWRITTEN, Case
+from rewrite_programs import INPUT, KEPT, ONE_HEAD, REWRITTEN, Case
 
 import tensorprog.normalize as normalize_package
 from tensorprog import initials
@@ -20,6 +20,7 @@ from tensorprog.evaluate import slots_of
 from tensorprog.expr import Call, Expr, Number, Variable
 from tensorprog.graph import Structure
 from tensorprog.ir import Initial, Netsor, Nonlin, Statement
+from tensorprog.judge import judge
 from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.steps import biases, constants, expand, inline, move, turn
@@ -137,6 +138,85 @@ def test_recurrences_are_not_unrolled() -> None:
     check_same(found, program)
 
 
+CHAIN = "z0[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))\n"
+
+
+def behind(layers: int, layer: str) -> Netsor:
+    """A network of weights behind attention, without any nonlinearity."""
+    lines = [f"m{k}[i] = MatMul(D{k}, z{k - 1}[i])\nz{k}[i] = Nonlin({layer.format(k=k, before=k - 1)})\n"
+             for k in range(1, layers + 1)]
+    weights = " & ".join(f"D{k}: 1" for k in range(1, layers + 1))
+    return Case("behind", ONE_HEAD + CHAIN + "".join(lines) + f"y[i] = Nonlin(z{layers}[i])", weights=weights).load()
+
+
+def test_names_do_not_double_with_every_layer() -> None:
+    found = normalize(behind(12, "m{k}[i] / 2")).netsor
+    assert len(found.body) < 120
+    assert max(len(s.target.name) for s in found.body) < 60
+    assert not Structure(found).behind_scores
+
+
+def test_a_program_that_grows_too_long_stays_as_it_is() -> None:
+    program = behind(10, "z{before}[i] + m{k}[i]")  # 2^10 products of weights
+    assert normalize(program).netsor is program
+    factors = " * ".join(f"(p[i,{k % 3}] * x[{k % 3}] + u[{(k + 1) % 3}])" for k in range(30))
+    product = Case("product", ONE_HEAD + f"z[i] = Nonlin({factors})\ny[i] = MatMul(WO[0], z[i])").load()
+    assert normalize(product).netsor is product
+
+
+def test_scores_along_a_long_recurrence_are_followed_so_far() -> None:
+    body = ONE_HEAD + "f[l,i] = MatMul(D[l], x[i])\nt[0,i] = Nonlin(q[i])\nt[l,i] = Nonlin(t[l - 1,i] + f[l,i])\n"
+    body += "a1[i,j] = Dot(t[{last},i], g[j])\ny[i] = Nonlin(a1[i,0] * x[i])"
+    short, long = (Case("t", body.format(last=last), indices=f"l: 1..{last}", weights="D[l]: 1").load()
+                   for last in (5, 120))
+    check_same(normalize(short), short)
+    assert normalize(short).complete
+    assert not normalize(long).complete
+
+
+def test_programs_written_out_fit_a_file() -> None:
+    lines = [f"m{k} = MatMul(D{k}, z{k - 1})\nz{k} = Nonlin(tanh(m{k}) + z{k - 1})\n" for k in range(1, 400)]
+    weights = " & ".join(f"D{k}: 1" for k in range(1, 400))
+    program = Case("deep", "z0 = Nonlin(tanh(h))\n" + "".join(lines) + "y = Nonlin(z399)", weights=weights).load()
+    found = written_out(program).netsor
+    assert loads(dump(found)) == found
+
+
+def test_written_out_weights_are_not_transposed_for_what_was_dropped() -> None:
+    found = written_out(Case("t", INPUT + "y[i] = MatMul(U.T, x[i])\nq[i] = MatMul(U, x[i])").load())
+    assert [step.kind for step in found.steps] == ["unused", "turn"]
+    assert str(found.netsor.body[-1]) == "y[i] = MatMul(U_T, x[i])"
+
+
+def test_what_constants_put_out_of_use_hides_no_unused_statement() -> None:
+    body = ONE_HEAD + "t[0] = Nonlin(p[0,0] * x[0])\nf = Nonlin(x[1])\nt[r] = Nonlin(f + x[r])\n"
+    program = Case("t", body + "y[i] = Nonlin(none * t[0] + p[i,0] * x[i])", constants="none: 0").load()
+    rewritten = normalize(program)
+    assert {str(s.target) for s in program.body} - set(rewritten.origin) <= {"t[0]", "t[r]"}
+    idle = {finding.where for finding in judge(program).findings if finding.rule == "unused statements"}
+    assert {"f", "t[r]"} <= idle
+
+
+def test_a_softmax_of_indices_read_elsewhere_is_judged() -> None:
+    body = ONE_HEAD + "t[i] = Nonlin(softmax[i](i + 1) * x[i])\ny[i] = Nonlin(sum[k](tanh(p[i,k]) * t[k]))"
+    assert judge(Case("t", body).load()).grade == "theorem"
+
+
+def test_what_cannot_be_read_beyond_a_boundary_stays() -> None:
+    circle = "u[o] = MatMul(W2[o], h)\ng[o] = MatMul(U, u[o])\n{definition}\np[o] = Dot(f[o + 1], g[o])\n"
+    circle += "y[o] = Nonlin(p[o] * u[o])"
+    for rule, definition in (
+        ("wrap", "f[o] = Nonlin(u[o] * (o + 1))"), ("wrap", "f[o] = Nonlin(u[o] + v3[o])"),
+        ("wrap", "f[o] = Nonlin(softmax[o](u[o]) * 2)"), ("zero", "f[o] = Nonlin(u[o] / (o - 3))"),
+        ("zero", "f[o] = Nonlin(u[o] + v3[o])"), ("zero", "f[o] = Nonlin(u[o] * l3[o])"),
+    ):
+        program = Case("t", circle.format(definition=definition), indices=f"o: {{size: 3, boundary: {rule}}}",
+                       weights="W2[o]: 1", constants="l3[i]: [1, 2, 3]", initial="h: {mean: 0, cov: 1} & "
+                       "v3[i]: {mean: 0, cov: 1}").load()
+        assert normalize(program).netsor is program, definition
+        check_same(written_out(program), program)
+
+
 # -- the tests see mistakes -------------------------------------------------------------------------------------------
 
 
@@ -199,7 +279,7 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that reach no output are dropped one by one."""
-    monkeypatch.setattr(normalize_package, "used", lambda netsor: sorted(Structure(netsor).relevant))
+    monkeypatch.setattr(normalize_package, "used", lambda netsor, more=(): sorted(Structure(netsor).relevant))
 
 
 BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,
