@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of, style_of
+from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of
 
 __all__ = ["to_dot", "to_mermaid"]
 
@@ -14,7 +14,7 @@ def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
     found = {}
     for node, data in graph.nodes(data=True):
         numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
-        found[node] = [numbers + ", ".join(data["roles"]), data["text"]] if marks.judged else [data["text"]]
+        found[node] = [numbers + ", ".join(marks.sorts[node]), data["text"]] if marks.judged else [data["text"]]
     return found
 
 
@@ -27,7 +27,7 @@ def _caption(graph: Any, marks: Marks) -> list[str]:
 
 def to_dot(graph: Any, report: Any = None) -> str:
     """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
-    marks = marks_of(report)
+    marks = marks_of(graph, report)
 
     def quoted(*texts: str) -> str:
         return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
@@ -40,8 +40,8 @@ def to_dot(graph: Any, report: Any = None) -> str:
         caption = quoted(*_caption(graph, marks)).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
     labels = _labels(graph, marks)
-    for node, data in graph.nodes(data=True):
-        style, fault = style_of(data, marks.judged), node in marks.path
+    for node in graph:
+        style, fault = marks.style(node), node in marks.path
         look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
         look += ", penwidth=3" if fault else ""
         look += ', style="rounded,filled,dashed"' if style.dash else ""
@@ -54,20 +54,20 @@ def to_dot(graph: Any, report: Any = None) -> str:
 
 def to_mermaid(graph: Any, report: Any = None) -> str:
     """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
-    marks = marks_of(report)
+    marks = marks_of(graph, report)
     names = {node: f"n{k}" for k, node in enumerate(graph)}
     entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
 
     def text(value: str) -> str:
         return "".join(entities.get(c, c) for c in clean(value))
 
-    def sort(data: Any) -> str:
-        return str(data["roles"][0] if marks.judged else data["kind"]).replace("-", "")
+    def sort(node: str) -> str:
+        return marks.sorts[node][0].replace("-", "")
 
     lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _caption(graph, marks))]
     labels = _labels(graph, marks)
-    for node, data in graph.nodes(data=True):
-        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(data)}')
+    for node in graph:
+        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')
     for u, v, data in graph.edges(data=True):
         lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
     for sort_name, style in (ROLES if marks.judged else KINDS).items():
