@@ -6,7 +6,7 @@ from typing import Any
 
 from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of
 
-__all__ = ["to_dot", "to_mermaid"]
+__all__ = ["captions", "to_dot", "to_mermaid"]
 
 
 def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
@@ -18,7 +18,9 @@ def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
     return found
 
 
-def _caption(graph: Any, marks: Marks) -> list[str]:
+def captions(graph: Any, report: Any = None) -> list[str]:
+    """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
+    marks = marks_of(graph, report)
     if not marks.judged:
         return []
     faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
@@ -37,7 +39,7 @@ def to_dot(graph: Any, report: Any = None) -> str:
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
     ]
     if marks.judged:
-        caption = quoted(*_caption(graph, marks)).replace("\\n", "\\l")[:-1]
+        caption = quoted(*captions(graph, report)).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
     labels = _labels(graph, marks)
     for node in graph:
@@ -64,7 +66,7 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
     def sort(node: str) -> str:
         return marks.sorts[node][0].replace("-", "")
 
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _caption(graph, marks))]
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in captions(graph, report))]
     labels = _labels(graph, marks)
     for node in graph:
         lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')

@@ -274,3 +274,19 @@ def test_the_command_judges_on_request(suffix: str, tmp_path: Path) -> None:
     assert "diverges like sqrt(n)" in checked.read_text()
     assert "diverges" not in plain.read_text()
     assert "operand" not in plain.read_text()
+
+
+def test_pages_list_the_faults_and_take_titles_as_text(tmp_path: Path) -> None:
+    source, page = tmp_path / "t.yaml", tmp_path / "t.md"
+    source.write_text("program: t\ntitle: '<script>alert(1)</script>'\ninitial: {h: {mean: 0, cov: 1}}\n"
+                      "weights: {W: 1, V: 1}\nbody:\n  - u = MatMul(W, h)\n  - p = Dot(u, u)\n"
+                      "  - y = Nonlin(p * h)\noutputs: [y]\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["graph", str(source), "--check", "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert "<script>" not in text
+    assert text.startswith("# &lt;script&gt;")
+    assert text.count("```") == 4
+    listed = text.split("```text")[1]
+    assert listed.splitlines()[1] == "t - outside: diverges like sqrt(n)"
+    assert "(1) weights of one score differ" in listed
