@@ -16,7 +16,7 @@ Edge = tuple[str, str, int]  # from, to, and which of several
 
 CHARACTER, LINE, PAD, LAYER, GAP = 7.3, 16.0, 10.0, 74.0, 26.0
 SMALL, TAG = 6.0, 13.0  # a character and the line of a tag
-PORT = 14.0  # between arrows that leave or reach one box
+CORNER, PORT = 8.0, 14.0  # what stays free of arrows at each end of a side; between arrows that leave or reach one box
 WRAP = 46  # characters in a line of a box
 BESIDE, PASSING = 0.03, 0.1  # firmness of declared boxes, and of edges that pass a row, where statements have 1
 SWEEPS = 40
@@ -159,7 +159,7 @@ def _ports(
 def _apart(wanted: Mapping[Edge, float], centre: tuple[float, float], size: tuple[float, float]) -> dict[Edge, float]:
     """Positions on one side of a box, in the order of those wanted, and none at a corner."""
     order = sorted(wanted, key=lambda edge: (wanted[edge], edge))
-    half = 0.4 * size[0]
+    half = min(0.4 * size[0], size[0] / 2 - CORNER)
     gap = min(PORT, 2 * half / max(1, len(order) - 1))
     kept = {edge: max(-half, min(half, wanted[edge])) for edge in order}
     spread = _spread(order, kept, dict.fromkeys(order, 0.0), dict.fromkeys(order, 1.0), gap)
