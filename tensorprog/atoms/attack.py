@@ -262,11 +262,12 @@ def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
             f"before and {after[j]:.6g} after",
             fix=f"kinks=({places}{',' if ',' not in places else ''})" if len(missing) < 20 else "leave kinks out",
         )
-    for k in line.turns:
-        if all(abs(k - known) > 10 * TOLD for known in d.kinks):
-            before, after = curvature(line.at, np.array([k - 5 * TOLD, k + 5 * TOLD]), np.array([TOLD, TOLD]))
-            yield Problem(f"the second derivative of {d.name} jumps near {k:.4f}, which kinks do not name: about "
-                          f"{before:.4g} before and {after:.4g} after", fix=f"name the point near {k:.4f} in kinks")
+    turns = [k for k in line.turns if all(abs(k - known) > 10 * TOLD for known in d.kinks)]
+    if turns:
+        before, after = curvature(line.at, turns[0] + 5 * TOLD * np.array([-1, 1]), np.array([TOLD, TOLD]))
+        near = [f"{round(k, 4) + 0.0:g}" for k in turns]
+        yield Problem(f"the second derivative of {d.name} jumps near {near[0]}, which kinks do not name: it is about "
+                      f"{before:.4g} before and {after:.4g} after", fix=f"name what lies near {', '.join(near)} in kinks")
 
 
 def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:

@@ -23,8 +23,13 @@ class Trend:
 
     at: tuple[float, float, float]
     ratio: tuple[float, float, float]
+    powers: tuple[float, float] | None = None  # of |x| between the places, where ratios are no numbers
 
     def __str__(self) -> str:
+        if self.powers is not None:
+            first, second = self.powers
+            a, b, c = (f"{x:.3g}" for x in self.at)
+            return f"like |x|**{first:.3g} from x = {a} to {b}, like |x|**{second:.3g} from there to {c}"
         places = ", ".join(f"{x:.3g}" for x in self.at)
         return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
 
@@ -89,8 +94,7 @@ def racing(x: Array, size: Array, power: float) -> Trend | None:
     if not (before > 0 and after > power + 1 and after > 1.3 * before):
         return None
     a, b, c = (float(x[k]) for k in places)
-    d, e, f = (math.exp(min(float(np.log(size[k]) - power * np.log(abs(x[k]))), 709.0)) for k in places)
-    return Trend((a, b, c), (d, e, f))
+    return Trend((a, b, c), (math.inf, math.inf, math.inf), (before - power, after - power))
 
 
 def grows(at: list[float], top: list[float]) -> Trend | None:
