@@ -267,7 +267,8 @@ def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
         before, after = curvature(line.at, turns[0] + 5 * TOLD * np.array([-1, 1]), np.array([TOLD, TOLD]))
         near = [f"{round(k, 4) + 0.0:g}" for k in turns]
         yield Problem(f"the second derivative of {d.name} jumps near {near[0]}, which kinks do not name: it is about "
-                      f"{before:.4g} before and {after:.4g} after", fix=f"name what lies near {', '.join(near)} in kinks")
+                      f"{before:.4g} before and {after:.4g} after",
+                      fix=f"name what lies near {', '.join(near)} in kinks")
 
 
 def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:
