@@ -49,10 +49,10 @@ def atom(
 
     `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is attacked by
     search before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
-    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which makes
-    the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
-    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of one
-    sympy expression.
+    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
+    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
+    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
+    one sympy expression.
 
     Shapes    fn, derivative: (k,) -> (k,)
     Scale     a few 10^6 evaluations, once

@@ -213,6 +213,7 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("far_kink", lambda x: np.clip(x, -117.3, 117.3), kinks=(-117.3,)), "kink at 117.3"),
     (Declaration("inverse", lambda x: 1 / x), "no real number"),
     (Declaration("pole", lambda x: 1 / (x - math.pi)), "pole"),
+    (Declaration("tangent", np.tan), "has a pole at"),
     (Declaration("log", np.log), "no real number"),
     (Declaration("not_stable", lambda x: np.exp(20 * x) / (1 + np.exp(20 * x))), "no real number"),
     (Declaration("sums", lambda x: x / np.abs(x).sum()), "inside an array"),
