@@ -69,7 +69,8 @@ def show_report(report: Report, write: Callable[[str], None], stream: TextIO | N
                                 f" - {report.says}"))
     screen.print(_labelled(findings.basis(report), 0))
     rows = [findings.cells(finding) for finding in report.findings]
-    screen.print(_findings_grid(rows) if screen.width >= WIDE else _findings_blocks(rows, screen.width))
+    if rows:
+        screen.print(_findings_grid(rows) if screen.width >= WIDE else _findings_blocks(rows, screen.width))
 
 
 def _findings_grid(rows: Sequence[findings.Cells]) -> Any:
@@ -82,7 +83,7 @@ def _findings_grid(rows: Sequence[findings.Cells]) -> Any:
         grid.add_column(Text(name), max_width=widest, overflow="fold", justify="right" if name == "line" else "left")
     grid.add_column(Text("why"), ratio=1, overflow="fold")
     for verdict, rule, where, line, said in rows:
-        shown = Text(said[0][1], no_wrap=True, overflow="ellipsis") if verdict == "holds" else _labelled(said, 0)
+        shown = Text(said[0][1]) if verdict == "holds" else _labelled(said, 0)
         grid.add_row(Text(verdict, style=_ink(verdict)), Text(rule), Text(where), Text(line), shown)
     return grid
 

@@ -23,7 +23,7 @@ COLOURS = {
 GREY = "#808080"
 BLOCK = "display:block;"
 # of a table of findings, with the widths of its columns: the last stands below the others where there is no room
-HEADER = {"verdict": "0 1 5.5em", "rule": "1 1 9em", "where": "1 1 9em", "why": "9 1 24em"}
+HEADER = {"verdict": "0 1 7em", "rule": "1 1 9em", "where": "1 1 9em", "why": "9 1 24em"}
 ROW = "display:flex;flex-wrap:wrap;gap:.2em .8em;padding:.4em 0;text-align:left;"
 LABELS = ("why", "from", "try")
 

@@ -47,15 +47,15 @@ def atom(
 ) -> Function:
     """Declare a nonlinearity of one's own and return it as a function of expressions.
 
-    `fn` maps an array to an array of the same shape, element by element.  What is said of it is attacked by search
-    before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at most
-    K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which makes
-    the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f or a derivative
-    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of one
-    sympy expression.
+    `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is attacked by
+    search before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
+    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
+    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
+    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
+    one sympy expression.
 
-    Shapes    fn, derivative: any -> the same
-    Scale     some 10^5 evaluations, once
+    Shapes    fn, derivative: (k,) -> (k,)
+    Scale     a few 10^6 evaluations, once
     Accuracy  what survives the search is not proved; reports say what rests on it
     Raises    ProgramError with a witness for each false claim, or if the name is taken; nothing is declared then
     Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus

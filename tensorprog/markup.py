@@ -95,7 +95,7 @@ def paragraph(*content: Any) -> Html:
 
 def code(text: Any) -> Html:
     """A name or a statement, which may break over lines."""
-    return tag("code", text, style="white-space:normal;background:none;color:inherit")
+    return tag("code", text, style="white-space:normal;background:none;color:inherit;padding:0")
 
 
 def badge(word: str, colour: str) -> Html:

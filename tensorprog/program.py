@@ -56,7 +56,8 @@ class Program(Builder):
 
         netsor = self.netsor
         picture = embedded(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
-        text = tag("pre", self.to_yaml().rstrip(), style="background:none;color:inherit;overflow-x:auto")
+        look = "background:none;color:inherit;font-family:monospace;overflow-x:auto"
+        text = tag("pre", self.to_yaml().rstrip(), style=look)
         about = joined([code(netsor.name), netsor.reference], ", ")
         return notebook(paragraph(tag("b", netsor.title or netsor.name)), paragraph(about), text,
                         details("graph", picture, opened=len(netsor.body) <= 30))

@@ -6,16 +6,19 @@ growing along a scale of lengths, as powers and logarithms do, to the end of wha
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.search import EPS, Line
-from tensorprog.atoms.trends import Trend, rising
+from tensorprog.atoms.curvature import TOLD, curvature
+from tensorprog.atoms.search import COARSE, EPS, Line
+from tensorprog.atoms.soundness import array_function, not_finite, steady, written
+from tensorprog.atoms.trends import Trend, racing, rising
 from tensorprog.errors import Problem
 
 if TYPE_CHECKING:
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Attacked", "attack"]
 
 Array = NDArray[np.float64]
-ORDINARY = 100.0  # up to here functions must be finite numbers, however they are computed
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)  # tried for what to declare instead
+SLOPED = 1e6  # derivatives are compared with differences up to here
 RELATIVE = 1e-9  # what parity and monotonicity may be off by, beside what is near
 DENSE = 4000  # points at which slopes are taken on either side, up to the end of what is resolved
-STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of finite differences
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-2, 1e-7, 1e-8, 1e-9)  # of finite differences, those first that settle most points
 
 
 @dataclass(frozen=True)
@@ -43,90 +46,21 @@ class Attacked:
 def attack(claims: Declaration, function: Own) -> Attacked:
     """Search for numbers that refute what is declared of a function of one real variable.
 
-    Scale     some 10**5 evaluations, all on arrays
+    Scale     a few 10**6 evaluations, all on arrays
     Accuracy  a witness is a proof up to rounding; that none is found proves nothing
     """
     for name, fn in ((claims.name, function.fn), (f"the derivative of {claims.name}", claims.derivative)):
-        problem = None if fn is None else _array_function(name, fn)
+        problem = None if fn is None else array_function(name, fn)
         if problem is not None:
             return Attacked((problem,))
     with np.errstate(all="ignore"):
         line = function.line
-        infinite = _not_finite(claims, function.fn, line)
+        infinite = not_finite(claims, function.fn, line)
         if infinite is not None:
             return Attacked((infinite,))
-        claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy)
+        claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy, steady)
         problems = tuple(problem for claim in claimed for problem in claim(claims, line))
-        return Attacked(problems, tuple(line.bends), tuple(line.features))
-
-
-def _text(x: float) -> str:
-    """A number that reads back as the same number, short where it can be."""
-    return f"{x:.6g}" if float(f"{x:.6g}") == x else repr(float(x))
-
-
-# ---- the function as such -------------------------------------------------------------------------------------------
-
-
-def _array_function(name: str, fn: Callable[[Any], Any]) -> Problem | None:
-    """An array gives an array of floats of its shape, element by element, without change and the same every time."""
-    rng = np.random.default_rng(1)
-    x = np.concatenate([rng.normal(size=40) * 3, [0.0, 1.0, -1.0, 2.0, -2.0, 20.0, -20.0, 0.5]]).reshape(6, 8)
-    fix = "a function of one numpy array that works on each element by itself"
-    before = x.copy()
-    try:
-        with np.errstate(all="ignore"):
-            value, again = fn(x), fn(x)
-            alone = np.array([np.ravel(fn(one.reshape(1)))[0] for one in before.ravel()]).reshape(x.shape)
-    except Exception as error:  # of any kind: the function is its author's
-        return Problem(f"{name} cannot be computed on an array: {type(error).__name__}: {error}", fix=fix)
-    if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype.kind != "f":
-        is_array = isinstance(value, np.ndarray)
-        what = f"{value.dtype} of shape {value.shape}" if is_array else type(value).__name__
-        return Problem(f"{name} of an array of floats of shape {x.shape} gives {what}", fix="an array of floats of the "
-                       "same shape, e.g. np.where(x > 0, 1.0, 0.0)")
-    if not np.array_equal(x, before):
-        return Problem(f"{name} changes the array that it is given", fix="write the result to a new array")
-    if not np.array_equal(value, again, equal_nan=True):
-        k = np.unravel_index(int(np.argmax(value != again)), x.shape)
-        return Problem(f"{name} is not the same every time: {value[k]!r}, then {again[k]!r} at x = {_text(x[k])}",
-                       fix="a function without randomness; random numbers belong to the weights and initial vectors")
-    close = np.isclose(value, alone, rtol=1e-10, atol=1e-10 * np.abs(value[np.isfinite(value)]).max(initial=0.0),
-                       equal_nan=True)
-    if not close.all():
-        k = np.unravel_index(int(np.argmin(close)), x.shape)
-        there = f"{alone[k]:.6g} alone, but {value[k]:.6g} inside an array"
-        return Problem(f"{name} at x = {_text(x[k])} is {there}", fix=fix)
-    return None
-
-
-def _overflows(fn: Callable[[Any], Any], x: float) -> bool:
-    """Whether a value is no finite number only because an intermediate one is too large for a float."""
-    try:
-        with np.errstate(over="raise"):
-            fn(np.array([x]))
-    except FloatingPointError:
-        return True
-    with np.errstate(all="ignore"):
-        return abs(x) > 1 and bool(np.abs(fn(np.array([0.99 * x]))).max() > 1e100)
-
-
-def _not_finite(d: Declaration, fn: Callable[[Any], Any], line: Line) -> Problem | None:
-    """A real number everywhere; far out, overflow is excused."""
-    bad = np.flatnonzero(~np.isfinite(line.v))
-    bad = bad[np.argsort(np.abs(line.x[bad]), kind="stable")]
-    for k in bad[np.unique(np.linspace(0, len(bad) - 1, 50).astype(int))] if bad.size else ():
-        x, v = float(line.x[k]), line.v[k]
-        excused = _overflows(fn, x) and (abs(x) > ORDINARY or (np.isinf(v) and d.growth is None))
-        if not excused:
-            return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(x)}) = {v}",
-                           fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)")
-    poles = [low for low, high in line.brackets if np.abs(line.at(np.array([low, high]))).max() > 1e8 * (1 + line.scale)
-             and abs(low) < ORDINARY]
-    poles = [low for low in poles if np.abs(line.at(np.array([low - 0.5, low + 0.5]))).max() < 1e4]
-    if poles:
-        return Problem(f"{d.name} has a pole at {_text(poles[0])}", fix="a function that is finite on the whole line")
-    return None
+        return Attacked(problems, tuple(sorted([*line.bends, *line.turns])), tuple(line.features))
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
@@ -163,10 +97,10 @@ def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     fix = f"range=({ends[0]:.12g}, {ends[1]:.12g})"
     if below:
         x, value = _plain(low_at, line, lambda v: v < bottom - line.noise(v))
-        yield Problem(f"{d.name} does not stay above {bottom:g}: {d.name}({_text(x)}) = {value:.9g}", fix=fix)
+        yield Problem(f"{d.name} does not stay above {bottom:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
     if above:
         x, value = _plain(high_at, line, lambda v: v > top + line.noise(v))
-        yield Problem(f"{d.name} does not stay below {top:g}: {d.name}({_text(x)}) = {value:.9g}", fix=fix)
+        yield Problem(f"{d.name} does not stay below {top:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
 
 
 def _near(line: Line) -> tuple[Array, Array, Array]:
@@ -200,7 +134,8 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     j = _closest(x[: k + 1], np.maximum(d.monotone * (v[: k + 1] - v[k]) - 0.5 * drop[k], 0.0))
     kind = "increasing" if d.monotone > 0 else "decreasing"
     other = drop.size and np.all(np.maximum.accumulate(-d.monotone * v) + d.monotone * v <= RELATIVE * most)
-    yield Problem(f"{d.name} is not {kind}: {d.name}({_text(x[j])}) = {v[j]:.9g}, {d.name}({_text(x[k])}) = {v[k]:.9g}",
+    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {v[j]:.9g}, "
+                  f"{d.name}({written(x[k])}) = {v[k]:.9g}",
                   fix=f"monotone={-d.monotone}" if other else "leave monotone out")
 
 
@@ -218,7 +153,8 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     kind = {1: "even", -1: "odd"}[d.parity]
     other = np.all(gaps[-d.parity] <= RELATIVE)
     yield Problem(
-        f"{d.name} is not {kind}: {d.name}({_text(x[k])}) = {v[k]:.9g}, {d.name}({_text(-x[k])}) = {mirrored[k]:.9g}",
+        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {v[k]:.9g}, "
+        f"{d.name}({written(-x[k])}) = {mirrored[k]:.9g}",
         fix=f"parity={-d.parity}" if other else "leave parity out",
     )
 
@@ -229,7 +165,7 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
 def _trend(x: Array, size: Array, power: float) -> Trend | None:
     """Whether size outgrows |x|**power on a side; given near 10, 100, 1000 if it is seen there."""
     for side in (x > 0, x < 0):
-        trend = rising(x[side], size[side], power)
+        trend = rising(x[side], size[side], power) or racing(x[side], size[side], power)
         if trend is not None:
             places = [int(np.argmin(np.where(side, np.abs(np.abs(x) - at), np.inf))) for at in (10.0, 100.0, 1000.0)]
             a, b, c = (float(size[k] / (1 + np.abs(x[k]) ** power)) for k in places)
@@ -279,7 +215,8 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         at, trend = steep
         slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
         yield Problem(
-            f"{d.name} has no modulus: slopes grow without bound next to {_text(at)}: {slopes} over distances {steps}",
+            f"{d.name} has no modulus: slopes grow without bound next to {written(at)}: "
+            f"{slopes} over distances {steps}",
             fix=unknown,
         )
         return
@@ -297,7 +234,7 @@ def _lipschitz(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.lipschitz is None:
         return
     low, high, slope = line.steepest()
-    if slope > d.lipschitz * (1 + 1e-5) + 1e-9 * line.scale:
+    if slope > d.lipschitz * (1 + COARSE * max(1.0, abs(low)) / (high - low)) + 1e-9 * line.scale:
         a, b = line.at(np.array([low, high]))
         yield Problem(
             f"{d.name} is not Lipschitz with constant {d.lipschitz:g}: {d.name}({low!r}) = {a:.12g}, "
@@ -314,22 +251,31 @@ def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
         return
     missing = [k for k in line.bends if all(abs(k - known) > 1e-5 * max(1.0, abs(known)) for known in d.kinks)]
     if missing:
-        h, k = 1e-4 * max(1.0, abs(missing[0])), missing[0]
-        left, here, right = line.at(np.array([k - h, k, k + h]))
-        places = ", ".join(f"{p:.6g}" for p in (sorted({*d.kinks, *missing}) if len(missing) < 20 else missing[:3]))
+        k = missing[0]
+        steps = max(1.0, abs(k)) * np.array([1e-4, 1e-5, 1e-6])
+        here = line.at(np.array([k]))
+        before, after = (here - line.at(k - steps)) / steps, (line.at(k + steps) - here) / steps
+        j = int(np.argmax(np.abs(after - before)))  # other kinks may be near
+        places = ", ".join(f"{p:.9g}" for p in (sorted({*d.kinks, *missing}) if len(missing) < 20 else missing[:3]))
         yield Problem(
-            f"{d.name} has a kink at {k:.6g} that is not declared: its slope over {h:g} is {(here - left) / h:.6g} "
-            f"before and {(right - here) / h:.6g} after",
+            f"{d.name} has a kink at {k:.9g} that is not declared: its slope over {steps[j]:.3g} is {before[j]:.6g} "
+            f"before and {after[j]:.6g} after",
             fix=f"kinks=({places}{',' if ',' not in places else ''})" if len(missing) < 20 else "leave kinks out",
         )
+    turns = [k for k in line.turns if all(abs(k - known) > 10 * TOLD for known in d.kinks)]
+    if turns:
+        before, after = curvature(line.at, turns[0] + 5 * TOLD * np.array([-1, 1]), np.array([TOLD, TOLD]))
+        near = [f"{round(k, 4) + 0.0:g}" for k in turns]
+        yield Problem(f"the second derivative of {d.name} jumps near {near[0]}, which kinks do not name: it is about "
+                      f"{before:.4g} before and {after:.4g} after",
+                      fix=f"name what lies near {', '.join(near)} in kinks")
 
 
 def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:
     """Away from kinks the declared derivative agrees with one of several finite differences, within their errors."""
     if d.derivative is None:
         return
-    grid = np.concatenate([np.linspace(-12, 12, 6007), np.geomspace(12, 1e6, 400), -np.geomspace(12, 1e6, 400)])
-    x = grid[np.isfinite(line.at(grid))]
+    x = line.x[line.finite & (np.abs(line.x) <= SLOPED)]
     for kink in (*line.bends, *(d.kinks or ())):
         x = x[np.abs(x - kink) > 1e-5 * max(1.0, abs(kink))]
     value = np.asarray(d.derivative(x), dtype=np.float64)
@@ -337,21 +283,22 @@ def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:
     typical = np.empty_like(value)
     typical[order] = np.maximum.accumulate(np.nan_to_num(np.abs(value[order]), nan=0.0, posinf=0.0))
     typical[np.abs(x) <= 1] = typical[np.abs(x) <= 1].max(initial=0.0)
-    best = np.full(x.shape, np.inf)
-    shown = np.zeros_like(x)
-    for step in STEPS:
-        for h in (step * np.ones_like(x), step * np.maximum(1.0, np.abs(x))):
-            right, left = x + h, x - h
-            slope = (line.at(right) - line.at(left)) / (right - left)
-            rounding = 8 * EPS * (line.scale + np.abs(line.at(x))) / h
-            gap = np.abs(slope - value) / (1e-3 * np.maximum(np.abs(value), np.abs(slope)) + 1e-5 * typical + rounding)
-            closer = gap < best
-            best, shown = np.where(closer, gap, best), np.where(closer, slope, shown)
-    wrong = ~(best <= 1) & np.isfinite(line.at(x))
+    best, shown = np.full(x.shape, np.inf), np.zeros_like(x)
+    for step, relative in itertools.product(STEPS, (False, True)):
+        left = np.flatnonzero(~(best <= 1))  # points that no step has settled
+        at, given = x[left], value[left]
+        h = step * (np.maximum(1.0, np.abs(at)) if relative else np.ones_like(at))
+        slope = (line.at(at + h) - line.at(at - h)) / ((at + h) - (at - h))
+        rounding = 8 * EPS * (line.scale + np.abs(line.at(at))) / h
+        near = 1e-3 * np.maximum(np.abs(given), np.abs(slope)) + 1e-5 * typical[left] + rounding
+        gap = np.abs(slope - given) / near
+        closer = gap < best[left]
+        best[left[closer]], shown[left[closer]] = gap[closer], slope[closer]
+    wrong = ~(best <= 1) & (np.isfinite(best) | ~np.isfinite(value))  # some slope was known there
     if wrong.any():
         k = int(np.argmax(np.where(wrong, np.nan_to_num(best, nan=1e300, posinf=1e300), 0.0)))
         yield Problem(
-            f"the derivative of {d.name} is wrong: it gives {value[k]:.6g} at x = {_text(x[k])}, "
+            f"the derivative of {d.name} is wrong: it gives {value[k]:.6g} at x = {written(x[k])}, "
             f"where the slope of {d.name} is {shown[k]:.6g}",
             fix="correct it, or leave derivative out",
         )

@@ -31,7 +31,7 @@ PLACES = np.array([-3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0])  # whose values tell f
 
 
 class Own:
-    """An author's function as an atom calls it: arrays of any shape in, arrays of that shape out.
+    """An author's function as an atom calls it: the function itself sees one-dimensional arrays of doubles only.
 
     Shapes    any -> the same
     """
@@ -42,9 +42,9 @@ class Own:
     def __call__(self, x: Any) -> Array:
         """Values at x."""
         x = np.asarray(x)
-        x = x if x.dtype.kind == "f" else x.astype(np.float64)
         with np.errstate(all="ignore"):
-            return np.asarray(self.fn(np.atleast_1d(x))).reshape(x.shape)
+            values = np.asarray(self.fn(x.astype(np.float64, copy=False).reshape(-1)))
+            return values.reshape(x.shape).astype(x.dtype if x.dtype.kind == "f" else np.float64, copy=False)
 
     @cached_property
     def line(self) -> Line:

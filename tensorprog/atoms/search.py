@@ -13,19 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.atoms.curvature import TOLD, jumps_of_curvature
 from tensorprog.atoms.trends import LEAST, Trend, grows
 
-__all__ = ["FAR", "Line", "zoom"]
+__all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
 
 Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
 EPS = float(np.finfo(float).eps)
-FAR = 1e4  # kinks are sought up to here
+FAR, KINKS = 1e4, 1e6  # slopes without bound are sought up to the first, kinks up to the second
 CELLS = 16  # of a bracket, in one round of a search
 MOST = 200  # brackets followed from one grid
 KINK_STEP = 1e-6  # distance at which slopes on both sides of a point are compared, and 64 times it
 STEEP = 1e6  # a jump is at least this steep, in units of the function's size near 0
 BESIDE = np.array([1, 2, 3, 4, *(2**k for k in range(3, 13))])[:, None]  # steps on either side of a jump
+COARSE, CLOSE = 1e-9, 1e-7  # rounding inside functions, and the least distance over which slopes are taken
 SHARP = 16  # more bends than this are waves
 NARROW = 0.2  # wider bends are no features
 
@@ -56,6 +58,14 @@ def _spikes(size: Array) -> NDArray[np.intp]:
     return np.unique(chosen[size[chosen] > 0])
 
 
+def _plain_numbers() -> Array:
+    """Numbers that authors treat as special: whole ones, simple fractions, multiples of pi, square roots, the least."""
+    fractions = np.array([p / q for q in range(1, 13) for p in range(12 * q + 1)])
+    whole, parts = np.arange(1001.0), np.pi * np.arange(49) / 12
+    found = np.concatenate([fractions, whole, parts, np.sqrt(whole), [math.e, 5e-324, math.ulp(1.0)]])
+    return np.concatenate([found, -found])
+
+
 class Line:
     """A function on points of all scales: where it is finite, how large it is, where it jumps and bends.
 
@@ -67,12 +77,12 @@ class Line:
         near = 2.0 ** np.arange(-30, 30 + 1 / 64, 1 / 64)
         logs = np.unique(np.concatenate([2.0 ** np.arange(-990.0, -30, 0.5), near, 2.0 ** np.arange(30, 996.5, 0.25)]))
         self.logs = logs
-        even = np.linspace(-12, 12, 24001), np.linspace(-250, 250, 25001)
+        even = np.linspace(-12, 12, 2**18 + 1), np.linspace(-250, 250, 25001)
         self.grids: tuple[Array, ...] = (*even, -logs[::-1], logs)
         rng = np.random.default_rng(0)
         random = rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 3, 4000)
         decades = 10.0 ** np.arange(-300, 301)
-        self.x = np.unique(np.concatenate([*self.grids, random, decades, -decades, [0.0]]))
+        self.x = np.unique(np.concatenate([*self.grids, random, decades, -decades, _plain_numbers()]))
         self.v = f(self.x)
 
     @cached_property
@@ -108,7 +118,7 @@ class Line:
         """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
         v = self.at(x)
         change = np.max([np.abs(self.at(x * (1 + k * 1e-12)) - v) for k in (1, 3, 7, 11, 13)], axis=0)
-        shaken: Array = np.where(change > 1e-3 * (self.scale + np.abs(v)), np.inf, 16 * EPS / 1e-12 * change)
+        shaken: Array = np.where(change > 1e-3 * (self.unit + np.abs(v)), np.inf, 16 * EPS / 1e-12 * change)
         return shaken
 
     def at(self, x: Array) -> Array:
@@ -158,16 +168,29 @@ class Line:
         return found
 
     def steepest(self) -> tuple[float, float, float]:
-        """Two points 1e-4 or more apart, relative to |x| above 1, and the largest slope found between such."""
+        """Two points 1e-7 or more apart, relative to |x| above 1, and the largest slope found between such.
+
+        Accuracy  of two pairs the closer one is taken if its slope is larger by more than rounding inside the function
+                  may add: `COARSE` over the relative distance
+        """
+        cells = [(grid[k], grid[k + 1]) for grid in self.grids for k in (_spikes(self.secants(grid)),)]
+        low, high = (np.concatenate(ends) for ends in zip(*cells, strict=True))
         best = (0.0, 1.0, 0.0)
-        for grid in self.grids[:2]:
-            slope = self.secants(grid)
-            for k in _spikes(slope):
-                low, high = grid[max(k - 1, 0)], grid[min(k + 2, len(grid) - 1)]
-                x = np.linspace(low, high, max(3, int((high - low) / (1e-4 * max(1.0, abs(low))))))
-                fine = self.secants(x)
-                j = int(np.argmax(fine))
-                best = max(best, (float(x[j]), float(x[j + 1]), float(fine[j])), key=lambda found: found[2])
+        most = -math.inf
+        weights = np.linspace(0, 1, CELLS + 1)
+        while low.size:
+            x = low[:, None] + (high - low)[:, None] * weights
+            rise = np.abs(np.diff(self.at(x.ravel()).reshape(x.shape), axis=1))
+            rise = np.maximum(np.nan_to_num(rise) - self.noise(self.at(low))[:, None], 0.0)
+            rows, steep = np.arange(len(x)), np.argmax(rise, axis=1)
+            low, high = x[rows, steep], x[rows, steep + 1]
+            apart = (high - low) / np.maximum(1.0, np.abs(low))
+            slope = rise[rows, steep] / (high - low)
+            sure = slope / (1 + COARSE / apart)
+            k = int(np.argmax(sure))
+            if sure[k] > most:
+                most, best = float(sure[k]), (float(low[k]), float(high[k]), float(slope[k]))
+            low, high = low[apart > CELLS * CLOSE], high[apart > CELLS * CLOSE]
         return best
 
     @cached_property
@@ -192,7 +215,7 @@ class Line:
     @cached_property
     def brackets(self) -> list[tuple[float, float]]:
         """Where bisection towards the larger change leads, from the steepest cells and those with large changes."""
-        low, high = [], []
+        low, high = [self.corners[0]], [self.corners[1]]
         near = [(grid, np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0)) for grid in self.grids]
         far = [(grid, self._relative(grid)) for grid in self.grids[2:]]
         for grid, change in (*near, *far):
@@ -209,18 +232,17 @@ class Line:
         return sorted(set(zip(a.tolist(), b.tolist(), strict=True)))
 
     @cached_property
-    def bends(self) -> list[float]:
-        """Points where the slope jumps or has no limit; jumps of the function are among them."""
+    def corners(self) -> tuple[Array, Array]:
+        """Short intervals that hold the largest changes of the slope near the cells where it changes most."""
         starts, ends = [], []
         for grid in self.grids:
             with np.errstate(all="ignore"):
                 change = np.abs(np.diff(np.diff(self.at(grid)) / np.diff(grid)))
-            change = np.where(np.isfinite(change) & (np.abs(grid[1:-1]) <= FAR), change, 0.0)
+            change = np.where(np.isfinite(change) & (np.abs(grid[1:-1]) <= KINKS), change, 0.0)
             cells = _spikes(change)
             starts.append(grid[cells])
             ends.append(grid[cells + 2])
         low, high = np.concatenate(starts), np.concatenate(ends)
-        wide = np.full_like(low, KINK_STEP)
         for _ in range(20):  # towards the cell with the largest second difference
             x = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, CELLS + 1)
             v = self.at(x.ravel()).reshape(x.shape)
@@ -230,7 +252,14 @@ class Line:
             coarse = (high - low) / CELLS > 4 * EPS * np.maximum(1.0, np.abs(low))
             low = np.where(coarse, x[rows, best - 1], low)
             high = np.where(coarse, x[rows, best + 1], high)
+        return low, high
+
+    @cached_property
+    def bends(self) -> list[float]:
+        """Points where the slope jumps or has no limit; jumps of the function are among them."""
+        low, high = self.corners
         middle = (low + high) / 2
+        wide = KINK_STEP * np.maximum(1.0, np.abs(middle) / 100)
         nearest, close, near, far = (self._turn(middle, step * wide) for step in (1 / 256, 1 / 16, 1, 64))
         slope = np.abs(self.at(middle + 64 * wide) - self.at(middle - 64 * wide)) / (128 * wide)
         floor = np.maximum(1e-3 * slope, 1e3 * self.noise(self.at(middle)) / wide)
@@ -238,6 +267,12 @@ class Line:
         kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (nearest >= 0.4 * close) & (near > floor)
         kept &= np.isfinite(self.shaken(middle))
         return _apart([*middle[kept].tolist(), *(low for low, _ in self.jumps)], float)
+
+    @cached_property
+    def turns(self) -> list[float]:
+        """Points where f'' jumps although f and f' do not."""
+        found = jumps_of_curvature(self.at)
+        return [x for x in found if all(abs(x - bend) > 10 * TOLD for bend in self.bends)]
 
     def _turn(self, x: Array, h: Array) -> Array:
         """How much the slope changes within h of x."""
@@ -255,7 +290,7 @@ class Line:
 
         None for waves, which are sharp everywhere, nor beyond |x| = 12.
         """
-        grid = self.grids[0]
+        grid = np.linspace(-12, 12, 24001)
         bend = self._bending(grid)
         inner = np.arange(1, len(bend) - 1)
         peaks = inner[(bend[inner] > bend[inner - 1]) & (bend[inner] >= bend[inner + 1])]

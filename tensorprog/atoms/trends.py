@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST", "Trend", "grows", "rising"]
+__all__ = ["LEAST", "Trend", "grows", "racing", "rising"]
 
 Array = NDArray[np.float64]
 TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
+HUGE = 1e100  # beyond this values have all but overflowed; what has arguments beyond it does not race
 SETTLED = 64  # points: a maximum that is older is not exceeded any more
 LEAST = 1e-300  # stands for 0 in logarithms
 
@@ -22,8 +23,13 @@ class Trend:
 
     at: tuple[float, float, float]
     ratio: tuple[float, float, float]
+    powers: tuple[float, float] | None = None  # of |x| between the places, where ratios are no numbers
 
     def __str__(self) -> str:
+        if self.powers is not None:
+            first, second = self.powers
+            a, b, c = (f"{x:.3g}" for x in self.at)
+            return f"like |x|**{first:.3g} from x = {a} to {b}, like |x|**{second:.3g} from there to {c}"
         places = ", ".join(f"{x:.3g}" for x in self.at)
         return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
 
@@ -70,6 +76,25 @@ def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
     a, b, c = (float(x[k]) for k in places)
     d, e, f = (float(np.exp(np.minimum(log[k], 709.0))) for k in places)
     return Trend((a, b, c), (d, e, f))
+
+
+def racing(x: Array, size: Array, power: float) -> Trend | None:
+    """Whether size overflows while it grows from octave to octave by more and more powers of |x|, more than `power`.
+
+    Accuracy  found: exp(|x|**r) for powers below half of its last exponent (500 for exp, 300 for exp(sqrt|x|))
+    """
+    kept = np.isfinite(size) & (np.abs(x) >= 1) & (size > 0)
+    x, size = x[kept], size[kept]
+    end = np.abs(x).max(initial=1.0)
+    if not (8 < end < HUGE and size.max() > HUGE):
+        return None
+    places = [int(np.argmin(np.abs(np.abs(x) - end / part))) for part in (4, 2, 1)]
+    early, middle, late = (float(np.log(size[k])) for k in places)
+    before, after = (middle - early) / math.log(2), (late - middle) / math.log(2)
+    if not (before > 0 and after > power + 1 and after > 1.3 * before):
+        return None
+    a, b, c = (float(x[k]) for k in places)
+    return Trend((a, b, c), (math.inf, math.inf, math.inf), (before - power, after - power))
 
 
 def grows(at: list[float], top: list[float]) -> Trend | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -99,7 +100,7 @@ def run(
     """
     program = open_program(file, overrides)
     from tensorprog import study as job
-    from tensorprog.display import Progress, run_tables, show, show_text
+    from tensorprog.display import Progress, run_tables, show, show_report
     from tensorprog.page import Page
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
@@ -111,8 +112,8 @@ def run(
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
-        report = "\n".join(line for line in str(study.report).splitlines() if not line.startswith("holds"))
-        show_text(report, echo)
+        said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
+        show_report(replace(study.report, findings=said), echo)
         for table in run_tables(study, columns_of(sys.stdout)):
             echo()
             show(table, echo)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -72,11 +74,19 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
 
     kind = out.suffix.lower() if out is not None else ".mmd"
     draw = {".svg": drawing.to_svg, ".dot": drawing.to_dot, ".gv": drawing.to_dot}.get(kind, drawing.to_mermaid)
-    text = draw(drawing.build(netsor), judge(netsor) if judged else None)
+    view, report = drawing.build(netsor), judge(netsor) if judged else None
+    text = draw(view, report)
     if kind == ".md":
-        text = f"# {netsor.title or netsor.name}\n\n```mermaid\n{text.rstrip()}\n```\n"
+        text = _page(netsor.title or netsor.name, text, drawing.captions(view, report))
     if out is not None:
         write_text(out, text)
     if not quiet:
         echo(text.rstrip() if out is None else f"written to {out}")
     return 0
+
+
+def _page(title: str, picture: str, captions: Sequence[str]) -> str:
+    """Markdown around a picture; what a file's author wrote is text in it, never markup."""
+    heading = html.escape(" ".join(title.split()), quote=False)
+    listed = ["", "```text", *(" ".join(caption.split()) for caption in captions), "```"] if captions else []
+    return "\n".join([f"# {heading}", "", "```mermaid", picture.rstrip(), "```", *listed, ""])

@@ -5,9 +5,10 @@ from tensorprog.graph.layout import Layout, layout
 from tensorprog.graph.roles import roles
 from tensorprog.graph.structure import Operand, Structure
 from tensorprog.graph.styles import BLAME, REMARK
-from tensorprog.graph.texts import to_dot, to_mermaid
+from tensorprog.graph.texts import captions, to_dot, to_mermaid
 from tensorprog.graph.view import build
 
 __all__ = [
-    "BLAME", "REMARK", "Layout", "Operand", "Structure", "build", "layout", "roles", "to_dot", "to_mermaid", "to_svg",
+    "BLAME", "REMARK", "Layout", "Operand", "Structure", "build", "captions", "layout", "roles", "to_dot", "to_mermaid",
+    "to_svg",
 ]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from tensorprog.graph.layout import CHARACTER, LINE, PAD, TAG, Layout, layout, lines
-from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of, style_of
+from tensorprog.graph.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Layout, layout, lines
+from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of
 
 __all__ = ["to_svg"]
 
@@ -24,12 +24,12 @@ def to_svg(graph: Any, report: Any = None) -> str:
 
     With a report the title has the grade, and statements at fault are numbered, with the path between them, and listed.
     """
-    marks = marks_of(report)
-    tags = {node: _tag(data) for node, data in graph.nodes(data=True)} if marks.judged else {}
+    marks = marks_of(graph, report)
+    tags = {node: ", ".join(marks.sorts[node]) for node in graph} if marks.judged else {}
     plan = layout(graph, tags)
     title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
     inner = max(plan.width, NARROWEST, len(title) * WIDE)
-    legend, below = list(_legend(graph, marks, inner)), list(_listing(marks, inner))
+    legend, below = list(_legend(marks, inner)), list(_listing(marks, inner))
     head = MARGIN + 30 + 22 * (max(row for row, _, _, _ in legend) + 1 if legend else 0)
     width, foot = inner + 2 * MARGIN, head + 18 + plan.height
     height = foot + MARGIN + (LINE * len(below) + 10 if below else 0)
@@ -43,25 +43,19 @@ def to_svg(graph: Any, report: Any = None) -> str:
         _text(MARGIN, MARGIN, title, bold=True, size=14),
     ]
     out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
-    twice: dict[tuple[str, str], int] = {}
     path = marks.path
-    for u, v, data in sorted(graph.edges(data=True), key=lambda e: e[0] in path and e[1] in path):  # the path on top
-        twice[u, v] = twice.get((u, v), 0) + 1
-        colour = marks.colour if u in path and v in path else ""
-        out.append(_edge(plan, u, v, data["role"], origin, colour, twice[u, v] - 1))
+    for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda e: e[0] in path and e[1] in path):
+        colour = marks.colour if u in path and v in path else ""  # the path on top
+        out.append(_edge(plan, (u, v, k), data["role"], origin, colour))
     out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
     for k, (text, colour) in enumerate(below):
         out.append(_text(MARGIN, foot + MARGIN + LINE * k, text, colour))
     return "\n".join([*out, "</svg>"])
 
 
-def _tag(data: Any) -> str:
-    return ", ".join(data["roles"])
-
-
-def _legend(graph: Any, marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
+def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
     """Row, offset, label and style of each entry that occurs in the drawing."""
-    shown = {role for _, data in graph.nodes(data=True) for role in (data["roles"] if marks.judged else [data["kind"]])}
+    shown = {sort for sorts in marks.sorts.values() for sort in sorts}
     entries = [(f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
                for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
     if marks.path:
@@ -120,7 +114,7 @@ def _key(x: float, y: float, label: str, style: Style) -> str:
 def _box(plan: Layout, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
     (x, y), (w, h) = plan.centres[node], plan.sizes[node]
     x, y = x + origin[0], y + origin[1]
-    style = style_of(data, marks.judged)
+    style = marks.style(node)
     note = f"<title>{escape(clean(marks.notes[node]))}</title>" if node in marks.notes else ""
     out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, marks.colour if node in marks.path else "")]
     text = lines(data["text"])
@@ -145,23 +139,18 @@ def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
         x, y + 3.5, text, ink, bold=True, size=10, middle=True)
 
 
-def _edge(
-    plan: Layout, u: str, v: str, role: str, origin: tuple[float, float], path: str, extra: int
-) -> str:
-    (x1, y1), (x2, y2) = plan.centres[u], plan.centres[v]
-    (w1, h1), (w2, h2) = plan.sizes[u], plan.sizes[v]
+def _edge(plan: Layout, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
+    u, v, _ = edge
+    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
     style = (
         f'fill="none" stroke="{path or GREY}" stroke-width="{2.6 if path else 1.2}" '
         f'marker-end="url(#{"path" if path else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
     )
     if y1 >= y2:
-        return f'<path d="{_back(plan, u, v, origin)}" stroke-linejoin="round" {style}/>'
-    # leave and arrive spread over the box, towards where the other end lies; stay upright beside other boxes of a row
+        return f'<path d="{_back(plan, edge, origin)}" stroke-linejoin="round" {style}/>'
     bends = plan.bends.get((u, v), ())
-    side = extra * 14.0
-    first, last = (bends[0][0], bends[-1][0]) if bends else (x2, x1)
-    start = x1 + max(-0.35 * w1, min(0.35 * w1, (first - x1) * 0.35)) + side
-    end = x2 + max(-0.4 * w2, min(0.4 * w2, (last - x2) * 0.5)) + side
+    side = edge[2] * PORT
+    start, end = plan.leaves[edge], plan.arrives[edge]
     stops = [(start, y1 + h1 / 2), (start, plan.bands[u][1])]
     stops += [point for x, top, bottom in bends for point in ((x + side, top), (x + side, bottom))]
     stops += [(end, plan.bands[v][0] - TIP), (end, y2 - h2 / 2 - 1)]
@@ -177,13 +166,13 @@ def _curve(stops: Sequence[tuple[float, float]]) -> str:
     return path
 
 
-def _back(plan: Layout, u: str, v: str, origin: tuple[float, float]) -> str:
+def _back(plan: Layout, edge: Edge, origin: tuple[float, float]) -> str:
     """Back along a recurrence: through the gap below, up a lane on the right, in from above."""
-    (x1, y1), (x2, y2) = plan.centres[u], plan.centres[v]
-    (w1, h1), (w2, h2) = plan.sizes[u], plan.sizes[v]
+    u, v, _ = edge
+    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
     dx, dy = origin
     step = 4 * (list(plan.lanes).index(u) % 3)
     below, above = plan.bands[u][1] + 12 + step + dy, plan.bands[v][0] - 16 - step + dy
-    start, end = (x1 + w1 / 4 + dx, y1 + h1 / 2 + dy), (x2 + w2 / 4 + dx, y2 - h2 / 2 - 1 + dy)
+    start, end = (plan.leaves[edge] + dx, y1 + h1 / 2 + dy), (plan.arrives[edge] + dx, y2 - h2 / 2 - 1 + dy)
     return (f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
             f"V{end[1]:.1f}")

@@ -10,10 +10,13 @@ from typing import Any
 
 import networkx as nx
 
-__all__ = ["CHARACTER", "LINE", "PAD", "SMALL", "TAG", "Layout", "layout", "lines"]
+__all__ = ["CHARACTER", "LINE", "PAD", "PORT", "SMALL", "TAG", "Edge", "Layout", "layout", "lines"]
+
+Edge = tuple[str, str, int]  # from, to, and which of several
 
 CHARACTER, LINE, PAD, LAYER, GAP = 7.3, 16.0, 10.0, 74.0, 26.0
 SMALL, TAG = 6.0, 13.0  # a character and the line of a tag
+CORNER, PORT = 8.0, 14.0  # what stays free of arrows at each end of a side; between arrows that leave or reach one box
 WRAP = 46  # characters in a line of a box
 BESIDE, PASSING = 0.03, 0.1  # firmness of declared boxes, and of edges that pass a row, where statements have 1
 SWEEPS = 40
@@ -28,14 +31,16 @@ class Layout:
     bends: dict[tuple[str, str], tuple[tuple[float, float, float], ...]]  # x, top and bottom of each row passed
     bands: dict[str, tuple[float, float]]  # top and bottom of the row in which a node stands
     lanes: dict[str, float]  # right of everything: where the recurrence edges of a statement run
+    leaves: dict[Edge, float]  # where arrows begin on the lower side of a box
+    arrives: dict[Edge, float]  # and end on the upper side of one
     width: float
     height: float
 
 
 def lines(text: str) -> list[str]:
-    """Break a statement into lines at spaces and commas."""
+    """Break a statement into lines at spaces, which lists of indices do not have."""
     done, line = [], ""
-    for part in text.replace(" ", " \0").replace(",", ",\0").split("\0"):
+    for part in text.replace(" ", " \0").split("\0"):
         if line and len(line) + len(part) > WRAP:
             done.append(line.rstrip())
             line = "  "
@@ -124,7 +129,42 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
     back = dict.fromkeys(u for u, v in graph.edges() if layer[u] >= layer[v])
     lanes = {node: width + 14.0 + 12.0 * k for k, node in enumerate(back)}
     height = top - LAYER + LINE + 24.0 * bool(lanes)
-    return Layout(centres, sizes, bends, bands, lanes, max([width, *lanes.values()]), height)
+    leaves, arrives = _ports(graph, centres, sizes, bends, lanes)
+    return Layout(centres, sizes, bends, bands, lanes, leaves, arrives, max([width, *lanes.values()]), height)
+
+
+def _ports(
+    graph: Any, centres: Mapping[str, tuple[float, float]], sizes: Mapping[str, tuple[float, float]],
+    bends: Mapping[tuple[str, str], tuple[tuple[float, float, float], ...]], lanes: Mapping[str, float],
+) -> tuple[dict[Edge, float], dict[Edge, float]]:
+    """Where arrows leave and arrive: spread over the box, towards where the other end lies, apart from each other.
+
+    All that go back from one statement leave at one place.
+    """
+    leaves: dict[str, dict[Edge, float]] = {node: {} for node in graph}
+    arrives: dict[str, dict[Edge, float]] = {node: {} for node in graph}
+    home: dict[str, Edge] = {}
+    for u, v, k in graph.edges(keys=True):
+        ahead = centres[u][1] < centres[v][1]
+        passed = [x for x, _, _ in bends.get((u, v), ())]
+        first, last = (passed[0], passed[-1]) if passed else (centres[v][0], centres[u][0])
+        one = (u, v, k) if ahead else home.setdefault(u, (u, v, k))
+        leaves[u][one] = (first - centres[u][0]) * 0.35 if ahead else sizes[u][0] / 4
+        arrives[v][u, v, k] = (last - centres[v][0]) * 0.5 if ahead else sizes[v][0] / 4
+    start, end = ({edge: x for node, wanted in side.items()
+                   for edge, x in _apart(wanted, centres[node], sizes[node]).items()} for side in (leaves, arrives))
+    return {edge: start[edge if edge in start else home[edge[0]]] for edge in end}, end
+
+
+def _apart(wanted: Mapping[Edge, float], centre: tuple[float, float], size: tuple[float, float]) -> dict[Edge, float]:
+    """Positions on one side of a box, in the order of those wanted, and none at a corner."""
+    order = sorted(wanted, key=lambda edge: (wanted[edge], edge))
+    half = min(0.4 * size[0], size[0] / 2 - CORNER)
+    gap = min(PORT, 2 * half / max(1, len(order) - 1))
+    kept = {edge: max(-half, min(half, wanted[edge])) for edge in order}
+    spread = _spread(order, kept, dict.fromkeys(order, 0.0), dict.fromkeys(order, 1.0), gap)
+    room = half - gap * (len(order) - 1)
+    return {edge: centre[0] + max(-half, min(room, spread[edge] - k * gap)) + k * gap for k, edge in enumerate(order)}
 
 
 def _shelves(nodes: Sequence[str], extent: Mapping[str, float], width: float) -> list[dict[str, float]]:
@@ -160,13 +200,14 @@ def _aligned(
 
 
 def _spread(
-    row: Sequence[str], wanted: Mapping[str, float], extent: Mapping[str, float], firm: Mapping[str, float]
-) -> dict[str, float]:
+    row: Sequence[Any], wanted: Mapping[Any, float], extent: Mapping[Any, float], firm: Mapping[Any, float],
+    gap: float = GAP,
+) -> dict[Any, float]:
     """Positions nearest to those wanted that keep order and distance (isotonic regression, pooling violators)."""
     offsets, total = [], 0.0
     for k, node in enumerate(row):
         if k:
-            total += (extent[row[k - 1]] + extent[node]) / 2 + GAP
+            total += (extent[row[k - 1]] + extent[node]) / 2 + gap
         offsets.append(total)
     pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for node, offset in zip(row, offsets, strict=True):

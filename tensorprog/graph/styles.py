@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BLAME", "KINDS", "REMARK", "ROLES", "Marks", "Style", "clean", "marks_of", "style_of"]
+import networkx as nx
+
+__all__ = ["BLAME", "KINDS", "REMARK", "ROLES", "Marks", "Style", "clean", "marks_of"]
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
 BLAME, REMARK = "#d55e00", "#0072b2"
@@ -43,19 +47,15 @@ ROLES = {
     "average": Style("scale 1/n", "#fbf7c4", "#a89a00"),
     "later": Style("MatMul behind scores", "#d6e6f2", "#0072b2", 1.5, "6 3"),
     "output": Style("h^j = phi^j(g; p)", "#ffffff", "#000000", 2.5),
-    "unused": Style("unused", "#ffffff", "#bbbbbb", 1.0, "3 3", "#8a8a8a"),
+    "unused": Style("unused", "#ffffff", "#bbbbbb", 1.0, "3 3", "#767676"),
 }
-
-
-def style_of(data: Any, judged: bool) -> Style:
-    """The style of a node: by its kind, or by its first role if the drawing is of a check."""
-    return ROLES[data["roles"][0]] if judged else KINDS[data["kind"]]
 
 
 @dataclass(frozen=True)
 class Marks:
     """What a report says, as a drawing shows it."""
 
+    sorts: Mapping[str, tuple[str, ...]]  # node -> its kind, or its roles if the drawing is of a check
     judged: bool = False
     verdict: str = ""  # grade, and what follows from it
     path: frozenset[str] = frozenset()  # nodes at fault and between, or without faults those of the remarks
@@ -70,11 +70,15 @@ class Marks:
         """Colour of the path."""
         return BLAME if self.fails else REMARK
 
+    def style(self, node: str) -> Style:
+        """The style of a node: by its kind, or by its first role if the drawing is of a check."""
+        return (ROLES if self.judged else KINDS)[self.sorts[node][0]]
 
-def marks_of(report: Any) -> Marks:
+
+def marks_of(graph: Any, report: Any) -> Marks:
     """The marks of a report: faults and remarks are numbered; the paths of faults, else of remarks, are drawn."""
     if report is None:
-        return Marks()
+        return Marks({node: (kind,) for node, kind in graph.nodes(data="kind")})
     failing = [f for f in report.findings if f.verdict in ("fails", "unknown")]
     remarks = [f for f in report.findings if f.verdict == "remark"]
     numbers: dict[str, tuple[int, ...]] = {}
@@ -83,13 +87,34 @@ def marks_of(report: Any) -> Marks:
         for node in finding.where.split(", "):
             numbers[node] = (*numbers.get(node, ()), number)
         for node in {*finding.nodes, *finding.where.split(", ")}:
-            notes[node] = "\n".join(filter(None, (notes.get(node), f"{finding.rule}: {finding.message}")))
-    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
+            told = (notes.get(node), f"{finding.rule}: {finding.message}", finding.fix and f"try {finding.fix}")
+            notes[node] = "\n".join(filter(None, told))
+    path = frozenset(node for finding in failing or remarks for node in _between(graph, finding.nodes))
     verdict = report.grade
     if report.consequence:
         verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
     faults = tuple(_short(finding) for finding in [*failing, *remarks])
-    return Marks(True, verdict, path, numbers, notes, faults, len(failing), _claims(report))
+    sorts = _roles(graph, {rewrite.where for rewrite in report.rewrites if rewrite.kind == "unused"})
+    return Marks(sorts, True, verdict, path, numbers, notes, faults, len(failing), _claims(report))
+
+
+def _between(graph: Any, nodes: tuple[str, ...]) -> Iterator[str]:
+    """Nodes, and the shortest ways between those that are next to none of the others."""
+    yield from nodes
+    near = graph.subgraph(nodes).to_undirected(as_view=True)
+    for u, v in itertools.permutations((node for node in near if not near[node].keys() - {node}), 2):
+        if nx.has_path(graph, u, v):
+            yield from itertools.chain.from_iterable(nx.all_shortest_paths(graph, u, v))
+
+
+def _roles(graph: Any, dropped: set[str]) -> dict[str, tuple[str, ...]]:
+    """Roles, where what the rewrites before the check drop is unused, and so is what only such statements read."""
+    found = dict(graph.nodes(data="roles"))
+    for node in graph:
+        readers = set(graph.successors(node))
+        if node in dropped or (readers and readers <= dropped):
+            found[node] = ("unused",)
+    return found
 
 
 def _claims(report: Any) -> tuple[str, ...]:

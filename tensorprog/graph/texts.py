@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of, style_of
+from tensorprog.graph.styles import KINDS, ROLES, Marks, clean, marks_of
 
-__all__ = ["to_dot", "to_mermaid"]
+__all__ = ["captions", "to_dot", "to_mermaid"]
 
 
 def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
@@ -14,11 +14,13 @@ def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
     found = {}
     for node, data in graph.nodes(data=True):
         numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
-        found[node] = [numbers + ", ".join(data["roles"]), data["text"]] if marks.judged else [data["text"]]
+        found[node] = [numbers + ", ".join(marks.sorts[node]), data["text"]] if marks.judged else [data["text"]]
     return found
 
 
-def _caption(graph: Any, marks: Marks) -> list[str]:
+def captions(graph: Any, report: Any = None) -> list[str]:
+    """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
+    marks = marks_of(graph, report)
     if not marks.judged:
         return []
     faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
@@ -27,7 +29,7 @@ def _caption(graph: Any, marks: Marks) -> list[str]:
 
 def to_dot(graph: Any, report: Any = None) -> str:
     """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
-    marks = marks_of(report)
+    marks = marks_of(graph, report)
 
     def quoted(*texts: str) -> str:
         return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
@@ -37,11 +39,11 @@ def to_dot(graph: Any, report: Any = None) -> str:
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
     ]
     if marks.judged:
-        caption = quoted(*_caption(graph, marks)).replace("\\n", "\\l")[:-1]
+        caption = quoted(*captions(graph, report)).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
     labels = _labels(graph, marks)
-    for node, data in graph.nodes(data=True):
-        style, fault = style_of(data, marks.judged), node in marks.path
+    for node in graph:
+        style, fault = marks.style(node), node in marks.path
         look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
         look += ", penwidth=3" if fault else ""
         look += ', style="rounded,filled,dashed"' if style.dash else ""
@@ -54,20 +56,20 @@ def to_dot(graph: Any, report: Any = None) -> str:
 
 def to_mermaid(graph: Any, report: Any = None) -> str:
     """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
-    marks = marks_of(report)
+    marks = marks_of(graph, report)
     names = {node: f"n{k}" for k, node in enumerate(graph)}
     entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
 
     def text(value: str) -> str:
         return "".join(entities.get(c, c) for c in clean(value))
 
-    def sort(data: Any) -> str:
-        return str(data["roles"][0] if marks.judged else data["kind"]).replace("-", "")
+    def sort(node: str) -> str:
+        return marks.sorts[node][0].replace("-", "")
 
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _caption(graph, marks))]
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in captions(graph, report))]
     labels = _labels(graph, marks)
-    for node, data in graph.nodes(data=True):
-        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(data)}')
+    for node in graph:
+        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')
     for u, v, data in graph.edges(data=True):
         lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
     for sort_name, style in (ROLES if marks.judged else KINDS).items():

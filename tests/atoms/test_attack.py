@@ -147,7 +147,34 @@ def _hat(x: Any) -> Any:
     return np.where(np.abs(x) < 1.3, x * x / 2, 1.3 * (np.abs(x) - 0.65))
 
 
+def _spoils_long(x: Any) -> Any:
+    value = np.tanh(x)
+    if x.size > 1000:
+        x[:] = 0
+    return value
+
+
+def _raises_far(x: Any) -> Any:
+    if np.abs(x).max() > 1e200:
+        raise ValueError("too large")
+    return np.tanh(x)
+
+
 TRUE: list[Declaration] = [
+    Declaration("j0", scipy.special.j0, (-0.403, 1), lipschitz=0.582, kinks=(), parity=1),
+    Declaration("sine_integral", lambda x: scipy.special.sici(x)[0], (-1.852, 1.852), lipschitz=1, kinks=(), parity=-1),
+    Declaration("dawsn", scipy.special.dawsn, (-0.5411, 0.5411), lipschitz=1, kinks=(), parity=-1),
+    Declaration("fast_wave", lambda x: np.sin(1e3 * x), (-1, 1), lipschitz=1e3, kinks=(),
+                derivative=lambda x: 1e3 * np.cos(1e3 * x)),
+    Declaration("faster_wave", lambda x: np.sin(2e4 * x), (-1, 1), kinks=()),
+    Declaration("smoothstep", lambda x: np.clip(x, 0, 1) ** 2 * (3 - 2 * np.clip(x, 0, 1)), (0, 1), lipschitz=1.5,
+                kinks=(0, 1), monotone=1),
+    Declaration("smootherstep", lambda x: np.clip(x, 0, 1) ** 3 * (np.clip(x, 0, 1) * (6 * np.clip(x, 0, 1) - 15) + 10),
+                (0, 1), lipschitz=1.875, kinks=(), monotone=1),
+    Declaration("nearly_squared_relu", lambda x: x * x * scipy.special.expit(1e4 * x), modulus=1, kinks=()),
+    Declaration("log_gamma", lambda x: scipy.special.gammaln(1 + np.abs(x)), growth=1.5, modulus=0.5, parity=1),
+    Declaration("steep_power", lambda x: x**20, growth=20, modulus=19, parity=1, kinks=()),
+    Declaration("one_dimension", lambda x: np.tanh(np.convolve(x, [1.0])), (-1, 1)),
     Declaration("softplus_overflows", lambda x: np.log(1 + np.exp(x)), (0, INF), 1, lipschitz=1, monotone=1, kinks=()),
     Declaration("softplus_lowered", lambda x: np.log1p(np.exp(x)) - 20, growth=1, modulus=0, kinks=()),
     Declaration("softplus_moved", lambda x: np.logaddexp(0, x - 20), growth=1, modulus=0, kinks=()),
@@ -186,6 +213,7 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("far_kink", lambda x: np.clip(x, -117.3, 117.3), kinks=(-117.3,)), "kink at 117.3"),
     (Declaration("inverse", lambda x: 1 / x), "no real number"),
     (Declaration("pole", lambda x: 1 / (x - math.pi)), "pole"),
+    (Declaration("tangent", np.tan), "has a pole at"),
     (Declaration("log", np.log), "no real number"),
     (Declaration("not_stable", lambda x: np.exp(20 * x) / (1 + np.exp(20 * x))), "no real number"),
     (Declaration("sums", lambda x: x / np.abs(x).sum()), "inside an array"),
@@ -194,6 +222,25 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("number", lambda x: float(np.sum(x))), "gives float"),
     (Declaration("raises", lambda x: math.tanh(x)), "TypeError"),
     (Declaration("spoils", lambda x: np.multiply(x, 2, out=x)), "changes the array"),
+    (Declaration("small_jump", lambda x: np.tanh(x) + (x > 0.7123) * 1e-6, modulus=0), "jumps"),
+    (Declaration("kink_far_out", lambda x: np.maximum(x - 4321.7, 0), kinks=()), "kink at 4321.7"),
+    (Declaration("kink_farther_out", lambda x: np.maximum(x - 123456.7, 0), kinks=()), "kink at 123456.7"),
+    (Declaration("narrow", lambda x: np.maximum(1 - np.abs(x - 0.12345678) / 5e-5, 0), (0, 0.5)), "stay below 0.5"),
+    (Declaration("narrow", lambda x: np.maximum(1 - np.abs(x - 0.12345678) / 5e-5, 0), kinks=()), "kink at 0.123"),
+    (Declaration("dip", lambda x: x - 1e-4 * np.exp(-(((x - 2.2) / 1e-5) ** 2)), monotone=1), "not increasing"),
+    (Declaration("third", lambda x: np.where(x == 1 / 3, np.nan, x)), "(0.3333333333333333) = nan"),
+    (Declaration("at_kink", lambda x: np.where(x == 0.7123456, np.inf, x), kinks=(0.7123456,)), "no real number"),
+    (Declaration("exp", lambda x: np.exp(np.minimum(x, 1e4)), growth=400), "from there to 709"),
+    (Declaration("steep", lambda x: np.tanh(1e5 * x), lipschitz=2e4), "lipschitz=100000"),
+    (Declaration("late", lambda x: np.sin(x * np.clip(np.abs(x) - 250, 1, 300)), lipschitz=9), "Lipschitz"),
+    (Declaration("slope", np.tanh, derivative=lambda x: 1 - np.tanh(x) ** 2 + (np.abs(x - 0.5) < 1e-3)), "is wrong"),
+    (Declaration("far", np.tanh, derivative=lambda x: 1 - np.tanh(x) ** 2 + (np.abs(x - 30.1) < 0.01)), "is wrong"),
+    (Declaration("squared_relu", lambda x: np.maximum(x, 0) ** 2, modulus=1, kinks=()), "second derivative"),
+    (Declaration("step", lambda x: np.clip(x, 0, 1) ** 2 * (3 - 2 * np.clip(x, 0, 1)), kinks=(0.0,)), "jumps near 1,"),
+    (Declaration("single", lambda x: np.tanh(x.astype(np.float32)), (-1, 1)), "gives float32"),
+    (Declaration("size", lambda x: np.tanh(x) * (1.0 if x.size < 200_000 else 0.5), (-1, 1)), "more than its argument"),
+    (Declaration("spoils_long", _spoils_long, (-1, 1)), "changes the array"),
+    (Declaration("raises_far", _raises_far, (-1, 1)), "ValueError"),
     (Declaration("formula", np.tanh, sympy=lambda x: x), "another function"),
     (Declaration("no_formula", np.tanh, sympy=lambda x: x.nothing), "AttributeError"),
 ]

@@ -12,7 +12,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.atoms import ATOMS
-from tensorprog.atoms.own import Declaration, declare
+from tensorprog.atoms.own import Declaration, Own, declare
 
 INF = math.inf
 
@@ -210,3 +210,18 @@ def test_saved_samples_tell_declared_functions_apart(tmp_path: Path) -> None:
     with np.load(tmp_path / "s.npz") as data:
         functions = json.loads(str(data["meta.json"]))["functions"]
     assert functions == {"mish": ATOMS["mish"].numpy.sketch}  # type: ignore[attr-defined]
+
+
+def test_the_function_sees_one_dimensional_doubles_only() -> None:
+    seen = set()
+
+    def fn(x: Any) -> Any:
+        seen.add((x.ndim, x.dtype))
+        return np.tanh(x)
+
+    function = Own(fn)
+    for x in (np.float32(0.5), np.ones((2, 3), dtype=np.float32), np.ones((4, 3, 2)).T, 1, np.ones(0)):
+        value = function(x)
+        assert value.shape == np.shape(x)
+        assert value.dtype == (np.asarray(x).dtype if np.asarray(x).dtype.kind == "f" else np.float64)
+    assert seen == {(1, np.dtype(np.float64))}

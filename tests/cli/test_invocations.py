@@ -160,6 +160,31 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
     assert "rho: 0.25" in meta["program"]
 
 
+FINDING = {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
+STEP = {"kind", "where", "line", "text", "standing"}
+FACTS = {"statement", "range", "growth", "order", "parity", "monotone", "kinks", "partial"}
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_tied", "attention_natural", "deep_attention", "mlp"])
+def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
+    code, out, err = tp("check", name, "--format", "json", "--facts", "--rewritten")
+    assert err == ""
+    found = json.loads(out, parse_constant=pytest.fail)
+    assert set(found) == {"program", "constants", "assumptions", "facts", "rewritten"}
+    judged = found["assumptions"]
+    assert set(judged) == {"grade", "source", "consequence", "rate", "claims", "rewrites", "findings"}
+    assert code == (judged["grade"] == "outside")
+    assert all(set(finding) == FINDING for finding in judged["findings"])
+    assert all(set(claim) == {"name", "standing", "text"} for claim in judged["claims"])
+    assert set(found["rewritten"]) == {"steps", "program"}
+    assert all(set(step) == STEP for step in [*judged["rewrites"], *found["rewritten"]["steps"]])
+    assert found["facts"]
+    assert all(set(row) == FACTS and len(row["range"]) == 2 for row in found["facts"])
+    plain = json.loads(tp("check", name, "--format", "json")[1])
+    assert set(plain) == {"program", "constants", "assumptions"}
+    assert plain["assumptions"] == judged
+
+
 def test_the_same_seed_gives_the_same_report(tp):
     first, second = (json.loads(tp("run", "small.yaml", "--format", "json", "--width", "8")[1]) for _ in range(2))
     for report in (first, second):

@@ -124,6 +124,16 @@ def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
         assert "?" not in ESCAPE.sub("", text).replace("0/?", "")
 
 
+@POSIX
+def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
+    command = ["run", "attention_tied", "--samples", "100", "--width", "8"]
+    checked, ran = (ESCAPE.sub("", _in_a_terminal([words], 120)) for words in (["check", "attention_tied"], command))
+    table = checked[: checked.index("holds")]
+    assert table.splitlines()[1].split() == ["verdict", "rule", "where", "line", "why"]
+    assert table.rstrip() in ran
+    assert "holds" not in ran
+
+
 def test_forced_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in call("check", "attention").output
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -69,8 +69,15 @@ def test_tables_fit_and_leave_nothing_out(name: str, columns: int, monkeypatch: 
             holds = finding.verdict == "holds"
             assert _words(finding.message) in _words(text)
             assert holds or _words(finding.fix) in _words(text)
+    assert "…" not in text
     for claim in report.claims:
         assert claim.name in text
+
+
+def test_a_report_without_findings_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = replace(check(CASES["attention"].load()), findings=())
+    for columns in (40, 120):
+        assert "verdict" not in _shown(report, columns, monkeypatch)
 
 
 def test_what_fails_comes_first_and_reasons_stand_in_a_column(monkeypatch: pytest.MonkeyPatch) -> None:

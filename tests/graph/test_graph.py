@@ -14,9 +14,20 @@ from click.testing import CliRunner
 from tensorprog import graph
 from tensorprog.assumptions import check
 from tensorprog.cli import main
+from tensorprog.graph.layout import lines as graph_lines
+from tensorprog.graph.styles import marks_of
+from tensorprog.ir import Netsor
+from tensorprog.judge import judge
+from tensorprog.shipped import resolve
+from tensorprog.yaml_io import load as read
 from tests.corpus import CASES, Case
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def load(name: str) -> Netsor:
+    """A shipped program."""
+    return read(resolve(name))
 
 
 def test_one_node_for_each_declaration_and_statement() -> None:
@@ -101,6 +112,53 @@ def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
         assert graph.to_dot(view, report).count('" -> "') == view.number_of_edges()
         assert graph.to_mermaid(view, report).count(" -->|") == view.number_of_edges()
     assert graph.layout(view) == graph.layout(view)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_arrows_end_apart_from_each_other(case: Case) -> None:
+    view = graph.build(case.load())
+    plan = graph.layout(view)
+    assert plan.arrives.keys() == plan.leaves.keys() == set(view.edges(keys=True))
+    for node in view:
+        left = plan.centres[node][0] - plan.sizes[node][0] / 2
+        ends = sorted(plan.arrives[edge] for edge in view.in_edges(node, keys=True))
+        assert all(b - a > 4 for a, b in itertools.pairwise(ends))
+        assert all(left < x < left + plan.sizes[node][0] for x in ends)
+
+
+def test_many_arrows_share_the_side_of_a_box() -> None:
+    view = graph.build(load("lstm"))
+    plan = graph.layout(view)
+    ends = sorted(plan.arrives[edge] for edge in view.in_edges("c[t]", keys=True))
+    assert len(ends) == 10
+    assert all(b - a > 13.9 for a, b in itertools.pairwise(ends))
+
+
+def test_statements_are_broken_between_words() -> None:
+    netsor = CASES["attention"].load()
+    texts = [text for _, text in graph.build(netsor).nodes(data="text")]
+    for text in texts:
+        broken = graph_lines(text)
+        assert " ".join(line.strip() for line in broken) == text
+    assert max(len(graph_lines(text)) for text in texts) == 2
+
+
+def test_the_way_of_a_fault_has_no_gaps() -> None:
+    netsor = load("attention_same_bias")
+    view = graph.build(netsor)
+    marks = marks_of(view, judge(netsor))
+    assert marks.path == {"b[a]", "q[a,i]", "k[a,j]", "p[a,i,j]"}
+
+
+def test_what_the_rewrites_drop_is_drawn_as_unused() -> None:
+    netsor = load("attention_regimes")
+    view = graph.build(netsor)
+    sorts = marks_of(view, judge(netsor)).sorts
+    unused = {node for node, found in sorts.items() if found == ("unused",)}
+    assert unused == {"EQ[a]", "EK[a]", "EV[a]", "EO[a]", "eq[a,i]", "ek[a,j]", "ev[a,j]", "eo[a,j]", "m[a,i,j]",
+                      "ep[a,i,j]"}
+    assert sorts["q[a,i]"] == ("operand",)
+    assert "unused" in graph.to_mermaid(view, judge(netsor)).split("classDef")[0]
 
 
 def _roles(case: Case) -> dict[str, tuple[str, ...]]:
@@ -216,3 +274,19 @@ def test_the_command_judges_on_request(suffix: str, tmp_path: Path) -> None:
     assert "diverges like sqrt(n)" in checked.read_text()
     assert "diverges" not in plain.read_text()
     assert "operand" not in plain.read_text()
+
+
+def test_pages_list_the_faults_and_take_titles_as_text(tmp_path: Path) -> None:
+    source, page = tmp_path / "t.yaml", tmp_path / "t.md"
+    source.write_text("program: t\ntitle: '<script>alert(1)</script>'\ninitial: {h: {mean: 0, cov: 1}}\n"
+                      "weights: {W: 1, V: 1}\nbody:\n  - u = MatMul(W, h)\n  - p = Dot(u, u)\n"
+                      "  - y = Nonlin(p * h)\noutputs: [y]\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["graph", str(source), "--check", "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert "<script>" not in text
+    assert text.startswith("# &lt;script&gt;")
+    assert text.count("```") == 4
+    listed = text.split("```text")[1]
+    assert listed.splitlines()[1] == "t - outside: diverges like sqrt(n)"
+    assert "(1) weights of one score differ" in listed
