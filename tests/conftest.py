@@ -12,10 +12,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from threadpoolctl import threadpool_limits
 
-for library in ("OPENBLAS", "MKL", "OMP"):  # read when numpy is imported, which the next line does
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-from tensorprog.atoms import ATOMS  # noqa: E402
+from tensorprog.atoms import ATOMS
+
+threadpool_limits(1, "blas")  # libraries loaded by now; the others read what the environment says
+os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"))
 
 # numbers found in the sources that are loaded would make other examples of every commit
 if hasattr(providers, "_get_local_constants"):

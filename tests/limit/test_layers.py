@@ -49,8 +49,8 @@ ITERATED = STACK.replace(
 )
 
 
-def _law(text: str, **constants: float) -> Law:
-    return Law(loads(text, constants))
+def _law(text: str, accuracy: float | None = None, **constants: float) -> Law:
+    return Law(loads(text, constants), accuracy=accuracy)
 
 
 def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
@@ -70,9 +70,9 @@ def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     return (products.mean(axis=0), 3 * products.std(axis=0) / count), (kurtosis, 3 * spread / count)
 
 
-@pytest.mark.parametrize("r", [0, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(r: float) -> None:
-    theorem, iterated = _law(STACK, r=r, s=3), _law(ITERATED, r=r, s=3)
+@pytest.mark.parametrize(("r", "accuracy"), [(0, 1e-3), pytest.param(0.5, None, marks=pytest.mark.slow)])
+def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(r: float, accuracy: float | None) -> None:
+    theorem, iterated = _law(STACK, accuracy, r=r, s=3), _law(ITERATED, accuracy, r=r, s=3)
     assert not theorem.compiler.layered
     assert iterated.compiler.layered
     _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
