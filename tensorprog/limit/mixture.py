@@ -384,8 +384,12 @@ def _pieces(count: int, width: int) -> list[slice]:
 
 def _normal_density(x: Array, sd: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))
-    return np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
+        value = np.asarray(x / sd)
+        np.square(value, out=value)
+        value *= -0.5
+        np.exp(value, out=value)
+        value /= sd * math.sqrt(2 * math.pi)
+    return value if np.all(sd > 0) else np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
 
 
 def _normal_cdf(x: Array, sd: Array) -> Array:
