@@ -71,7 +71,9 @@ def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 
 
 @pytest.mark.parametrize(("s", "r", "accuracy"), [(2, 0, 3e-3), pytest.param(3, 0.5, None, marks=pytest.mark.slow)])
-def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(s: int, r: float, accuracy: float | None) -> None:
+def test_an_attention_only_stack_iterated_is_theorem_1_after_rewriting(
+    s: int, r: float, accuracy: float | None
+) -> None:
     theorem, iterated = _law(STACK, accuracy, r=r, s=s), _law(ITERATED, accuracy, r=r, s=s)
     assert not theorem.compiler.layered
     assert iterated.compiler.layered
