@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import NotCompiledError, ProgramError
-from tensorprog.limit.mixture import binned
+from tensorprog.limit.nodes import binned
 from tensorprog.reference import Reference, is_samples, samples_of, split
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]

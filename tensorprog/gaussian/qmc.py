@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +14,9 @@ from scipy import special
 
 from ..linalg import pivoted_cholesky
 from .estimate import EPS, Estimate
+
+if TYPE_CHECKING:
+    from scipy.stats import qmc
 
 Array = NDArray[np.floating]
 
@@ -32,14 +37,20 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array
     """
     if dim < 1 or replicates < 1 or log2_size < 0:
         raise ValueError(f"need dim >= 1, replicates >= 1, log2_size >= 0; got {dim}, {replicates}, {log2_size}")
-    from scipy.stats import qmc  # slow to import, needed only here
-
     points = np.empty((replicates, 2**log2_size, dim))
-    for i, child in enumerate(np.random.SeedSequence(seed).spawn(replicates)):
-        sobol = qmc.Sobol(dim, scramble=True, bits=52, rng=np.random.default_rng(child))
-        points[i] = sobol.random_base2(log2_size)
+    for i in range(replicates):
+        points[i] = copy(_scrambled(dim, seed, i)).reset().random_base2(log2_size)
     # multiples of 2^-52 in [0, 1): move to the middle of their cell, so that neither 0 nor 1 occurs
     return np.asarray(special.ndtri(np.clip(points + 2.0**-54, 2.0**-54, 1 - 2.0**-54)))
+
+
+@lru_cache(maxsize=64)
+def _scrambled(dim: int, seed: int, replicate: int) -> qmc.Sobol:
+    """A scrambled sequence at its start; scrambling takes longer than the first few hundred points."""
+    from scipy.stats import qmc  # slow to import, needed only here
+
+    child = np.random.SeedSequence(seed, spawn_key=(replicate,))
+    return qmc.Sobol(dim, scramble=True, bits=52, rng=np.random.default_rng(child))
 
 
 @lru_cache(maxsize=4)

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.mixture import Mixture, Nodes
+from tensorprog.limit.mixture import Mixture
+from tensorprog.limit.nodes import Nodes
 
 __all__ = ["Convolution"]
 

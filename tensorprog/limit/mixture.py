@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.limit.averaging import Rule
+from tensorprog.limit.nodes import Nodes, grouped
 
-__all__ = ["Mixture", "Nodes", "Summand", "binned"]
+__all__ = ["Mixture", "Summand"]
 
 Array = NDArray[Any]
+Kernel = Callable[[Array, Array], Array]
 CHUNK = 1 << 20  # numbers held at once over a grid
+FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
-BINS = 2048  # of variances, on a logarithmic scale
-LEAST = 1e-14  # variances that far below the largest share a bin
 
 
 @dataclass(frozen=True)
@@ -37,29 +38,6 @@ class Summand:
     def average(self, values: Array) -> Array:
         """Averages of values (sets, draws, ...) over the draws of each set."""
         return np.stack([np.tensordot(w, v, 1) for w, v in zip(self.weights, values, strict=True)])
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """One variable as a mixture of Gaussians N(mean, var) with weights in each set.
-
-    Shapes    mean, var (nodes,), weights (sets, nodes)
-    Accuracy  `width` is the width in log V of the bins whose variances a pair of nodes stands for
-    """
-
-    mean: Array
-    var: Array
-    weights: Array
-    width: float = 0.0
-
-    def error(self, distance: Array, total: float) -> Array:
-        """Relative error of densities and tails of a sum, from binning, at a distance from its mean.
-
-        What a bin does not keep is the third order in the change of log V: up to 1 + d**2 / (2 V) times that change for
-        one Gaussian, and the share of the summand's in the sum's largest variance, `total`, of it for a sum.
-        """
-        share = float(self.var.max()) / max(total, 1e-300)
-        return np.asarray((self.width * share * (1 + 0.5 * distance**2 / max(total, 1e-300))) ** 3 / 6)
 
 
 @dataclass(frozen=True)
@@ -190,11 +168,16 @@ class Mixture:
                 mean, var = s.mean[..., h], s.var[..., h]
                 if np.any(mean[s.weights > 0] != mean[0, 0]):
                     return None
-                found.append((_grouped(float(mean[0, 0]), var, s.weights, self.rule), s.count))
+                found.append((grouped(float(mean[0, 0]), var, s.weights, self.rule), s.count))
         return found
 
-    def _averaged(self, kernel: Callable[[Array, Array], Array], grid: Array, added: Array) -> Array:
-        """Averages of kernel(x - mean, sd) in each set of draws; `added` to all variances.
+    @cached_property
+    def _order(self) -> Array:
+        """The draws of each set by their means, of one variable with one summand."""
+        return np.asarray(np.argsort(self.summands[0].mean[..., 0], axis=1))
+
+    def _averaged(self, kernel: Kernel, grid: Array, added: Array, above: float = 0.0) -> Array:
+        """Averages in each set of kernel(x - mean, sd), 0 far below and `above` far above; `added` to all variances.
 
         Shapes    grid (points,) -> (sets, points)
         """
@@ -212,11 +195,14 @@ class Mixture:
         own = self.summands[0]
         mean, sd = own.mean[..., 0] + self.mean, np.sqrt(own.var[..., 0] + self.var + added)
         result = np.zeros((len(mean), grid.size))
-        for r in range(len(mean)):
-            real = np.flatnonzero(own.weights[r])
+        for r, order in enumerate(self._order):
+            real = order[own.weights[r, order] != 0]
             for part in _pieces(real.size, grid.size):
-                chosen = real[part]
-                result[r] += own.weights[r, chosen] @ kernel(grid - mean[r, chosen, None], sd[r, chosen, None])
+                weights, centre, width = (a[r, real[part]] for a in (own.weights, mean, sd))
+                low, high = centre[0] - FAR * width.max(), centre[-1] + FAR * width.max()
+                near = (low <= grid) & (grid <= high)
+                result[r, near] += weights @ kernel(grid[near] - centre[:, None], width[:, None])
+                result[r, grid > high] += weights.sum() * above
         return result
 
     def densities(self, grid: Array) -> Array:
@@ -240,7 +226,7 @@ class Mixture:
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
-        values = self._averaged(_normal_cdf, grid, np.zeros(()))
+        values = self._averaged(_normal_cdf, grid, np.zeros(()), 1.0)
         below = self.rule.value(values)
         return self._stated(values, grid, np.minimum(below, 1 - below))
 
@@ -272,8 +258,8 @@ class Mixture:
         mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
         low, high = np.quantile(mean, [0.25, 0.75])
         width = min(mean.std(), (high - low) / 1.34 if high > low else np.inf)
-        bandwidth = factor * 0.9 * width * (mean.shape[0] * mean.shape[1]) ** -0.2  # Silverman 1986, equation (3.31)
-        return np.asarray(bandwidth**2)
+        silverman = 0.9 * width * (mean.shape[0] * mean.shape[1]) ** -0.2  # Silverman 1986, equation (3.31)
+        return np.asarray((factor * silverman) ** 2)
 
 
 def _raw(mean: Array, var: Array, order: int) -> Array:
@@ -320,63 +306,6 @@ def _power(series: Array, exponent: int) -> Array:
     return result
 
 
-def _grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
-    """Nodes for variances at one mean: common ones for replicates, own ones for each order of a product rule.
-
-    Shapes    var, weights (sets, draws)
-    """
-    groups = [[k] for k in range(len(var))] if rule.orders else [list(range(len(var)))]
-    found = []
-    for group in groups:
-        real = weights[group[0]] > 0  # sets of different lengths were filled up
-        found.append(binned(var[group][:, real], weights[group][:, real]))
-    full = np.zeros((len(var), sum(len(nodes) for nodes, _, _ in found)))
-    start = 0
-    for group, (nodes, own, _) in zip(groups, found, strict=True):
-        full[group, start : start + len(nodes)] = own
-        start += len(nodes)
-    width = max(width for _, _, width in found)
-    return Nodes(np.full(start, mean), np.concatenate([nodes for nodes, _, _ in found]), full, width)
-
-
-def binned(var: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Nodes and their weights in each set: every set keeps mass and mean in each bin, all together the variance.
-
-    Bins are even in log V, over as many decades as matter; V = 0 keeps a node of its own.
-    Shapes    var, weights (sets, draws) -> (nodes,), (sets, nodes), width of the bins in log V
-    """
-    sets, draws = var.shape
-    high = float(var.max())
-    if var.min() == high:
-        return np.array([high]), np.ones((sets, 1)), 0.0
-    if var.size <= 4 * BINS:
-        own = np.zeros((sets, sets, draws))
-        own[np.arange(sets), np.arange(sets)] = weights
-        return var.reshape(-1), own.reshape(sets, -1), 0.0
-    low = max(float(np.min(var, where=var > 0, initial=high)), LEAST * high)
-    width = math.log(high / low) / BINS
-    with np.errstate(divide="ignore"):
-        place = np.clip((np.log(var / low) / width), 0, BINS - 1).astype(np.int64)
-    place[var == 0] = BINS
-    each = (place + (BINS + 1) * np.arange(sets)[:, None]).reshape(-1)
-    middle = np.append(low * np.exp(width * (0.5 + np.arange(BINS))), 0.0)
-
-    def total_of(values: Array) -> Array:
-        return np.bincount(each, (weights * values).reshape(-1), minlength=sets * (BINS + 1)).reshape(sets, BINS + 1)
-
-    mass = total_of(np.ones_like(var))
-    used = mass.sum(axis=0) > 0
-    first, second = (total_of((var - middle[place]) ** k)[:, used] for k in (1, 2))
-    mass, middle = mass[:, used], middle[used]
-    total = mass.sum(axis=0)
-    centre = first.sum(axis=0) / total
-    half = np.sqrt(np.maximum(second.sum(axis=0) / total - centre**2, 0.0))
-    half = np.minimum(half, middle + centre)  # no negative variances
-    shifted = (first - centre * mass) / np.where(half > 0, half, np.inf)
-    nodes = np.concatenate([middle + centre - half, middle + centre + half])
-    return np.maximum(nodes, 0.0), np.concatenate([mass - shifted, mass + shifted], axis=1) / 2, width
-
-
 def _pieces(count: int, width: int) -> list[slice]:
     step = max(1, CHUNK // max(1, width))
     return [slice(start, start + step) for start in range(0, count, step)]
@@ -385,7 +314,7 @@ def _pieces(count: int, width: int) -> list[slice]:
 def _normal_density(x: Array, sd: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))
-    return np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
+    return value if np.all(sd > 0) else np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
 
 
 def _normal_cdf(x: Array, sd: Array) -> Array:

@@ -7,7 +7,7 @@ distributions by the two-sample Kolmogorov-Smirnov test.  Seeds are fixed, so a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from tensorprog.finite import block, collapsed, job
 from tensorprog.finite.frames import Draw
@@ -36,13 +35,6 @@ COLUMNS = 24  # of one program: more are thinned out evenly
 CHUNK = 1 << 13
 KS_NETWORKS = 200_000
 OTHERS = [method for method in METHODS if method != "dense"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_blas_thread() -> Iterator[None]:
-    """Matrices are small here; threads of BLAS would only wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 @dataclass(frozen=True)

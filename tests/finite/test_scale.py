@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import tensorprog as tp
 from tensorprog.finite import cost, task
@@ -154,24 +154,32 @@ def _blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
+@pytest.fixture
+def three_blas_threads() -> Iterator[None]:
+    with threadpool_limits(3):
+        assert _blas_threads() == {3}
+        yield
+
+
+@pytest.mark.usefixtures("three_blas_threads")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_blas_has_one_thread_while_blocks_are_drawn(threads: int) -> None:
-    before, seen = _blas_threads(), []
+    seen: list[set[int]] = []
     tp.load(ATTENTION).run(width=24, samples=50, threads=threads, progress=lambda *_: seen.append(_blas_threads()))
     assert seen
     assert all(found == {1} for found in seen)
-    assert _blas_threads() == before
+    assert _blas_threads() == {3}
 
 
+@pytest.mark.usefixtures("three_blas_threads")
 def test_the_last_to_leave_gives_blas_its_threads_back() -> None:
-    before = _blas_threads()
     first, second = task.one_blas_thread(), task.one_blas_thread()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     assert _blas_threads() == {1}
     second.__exit__(None, None, None)
-    assert _blas_threads() == before
+    assert _blas_threads() == {3}
 
 
 PEAK = """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tensorprog as tp
 from tensorprog.limit import averaging
+from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.shipped import shipped_programs
 
 from . import oracles
@@ -106,6 +108,27 @@ def test_binned_density_is_the_plain_average() -> None:
     var, weights = summand.var[0, :, 0, None], summand.weights[0]
     plain = weights @ (np.exp(-(grid**2) / (2 * var)) / np.sqrt(2 * np.pi * var))
     np.testing.assert_allclose(law.density("y[0]", grid), plain, rtol=1e-8)
+
+
+@pytest.mark.parametrize("widest", [0.0, 0.03, 4.0])
+def test_gaussians_of_all_places_and_widths_count(widest: float) -> None:
+    """Draws so far from a point that they add nothing are left out: every one is counted here."""
+    generator = np.random.default_rng(0)
+    mean = generator.standard_t(3, (2, 9000, 1))
+    var = widest * generator.random(mean.shape) * (generator.random(mean.shape) < 0.7)
+    weights = generator.dirichlet(np.ones(9000), 2)
+    weights[:, :100] = 0.0
+    grid = np.concatenate([generator.permutation(np.linspace(-40, 40, 301)), [1e5, -1e5]])
+    for rest in (0.1, 0.0):
+        mixture = Mixture((Summand(mean, var, weights),), np.asarray(0.5), np.asarray(rest))
+        sd = np.sqrt(var[:, :, 0, None] + rest)
+        x = grid - 0.5 - mean[:, :, 0, None]
+        below = np.where(sd > 0, special.ndtr(x / np.where(sd > 0, sd, 1)), x >= 0)
+        plain = np.einsum("rd,rdx->x", weights, below) / 2
+        np.testing.assert_allclose(mixture.cdf(grid)[0], plain, rtol=1e-12, atol=1e-300)
+        if rest:
+            plain = np.einsum("rd,rdx->x", weights, np.exp(-((x / sd) ** 2) / 2) / sd) / 2 / np.sqrt(2 * np.pi)
+            np.testing.assert_allclose(mixture.density(grid)[0], plain, rtol=1e-12, atol=1e-300)
 
 
 def test_keys_shared_by_heads_leave_scores_of_heads_uncorrelated_but_dependent_inputs_show() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,7 @@ body:
 """
 
 
+@cache
 def plain(samples: int = 400_000):  # type: ignore[no-untyped-def]
     """Scores and values of HEAD drawn from Definition 1 by hand."""
     generator = np.random.default_rng(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations_with_replacement, product
 
 import mpmath
@@ -32,20 +33,28 @@ FUNCTIONS: dict[str, Expr] = {
 LAWS = [(0, 0, 1.3, 0.8, 0.6), (0, 0, 0.9, 0.9, -0.5), (0.4, -0.3, 1.3, 0.8, 0.7), (-0.2, 0.9, 0.6, 1.7, -0.3)]
 
 
+@cache
 def terms(name: str) -> tuple[Term, ...]:
     found = expand_terms(FUNCTIONS[name], {})
     assert found is not None
     return found
 
 
+@cache
 def numeric(name: str) -> Function:
     return Function.from_terms([
         NumericTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
     ])
 
 
+@cache
 def numbers(law: tuple[float, ...]) -> tuple[sp.Expr, ...]:
     return tuple(sp.nsimplify(value) for value in law)
+
+
+@cache
+def second_moment(name: str, m: float, v: float) -> float:
+    return cross(numeric(name), numeric(name), m, m, v, v, v).value
 
 
 @pytest.mark.parametrize(("f", "g"), list(combinations_with_replacement(FUNCTIONS, 2)))
@@ -56,8 +65,7 @@ def test_pairs(f: str, g: str) -> None:
             assert {"sin", "cos"} & {f, g}  # beside steps and erf: no closed form
             continue
         expected = cross(numeric(f), numeric(g), *law)
-        scale = np.sqrt(cross(numeric(f), numeric(f), law[0], law[0], law[2], law[2], law[2]).value
-                        * cross(numeric(g), numeric(g), law[1], law[1], law[3], law[3], law[3]).value)
+        scale = np.sqrt(second_moment(f, law[0], law[2]) * second_moment(g, law[1], law[3]))
         assert abs(float(found.evalf(20)) - expected.value) <= expected.error + 1e-14 * scale
 
 
