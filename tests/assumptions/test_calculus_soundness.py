@@ -124,7 +124,7 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("v[0] - mean[j](v[j])", (-math.inf, math.inf), 1, 0),
     ("g[i] / (1 + abs(g[i]) + abs(sin(e**2)))", (-1, 1), 0, 1),
     ("abs(v[0]) / (1 + mean[j](abs(v[j])))", (0, 3), 0, 0),
-    ("tanh(g[i]) / (tanh(g[i]) + 1.1)", (-10, 1 / 2.1), 0, 0),
+    ("tanh(g[i]) / (tanh(g[i]) + 1.5)", (-2, 0.4), 0, 0),
     ("where(abs(g[i]) < 1, g[i], 0.5)", (-1, 1), 0, math.inf),
     ("tanh(where(i < 1, sin(g[i]**2), exp(g[i])))", (-math.tanh(1), 1), 0, 1),
 ]
