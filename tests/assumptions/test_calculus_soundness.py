@@ -174,6 +174,7 @@ UNDECIDED = [
     ("sign(g[i]) * (1 + g[i]**2)", "pseudo-Lipschitz"),
     ("sqrt(abs(g[i])) / (1 + abs(g[i]))", "pseudo-Lipschitz"),
     ("log(elu(g[i], 2) + 1)", "pseudo-Lipschitz"),
+    ("1 / (1 - exp(g[i]))", "pseudo-Lipschitz"),
     ("abs(g[i]) / (abs(g[i]) + abs(e))", "pseudo-Lipschitz"),
     ("relu(g[i]) / max(clip(e, -5, 0) + relu(g[i]), 1)", "bounded"),  # by 6, and not by 1
     ("exp(g[i])**2 / (1 + exp(g[i]))", "pseudo-Lipschitz"),
