@@ -117,6 +117,8 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("log(0.1*exp(-g[i]) + 0.1*exp(e))", (-math.inf, math.inf), 1, 0),
     ("(g[i] * e)**2", (0, math.inf), 4, 3),
     ("1 / (2 + sin(g[i]**2))", (1 / 3, 1), 0, 1),
+    ("sqrt(4 * clip(g[i], -1, 1)**2)", (0, 2), 0, 0),
+    ("exp(p[i,0]) / mean[j](exp(p[i,j]))", (0, 3), 0, 0),
     ("logsumexp[j](tanh(p[i,j]))", (-1, 1 + math.log(3)), 0, 0),
     ("log(mean[j](exp(tanh(p[i,j]))))", (-1, 1), 0, 0),
     ("v[0] - (2 - v[0])", (-math.inf, math.inf), 1, 0),
