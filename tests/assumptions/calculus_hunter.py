@@ -54,7 +54,7 @@ def values(expr: Expr, at: Array) -> Array:
 
 
 def _exactly(expr: Expr, at: Sequence[mp.mpf]) -> mp.mpf:
-    """The value at one point with 60 digits."""
+    """The value at one point with 60 digits; with as many as 1e300 - 1 has, far out."""
     start = {"g": 0, "p": 2, "v": 5}
 
     def read(name: str, member: Sequence[int]) -> mp.mpf:
@@ -62,7 +62,8 @@ def _exactly(expr: Expr, at: Sequence[mp.mpf]) -> mp.mpf:
             return mp.mpf(AVERAGE)
         return at[1] if name == "e" else at[start[name] + (0 if name == "g" else member[-1])]
 
-    return exact(BASE, expr, read, {"i": 0, "j": 0, "l": 0})
+    with mp.workdps(700 if max(map(abs, at)) > 1e20 else 60):
+        return exact(BASE, expr, read, {"i": 0, "j": 0, "l": 0})
 
 
 def _precise(at: Array) -> list[mp.mpf]:

@@ -116,6 +116,17 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("log(0.1 + 0.1*exp(g[i]))", (math.log(0.1), math.inf), 1, 0),
     ("log(0.1*exp(-g[i]) + 0.1*exp(e))", (-math.inf, math.inf), 1, 0),
     ("(g[i] * e)**2", (0, math.inf), 4, 3),
+    ("1 / (2 + sin(g[i]**2))", (1 / 3, 1), 0, 1),
+    ("sqrt(4 * clip(g[i], -1, 1)**2)", (0, 2), 0, 0),
+    ("exp(p[i,0]) / mean[j](exp(p[i,j]))", (0, 3), 0, 0),
+    ("logsumexp[j](tanh(p[i,j]))", (-1, 1 + math.log(3)), 0, 0),
+    ("log(mean[j](exp(tanh(p[i,j]))))", (-1, 1), 0, 0),
+    ("v[0] - (2 - v[0])", (-math.inf, math.inf), 1, 0),
+    ("v[0] - (max[j](v[j]) + d[i])", (-math.inf, -1), 1, 0),
+    ("v[0] - mean[j](v[j])", (-math.inf, math.inf), 1, 0),
+    ("g[i] / (1 + abs(g[i]) + abs(sin(e**2)))", (-1, 1), 0, 1),
+    ("abs(v[0]) / (1 + mean[j](abs(v[j])))", (0, 3), 0, 0),
+    ("tanh(g[i]) / (tanh(g[i]) + 1.5)", (-2, 0.4), 0, 0),
     ("where(abs(g[i]) < 1, g[i], 0.5)", (-1, 1), 0, math.inf),
     ("tanh(where(i < 1, sin(g[i]**2), exp(g[i])))", (-math.tanh(1), 1), 0, 1),
 ]
@@ -160,6 +171,16 @@ UNDECIDED = [
     ("g[i] - g[i] * e / e", "pseudo-Lipschitz"),
     ("exp(exp(g[i])) / (1 + exp(exp(g[i])) + e**2)", "pseudo-Lipschitz"),  # bounded, with slopes like exp(g[i])
     ("where(abs(g[i]) < 1, g[i] + 1, 2 * abs(g[i]))", "pseudo-Lipschitz"),  # glued at 1, not at -1
+    ("where(g[i] < 1, g[i], 1.05)", "pseudo-Lipschitz"),
+    ("tanh(mean[j](c[j] * exp(p[i,j])))", "pseudo-Lipschitz"),
+    ("sign(g[i]) * (1 + g[i]**2)", "pseudo-Lipschitz"),
+    ("sqrt(abs(g[i])) / (1 + abs(g[i]))", "pseudo-Lipschitz"),
+    ("log(elu(g[i], 2) + 1)", "pseudo-Lipschitz"),
+    ("1 / (1 - exp(g[i]))", "pseudo-Lipschitz"),
+    ("abs(g[i]) / (abs(g[i]) + abs(e))", "pseudo-Lipschitz"),
+    ("relu(g[i]) / max(clip(e, -5, 0) + relu(g[i]), 1)", "bounded"),  # by 6, and not by 1
+    ("exp(g[i])**2 / (1 + exp(g[i]))", "pseudo-Lipschitz"),
+    ("sqrt(1 + mean[j](v[j]**2) - mean[j](p[i,j])**2)", "pseudo-Lipschitz"),
     ("tanh(sum[j](c[j] * exp(p[i,j])))", "pseudo-Lipschitz"),  # terms cancel, slopes do not
     # at i = 0 nothing is left of the sum
     ("sum[j](where(j < i, exp(p[i,j]), 0) * v[j]) / sum[j](where(j < i, exp(p[i,j]), 0))", "pseudo-Lipschitz"),
@@ -199,6 +220,10 @@ SHAPES = [  # expression, monotone, kinks
     ("leaky_relu(g[i], -0.1)", 0, {"g[i]": (0,)}),
     ("leaky_relu(-relu(g[i]), 0.1)", -1, {"g[i]": (0,), "-relu(g[i])": (0,)}),
     ("g[i]**3", 1, {}),
+    ("where(g[i] < 0.5, g[i], g[i] - 3)", 0, {"g[i]": (0.5,)}),
+    ("log(sigmoid(g[i]))", 1, {}),
+    ("1 / (3 + abs(clip(g[i], -2, 2)))", 0, {"g[i]": (-2, 2), "clip(g[i], -2, 2)": (0,)}),
+    ("1 / (tanh(g[i]) - 2)**2", 1, {}),
     ("g[i]**2", 0, {}),
     ("m * g[i]", 1, {}),
     ("3", 1, {}),
