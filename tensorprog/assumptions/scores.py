@@ -22,11 +22,12 @@ def _profile_of(check: Context, operand: Operand) -> Profile:
 
 
 def operands(check: Context) -> Iterator[Finding]:
-    """Both operands of every score are MatMul outputs."""
+    """Both operands of every score are MatMul outputs, or zero."""
+    made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
     diverging = {check.text(dot) for dot in not_centred(check)}  # said there
     for dot in check.scores:
         sides = check.sides[dot]
-        wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
+        wrong = [o for o in sides if o.definer not in made]
         if not wrong or check.text(dot) in diverging:
             continue
         names = {str(o.reference): _kind(check, o) for o in wrong}
