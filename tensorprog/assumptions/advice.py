@@ -30,6 +30,7 @@ def unused(check: Context) -> Iterator[Finding]:
 
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance, and averages are not of independent vectors."""
+    positive = "(Theorem 1 speaks of scores of positive variance)"
     parts: dict[str, set[int]] = {}  # of each score as written
     for dot in check.scores:
         parts.setdefault(check.text(dot), set()).add(dot)
@@ -43,7 +44,12 @@ def variance(check: Context) -> Iterator[Finding]:
             why = f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish"
         else:
             continue
-        yield check.finding("warning", (definer,), f"{why} (Theorem 1 speaks of scores of positive variance)")
+        yield check.finding("warning", (definer,), f"{why} {positive}")
+    for operand in check.operands:
+        if operand.definer in check.zeros and not isinstance(check.netsor.body[operand.definer], MatMul):
+            zero, score = check.netsor.body[operand.definer].target, check.text(operand.dot)
+            why = f"{zero} is 0, so the scores {score} that read it vanish {positive}"
+            yield check.finding("warning", (operand.definer,), why)
     yield from _vanishing_averages(check)
     yield from _twins(check)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -152,13 +152,25 @@ class Context:
         return Finding(self.rule.name, said, ", ".join(names), line, message, fix, source, nodes, consequence)
 
     def used_again(
-        self, verdict: Verdict, first: int, second: int, message: str, chain: tuple[int, ...], fix: str = ""
+        self, verdict: Verdict, first: int, second: int, message: str, chain: tuple[int, ...], apart: str = ""
     ) -> Finding:
-        """A finding at the second of two MatMuls by one weight, which is to have a weight of its own."""
+        """A finding at the second of two MatMuls by one weight, which is to have a weight of its own.
+
+        `apart` is the index of a recurrence of which the second is in a later round.
+        """
         one, two = self.written_product(first), self.written_product(second)
-        how = fix or f": declare another weight with the indices of {two.weight}"
-        own, weights = f"give {two.target} a weight of its own{how}", (self.weight(one.weight.name),)
-        return self.finding(verdict, (second, first), message, own, NOT_COVERED, chain, weights)
+        indices = [name for slot in two.weight.slots for name in slot.indices]
+        fix = f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}"
+        if apart and first == second and apart not in indices:
+            own = Variable(self.fresh(f"W_{two.target.name}"), slots_of(tuple(dict.fromkeys([*indices, apart]))))
+            new = replace(two, weight=own)
+            fix = f"{new}, with a weight {own} for each {apart}"
+        return self.finding(verdict, (second, first), message, fix, NOT_COVERED, chain, (self.weight(one.weight.name),))
+
+    def fresh(self, wanted: str) -> str:
+        """A name that the program has not."""
+        taken = {*self.written.families, *self.written.index, *self.written.constant}
+        return next(n for n in (wanted, *(f"{wanted}{k}" for k in range(2, 1000))) if n not in taken)
 
     def weight(self, name: str) -> str:
         """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""

@@ -93,17 +93,18 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
                 behind.append(position)
     for position in behind:
         for maker in structure.finite:
-            later = [structure.same_member(maker, position, apart=index) for index in structure.loops(maker, position)]
-            once = [structure.same_member(maker, position)] if structure.precedes(maker, position) else []
-            found = next((each for each in (*once, *later) if each[0] is not HOLDS), None)
+            apart = structure.loops(maker, position)
+            rounds = ("", *apart) if structure.precedes(maker, position) else apart
+            met = ((index, *structure.same_member(maker, position, apart=index)) for index in rounds)
+            found = next((each for each in met if each[1] is not HOLDS), None)
             if found is not None:
-                verdict, place = found
+                index, verdict, place = found
                 one, two = check.written_product(maker), check.written_product(position)
                 message = (
                     f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
                     f"{values(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
                 )
-                yield check.used_again(verdict, maker, position, message, structure.chain(maker, position))
+                yield check.used_again(verdict, maker, position, message, structure.chain(maker, position), index)
                 return
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))

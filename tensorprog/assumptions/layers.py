@@ -70,11 +70,14 @@ def _reused(check: Context) -> Iterator[Finding]:
     if not shared:
         return
     tangled = structure.tangled(shared)
-    for (one, two), (first, second, verdict) in shared.items():
+    pairs = [(one, two) for one, two in shared if one in tangled]
+    behind = [pair for pair in pairs if structure.precedes(*pair)]  # else the layers meet through other scores
+    for pair in behind or [(one, two) for one, two in pairs if one < two]:
+        first, second, verdict = shared[pair]
         name = first.statement.weight.name
-        if one in tangled and name not in told and (structure.precedes(one, two) or one < two):
+        if name not in told:
             told.add(name)
-            yield _again(check, first, second, verdict, "")
+            yield _again(check, first, second, verdict)
 
 
 def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
@@ -83,11 +86,12 @@ def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
         for index in check.structure.loops(first.position, second.position):
             verdict, _ = check.structure.same_member(first.position, second.position, apart=index)
             if verdict is not HOLDS:
-                yield _again(check, first, second, verdict, f" at a later {index}")
+                yield _again(check, first, second, verdict, index)
 
 
-def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, where: str) -> Finding:
+def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:
     old, new = check.written_product(first.position), check.written_product(second.position)
+    where = f" at a later {apart}" if apart else ""
     may = "is used" if verdict is FAILS else "may be used"
     message = (
         f"{old.matrix} makes {old.target}, an operand of the score {check.text(first.dot)}, and {may} again{where} "
@@ -95,4 +99,4 @@ def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, where:
         "one after another only if no weight that made a score operand is used again"
     )
     chain = (first.position, first.dot, second.position, second.dot)
-    return check.used_again(verdict, first.position, second.position, message, chain, ", one for each layer")
+    return check.used_again(verdict, first.position, second.position, message, chain, apart)

@@ -22,11 +22,12 @@ def _profile_of(check: Context, operand: Operand) -> Profile:
 
 
 def operands(check: Context) -> Iterator[Finding]:
-    """Both operands of every score are MatMul outputs."""
+    """Both operands of every score are MatMul outputs, or zero."""
+    made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
     diverging = {check.text(dot) for dot in not_centred(check)}  # said there
     for dot in check.scores:
         sides = check.sides[dot]
-        wrong = [o for o in sides if o.definer is None or not isinstance(check.netsor.body[o.definer], MatMul)]
+        wrong = [o for o in sides if o.definer not in made]
         if not wrong or check.text(dot) in diverging:
             continue
         names = {str(o.reference): _kind(check, o) for o in wrong}
@@ -116,14 +117,8 @@ def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
         read = written.inputs[0]
         vector = statement.target if statement else Variable(vector.name, slots_of(check.declared[vector.name]))
         names, place = [name for slot in vector.slots for name in slot.indices], f"what makes {read.name}"
-    clipped = Variable(_fresh(check, f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
+    clipped = Variable(check.fresh(f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
     return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped.name} in place of {vector.name} in {place}"
-
-
-def _fresh(check: Context, wanted: str) -> str:
-    """A name that the program has not."""
-    taken = {*check.written.families, *check.written.index, *check.written.constant}
-    return next(n for n in (wanted, *(f"{wanted}{k}" for k in range(2, 1000))) if n not in taken)
 
 
 def dedicated(check: Context) -> Iterator[Finding]:
@@ -177,8 +172,8 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
         + ("so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score")
     )
-    key = Variable(_fresh(check, f"{two.target.name}_key"), two.target.slots) if single else two.target
-    own = Variable(_fresh(check, f"W_{key.name}"), two.weight.slots)
+    key = Variable(check.fresh(f"{two.target.name}_key"), two.target.slots) if single else two.target
+    own = Variable(check.fresh(f"W_{key.name}"), two.weight.slots)
     fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
     if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"

@@ -66,8 +66,12 @@ def test_a_mask_is_told_of_softmax() -> None:
 
 # what is proposed in the corpus, whatever is said around it
 NEW = (
-    r"e\.g\. (?P<new>\w+\(.+?) or (?:sigmoid|tanh)\(", r"e\.g\. (?P<new>exp\(min\(.*\)\)), or",
-    r", e\.g\. (?P<new>.* / .*)$", r"away from 0: (?P<new>.*)$", r"^(?P<new>.*), which is the same$", r"in place of -inf: (?P<new>.*)$",
+    r"e\.g\. (?P<new>\w+\(.+?) or (?:sigmoid|tanh)\(",
+    r"e\.g\. (?P<new>exp\(min\(.*\)\)), or",
+    r", e\.g\. (?P<new>.* / .*)$",
+    r"away from 0: (?P<new>.*)$",
+    r"^(?P<new>.*), which is the same$",
+    r"in place of -inf: (?P<new>.*)$",
 )
 FUNCTIONS = [case for case in CASES.values() if case.rule == "nonlinearities"]
 WORDS = "branches that agree"
