@@ -425,6 +425,9 @@ KEPT = (
          "t[r] = Nonlin(p[0,r] * x[r])\ny[i] = MatMul(V, t[i])"),
     Case("a score of an operand of several definitions, one of them not linear", INPUT + "q[0] = Nonlin(tanh(u[0]))\n"
          "q[r] = Nonlin(u[r] - u[0])\ng[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])"),
+    Case("a score along a recurrence", INPUT + "q[i] = MatMul(U, x[i])\nt[0] = Nonlin(q[0])\n"
+         "t[r] = Nonlin(t[r - 1] + q[r])\ng[i] = MatMul(V, x[i])\np[i] = Dot(t[i], g[i])\n"
+         "y[i] = Nonlin(p[i] * x[i])"),
     Case("initial vectors that are a number", INPUT + "q[i] = MatMul(U, x[i])\ng[i] = MatMul(V, x[i])\n"
          "p[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * d + e)",
          initial="h: {mean: 0, cov: 1} & d: {mean: 2, cov: 0} & e: {mean: 0, cov: 2}"),
