@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import reduce
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Variable, walk
 from tensorprog.ir import Netsor, Range
 from tensorprog.normalize.constants import Folding
 from tensorprog.rename import affine_expr
@@ -56,8 +56,6 @@ def readable(netsor: Netsor, expr: Expr, ranges: Mapping[str, Range]) -> bool:
 def periodic(netsor: Netsor, expr: Expr, index: str, span: Range) -> bool:
     """Whether an expression has the same value when an index is moved by the length of a range."""
     if any(isinstance(node, IndexValue) and node.name == index for node in walk(expr)):
-        return False
-    if any(isinstance(node, Reduction) and index in node.indices for node in walk(expr)):
         return False
     length = span[1] - span[0]
     return all(rule == "wrap" and stop - start == length

@@ -25,7 +25,7 @@ def parts(editor: Editor, position: int, side: str) -> list[MatMul | Dot]:
     definers = editor.structure.definers(position, operand)
     targets = [editor.netsor.body[d].target for d in definers]
     recurrent = any(editor.structure.loops(d, d) for d in definers)
-    if recurrent or not any(isinstance(editor.netsor.body[d], Nonlin) for d in definers):
+    if recurrent or len(definers) < 2 or not any(isinstance(editor.netsor.body[d], Nonlin) for d in definers):
         return []
     differing = [k for k, own in enumerate(zip(*(t.slots for t in targets), strict=True)) if not _bare(editor, own)]
     index = operand.slots[differing[0]].bare if len(differing) == 1 else None

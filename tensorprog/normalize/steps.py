@@ -181,11 +181,12 @@ def expand(editor: Editor) -> Iterator[Rewrite]:
     for position in editor.structure.scores:
         expanded = (_through(editor, position, side, editor.vector) for side in ("left", "right"))
         expr = next((expr for expr in expanded if expr is not None), None)
-        split = (_split(editor, position, side, editor.vector) for side in ("left", "right"))
         if expr is not None:
             yield _changed(editor, "expand", position, expr)
-        elif found := next((rewrite for rewrite in split if rewrite is not None), None):
-            yield found
+        elif split := _split(editor, position, "left", editor.vector) or _split(
+            editor, position, "right", editor.vector
+        ):
+            yield split
 
 
 def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Expr | None:
@@ -224,15 +225,15 @@ def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
 
 def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bool]) -> Rewrite | None:
     """A MatMul or Dot split by the definitions of its operand `side`; None if these are not linear, or only one."""
-    old, split = editor.netsor.body[position], parts(editor, position, side)
-    try:
-        for definer in editor.structure.definers(position, getattr(old, side)) if split else ():
-            nonlin = editor.netsor.body[definer]
-            if isinstance(nonlin, Nonlin):
-                _leaves(editor, nonlin.expr, inside)
-    except Stuck:
-        return None
+    body = editor.netsor.body
+    old, split = body[position], parts(editor, position, side)
     if not split:
+        return None
+    definers = editor.structure.definers(position, getattr(old, side))
+    try:
+        for nonlin in (s for s in map(body.__getitem__, definers) if isinstance(s, Nonlin)):
+            _leaves(editor, nonlin.expr, inside)
+    except Stuck:
         return None
     made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
     *others, editor.changed[position] = made

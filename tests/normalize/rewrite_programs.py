@@ -373,6 +373,11 @@ REWRITTEN = (
         indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1",
     ),
     Case(
+        "a definition whose index the statement has already", ONE_HEAD + "t[0] = Nonlin(x[0] * p[0,0])\n"
+        "t[r] = Nonlin(sum[i](p[i,r] * x[r]))\nz[i,r] = MatMul(W[r], t[i])\ny[i] = Nonlin(z[i,1] + r2[i] * z[i,2])",
+        "split move", constants="r2[i]: 3 - i",
+    ),
+    Case(
         "initial vectors that are 0", INPUT + "q[i] = MatMul(U, x[i])\nl[i] = Nonlin(q[i] + none * e[i] + d)\n"
         "g[i] = MatMul(V, x[i])\np[i,j] = Dot(l[i], g[j])\nv[a] = MatMul(WV[a], x[0])\n"
         "y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) + d + v[1])",
@@ -381,7 +386,7 @@ REWRITTEN = (
         " & e[i]: {mean: 0, cov: [[0, 0, 0], [0, 0, 0], [0, 0, 0]]}",
     ),
     Case(
-        "a vector of ones that is there", "l = Nonlin(1)\nf = Nonlin(1, width=d)\n" + INPUT
+        "a vector of ones that is there", "f = Nonlin(1, width=d)\nl = Nonlin(1)\n" + INPUT
         + "t = Dot(b[0], x[0])\ny[i] = Nonlin(tanh(t) * x[i] + l)", "biases", initial=BIASES, extra="widths: {d: n/2}",
         outputs="y, f",
     ),
@@ -407,6 +412,25 @@ KEPT = (
     Case("a value like the keys, but for a shift and the indices that make copies",
          ONE_HEAD + "v[r] = MatMul(V, x[r - 1])\nw[i,k] = MatMul(V, x[i])\nl[r] = MatMul(V, x[r])\n"
          "y[i] = Nonlin(sum[r](p[i,r] * v[r] + w[i,r]) + l[1])"),
+    Case("a family that wraps, of another length", "u[o] = MatMul(W2[o], h)\nl[d] = MatMul(V, e[d])\n"
+         "f[o] = Nonlin(u[o] + l[o])\ng[o] = MatMul(U, u[o])\np[o] = Dot(f[o + 1], g[o])\n"
+         "y[o] = Nonlin(p[o] * u[o])", indices="o: {size: 3, boundary: wrap} & d: {size: 2, boundary: wrap}",
+         weights="W2[o]: 1", initial="h: {mean: 0, cov: 1} & e[d]: {mean: 0, cov: 1}"),
+    Case("a score with a boundary, of an operand of several definitions", "u[o] = MatMul(W2[o], h)\n"
+         "t[0] = Nonlin(u[0] + 1)\nt[r] = Nonlin(u[r] - u[0])\ng[o] = MatMul(U, u[o])\np[o] = Dot(t[o], g[o])\n"
+         "y[o] = Nonlin(p[o + 1] * u[o])", indices="o: {size: 3, boundary: zero}", weights="W2[o]: 1"),
+    Case("an operand that reads a part of a definition", ONE_HEAD + "t[0] = Nonlin(x[0] * p[0,0])\n"
+         "t[r] = Nonlin(p[0,r] * x[r])\ny[a] = MatMul(V, t[a])"),
+    Case("an operand of several definitions, one of them not linear", ONE_HEAD + "t[0] = Nonlin(tanh(x[0] * p[0,0]))\n"
+         "t[r] = Nonlin(p[0,r] * x[r])\ny[i] = MatMul(V, t[i])"),
+    Case("a score of an operand of several definitions, one of them not linear", INPUT + "q[0] = Nonlin(tanh(u[0]))\n"
+         "q[r] = Nonlin(u[r] - u[0])\ng[i] = MatMul(V, x[i])\np[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * x[i])"),
+    Case("a score along a recurrence", INPUT + "q[i] = MatMul(U, x[i])\nt[0] = Nonlin(q[0])\n"
+         "t[r] = Nonlin(t[r - 1] + q[r])\ng[i] = MatMul(V, x[i])\np[i] = Dot(t[i], g[i])\n"
+         "y[i] = Nonlin(p[i] * x[i])"),
+    Case("initial vectors that are a number", INPUT + "q[i] = MatMul(U, x[i])\ng[i] = MatMul(V, x[i])\n"
+         "p[i] = Dot(q[i], g[i])\ny[i] = Nonlin(p[i] * d + e)",
+         initial="h: {mean: 0, cov: 1} & d: {mean: 2, cov: 0} & e: {mean: 0, cov: 2}"),
     Case("a softmax of vectors", ONE_HEAD + "z[i] = Nonlin(softmax[i](p[i,0] * x[i]))\ny[i] = MatMul(WO[0], z[i])"),
     Case("one layer can be moved, the next cannot", ONE_HEAD + "z[i] = Nonlin(sum[j](p[i,j] * x[j]))\n"
          "v[i] = MatMul(WO[0], z[i])\nf[i] = Nonlin(tanh(v[i]))\ny[i] = MatMul(WO[1], f[i])"),

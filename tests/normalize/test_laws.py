@@ -152,3 +152,30 @@ def test_gated_attention_is_the_theorem_and_has_the_law_of_the_form_by_hand() ->
 def test_gated_networks_have_the_law_of_the_form_by_hand() -> None:
     (first, one), (second, two) = statistics(loads(GATED), 3), statistics(loads(GATED_BY_HAND), 4)
     assert np.abs((first - second) / np.sqrt(one + two)).max() < 5.4  # one in a million
+
+
+WINDOW = """program: window
+indices: {c: {size: 4, boundary: %s}, w: -1..1}
+initial:
+  e[c]: {cov: 1 + c}
+  b: {cov: 0.2}
+weights: {Q: 1, K: 1}
+body:
+  - q[c] = MatMul(Q, e[c])
+  - g[c] = MatMul(K, e[c])
+  - k[c] = Nonlin(g[c] + b)
+  - p[c,w] = Dot(q[c], k[c + w])
+  - y[c] = Nonlin(sum[w](tanh(p[c,w]) * e[c]))
+outputs: [y]
+"""
+
+
+@pytest.mark.parametrize("rule", ["zero", "wrap"])
+def test_scores_of_sums_read_beyond_a_boundary(rule: str) -> None:
+    law = Law(loads(WINDOW % rule))
+    covariance = np.asarray(law.cov("p"))
+    for c, w in itertools.product(range(4), range(3)):
+        read = c + w - 1
+        inside = 0 <= read < 4 or rule == "wrap"
+        expected = (1 + c) * (1 + read % 4 + 0.2) if inside else 0.0
+        assert abs(covariance[c, w, c, w] - expected) < 2e-3 * max(expected, 1)

@@ -175,9 +175,9 @@ def test_scores_along_a_long_recurrence_are_followed_so_far() -> None:
 
 
 def test_programs_written_out_fit_a_file() -> None:
-    lines = [f"m{k} = MatMul(D{k}, z{k - 1})\nz{k} = Nonlin(tanh(m{k}) + z{k - 1})\n" for k in range(1, 400)]
-    weights = " & ".join(f"D{k}: 1" for k in range(1, 400))
-    program = Case("deep", "z0 = Nonlin(tanh(h))\n" + "".join(lines) + "y = Nonlin(z399)", weights=weights).load()
+    lines = [f"m{k} = MatMul(D{k}, z{k - 1})\nz{k} = Nonlin(tanh(m{k}) + z{k - 1})\n" for k in range(1, 600)]
+    weights = " & ".join(f"D{k}: 1" for k in range(1, 600))
+    program = Case("deep", "z0 = Nonlin(tanh(h))\n" + "".join(lines) + "y = Nonlin(z599)", weights=weights).load()
     found = written_out(program).netsor
     assert loads(dump(found)) == found
 
