@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeGuard
 
 from tensorprog.assumptions.context import NOT_COVERED, SAKAI, YANG, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS
-from tensorprog.expr import Call, Constant, Expr, Number, Reduction, walk
+from tensorprog.expr import Call, Constant, Expr, Number, walk
 from tensorprog.facts import FAILS, HOLDS, Fact
 
 __all__ = ["nonlinearities"]
@@ -88,29 +87,9 @@ def _power_fix(expr: Call) -> str:
 
 def _quotient_fix(expr: Call) -> str:
     top, bottom = expr.args
-    known = _sigmoid(top, bottom)
-    if known is not None:
-        return f"{known}, which is the same"
-    if isinstance(bottom, Reduction) and bottom.removes and _is(bottom.arg, "exp"):
-        softmax = Reduction("softmax", bottom.indices, bottom.arg.args[0])
-        return f"{softmax} in a statement of its own, of which a member is read here"
-    under = Call("sqrt", (_not_negative(bottom.args[0]),)) if _is(bottom, "sqrt") else _not_negative(bottom)
+    root = isinstance(bottom, Call) and bottom.atom == "sqrt"
+    under = Call("sqrt", (_not_negative(bottom.children[0]),)) if root else _not_negative(bottom)
     return f"keep the denominator away from 0, e.g. {Call('divide', (top, under))}"
-
-
-def _sigmoid(top: Expr, bottom: Expr) -> Expr | None:
-    """A quotient v exp(a) / (exp(a) + exp(b)) as v sigmoid(a - b); None if it is none."""
-    if _is(top, "multiply"):
-        parts = [(_sigmoid(part, bottom), other) for part, other in (top.args, top.args[::-1])]
-        return next((Call("multiply", (other, part)) for part, other in parts if part is not None), None)
-    if not (_is(top, "exp") and _is(bottom, "add") and all(_is(part, "exp") for part in bottom.args)):
-        return None
-    others = [part for part in bottom.args if part != top]
-    return Call("sigmoid", (Call("subtract", (*top.args, *others[0].children)),)) if len(others) == 1 else None
-
-
-def _is(expr: Expr, atom: str) -> TypeGuard[Call]:
-    return isinstance(expr, Call) and expr.atom == atom
 
 
 ELSE = "an expression made of pseudo-Lipschitz functions"

@@ -107,8 +107,9 @@ class Report:
         """What the grade means."""
         unbounded = any(finding.verdict == "remark" for finding in self.findings)
         remark = ", with its remark on unbounded inputs" if unbounded else ""
+        how = "after exact rewrites" if self.rewrites else "as written"
         return {
-            "theorem": f"the theorem applies as written ({self.source})",
+            "theorem": f"the theorem applies {how} ({self.source})",
             "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
             "extension": f"covered beyond the theorem{remark} ({self.source})",
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context, Maker
 from tensorprog.assumptions.report import Finding, Says
@@ -71,38 +72,39 @@ def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Pro
 
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
+    unbounded: dict[tuple[str, int | None], list[Maker]] = {}  # by the family of the input, and its definition
     for maker in check.products():
-        dot, definer, statement = maker.dot, maker.position, maker.statement
-        if check.calculus.vector(statement.vector, definer).bounded:
-            continue
-        definers = check.structure.definers(definer, statement.vector)
-        culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
-        score = check.text(dot)
-        if culprit is None:
-            yield check.finding(
-                "remark",
-                (definer,),
-                f"the input {statement.vector} of the operand "
-                f"{statement.target} of {score} is an initial vector, Gaussian, so not bounded; the remark "
-                f"after Theorem 1 says that this condition can be dropped",
-                _bounded_fix(check, definer, None),
-            )
-            continue
-        fact = check.calculus.fact("bounded", culprit)
-        fault = check.calculus.blame("bounded", culprit)
-        is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
-        at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
-        chain = (*check.structure.chain(fault.position, definer), dot)
-        yield check.finding(
-            "remark",
-            (culprit, definer),
-            f"{check.text(culprit)}, the input of the operand {statement.target} of {score}, {is_not}: "
-            f"{fault.reason}{at}; "
-            f"the remark after Theorem 1 says that this condition can be dropped; the way to the score is "
-            f"{check.chain_text(chain)}",
-            _bounded_fix(check, definer, culprit),
-            chain=chain,
-        )
+        vector = maker.statement.vector
+        if not check.calculus.vector(vector, maker.position).bounded:
+            definers = check.structure.definers(maker.position, vector)
+            culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
+            unbounded.setdefault((vector.name, culprit), []).append(maker)
+    for (_, culprit), makers in unbounded.items():
+        yield _unbounded(check, culprit, makers)
+
+
+def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> Finding:
+    """The remark on a vector that is not bounded, with all the operands that it makes."""
+    made: dict[str, dict[str, None]] = {}  # operands by their score
+    for maker in makers:
+        made.setdefault(check.text(maker.dot), {})[str(maker.statement.target)] = None
+    read = ", ".join(f"{' and '.join(targets)} of {score}" for score, targets in made.items())
+    operands = f"the operand{'s' if len(makers) > 1 else ''} {read}"
+    definers = tuple(dict.fromkeys(maker.position for maker in makers))
+    fix = _bounded_fix(check, definers[0], culprit)
+    dropped = "the remark after Theorem 1 says that this condition can be dropped"
+    if culprit is None:
+        vector = makers[0].statement.vector
+        message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
+        return check.finding("remark", definers, message, fix)
+    fact = check.calculus.fact("bounded", culprit)
+    fault = check.calculus.blame("bounded", culprit)
+    is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
+    at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
+    chains = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
+    ways = f"the way{'s' * (len(chains) > 1)} to the score: {'; '.join(map(check.chain_text, chains))}"
+    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {ways}"
+    return check.finding("remark", (culprit, *definers), message, fix, chain=tuple(chain.from_iterable(chains)))
 
 
 def _bounded_fix(check: Context, definer: int, position: int | None) -> str:

@@ -7,6 +7,7 @@ statement.  What is not certified is attacked: a witness refutes it, else it sta
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorprog.calculus.composition import Composition
@@ -39,7 +40,7 @@ PROPERTIES = {  # which may be refuted, with their sources
     "controlled": "Yang 2019, Def. 5.3",
 }
 MAX_SEARCHED = 40_000  # members that one evaluation may read
-LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum")  # blame looks through these
+LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 
 class Calculus(Composition):
@@ -225,9 +226,7 @@ class Calculus(Composition):
                     if found is not None:
                         return found
             return None
-        passing = isinstance(node, Reduction) or (isinstance(node, Call) and node.atom in LINEAR)
-        inner_nodes = node.arguments if isinstance(node, Call) else node.children
-        open_ones = [arg for arg in inner_nodes if not self.expression(arg, at).bounded] if passing else []
+        open_ones = [arg for arg in _passed(node) if not self.expression(arg, at).bounded]
         for arg in open_ones:
             found = self._origin(arg, at, seen)
             if found is not None:
@@ -254,3 +253,10 @@ class Calculus(Composition):
         if not f.names or f.size > MAX_SEARCHED or f.averages(self.structure):
             return None
         return next((w for w in (f.refute(name, line) for line in f.lines) if w is not None), None)
+
+
+def _passed(node: Expr) -> Sequence[Expr]:
+    """The arguments through which a function is not bounded, if it does not make anything unbounded by itself."""
+    if isinstance(node, Call):
+        return node.arguments[: 1 if node.atom == "divide" else None] if node.atom in LINEAR else ()
+    return node.children if isinstance(node, Reduction) else ()

@@ -180,7 +180,7 @@ def _written_out(netsor: Netsor, report: Report) -> str:
 
     found = written_out(netsor)
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
-    dropped = [step.where for step in found.steps if step.kind == "unused"]
+    dropped = dict.fromkeys(step.where for step in found.steps if step.kind == "unused")
     lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
     head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
     return "\n".join([head, *(f"  {line}" for line in lines), "", _text(found.netsor).rstrip()])

@@ -38,14 +38,23 @@ def test_tied_weights_are_named_and_explained() -> None:
 
 def test_remark_names_the_unbounded_operand() -> None:
     report = check(CASES["relu inputs"].load())
-    remarks = [f for f in report.findings if f.verdict == "remark"]
-    assert {f.where for f in remarks} == {"x[i], q[a,i]", "x[i], k[a,j]"}
-    assert all("relu is unbounded" in f.message and "clip(relu(u[i]), -10, 10)" in f.fix for f in remarks)
+    (remark,) = (f for f in report.findings if f.verdict == "remark")
+    assert remark.where == "x[i], q[a,i], k[a,j]"
+    for part in ("q[a,i] and k[a,j] of p[a,i,j]", "relu is unbounded", "q[a,i] -> p[a,i,j]; x[i] -> k[a,j] -> p"):
+        assert part in remark.message
+    assert "clip(relu(u[i]), -10, 10)" in remark.fix
+
+
+def test_a_remark_blames_what_is_divided() -> None:
+    case = Case("scaled", replace={"clip(u[i], -C, C)": "sum[j](u[j]) / sqrt(s) + clip(u[i], -C, C) / (1 + u[i]**2)"})
+    (remark,) = (f for f in check(case.load()).findings if f.verdict == "remark")
+    assert "u[j] is Gaussian in the limit, so not bounded" in remark.message
 
 
 def test_a_weight_after_the_sum_is_moved_inside() -> None:
     report = check(CASES["a weight after the sum"].load())
     assert (report.grade, report.claims) == ("theorem", ())
+    assert "the theorem applies after exact rewrites" in str(report)
     (step,) = report.rewrites
     assert (step.kind, step.where, step.standing) == ("move", "w[a,i]", "exact at every n")
     assert step.text.endswith("becomes w[a,i] = Nonlin(sum[j](softmax[j](p[a,i,j]) * w_v[a,j]))")
@@ -79,7 +88,7 @@ def test_an_attention_only_stack_is_one_layer() -> None:
     report = check(_stack().load())
     assert (report.grade, report.claims) == ("remark", ())
     assert {r.kind for r in report.rewrites} == {"move", "expand"}
-    assert {f.where for f in report.findings if f.verdict == "remark"} == {"o[a,j], q2[a,i]", "o[a,j], k2[a,j]"}
+    assert {f.where for f in report.findings if f.verdict == "remark"} == {"o[a,j], q2[a,i], k2[a,j]"}
 
 
 @pytest.mark.parametrize("recurrence", [False, True])
