@@ -30,7 +30,7 @@ import sys
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """
@@ -48,7 +48,7 @@ def _cluster(folder: Path) -> Iterator[subprocess.Popen[str]]:
         assert running.stdin is not None
         running.stdin.close()
         try:
-            running.wait(20)
+            running.wait(60)
         finally:
             running.kill()
 
