@@ -44,7 +44,7 @@ def test_the_wheel_runs_from_an_unrelated_folder(wheel: Path, tmp_path: Path) ->
     code = "from tensorprog.cli import main; import tensorprog; assert 'unpacked' in tensorprog.__file__; main()"
     small = ["--samples", "50", "--width", "8", "--out", "out"]
     reads_data = "mlp_bias"
-    commands = (["list"], ["run", "attention", *small], ["run", reads_data, *small], ["new", "attention_of_mine"],
+    commands = (["list"], ["run", reads_data, *small], ["new", "attention_of_mine"],
                 ["run", "attention_of_mine.yaml", *small])
     for arguments in commands:
         done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True,

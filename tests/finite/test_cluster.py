@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +30,51 @@ import sys
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A cluster with a process of its own."""
-    script = tmp_path / "cluster.py"
+@contextmanager
+def _cluster(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    script = folder / "cluster.py"
     script.write_text(CLUSTER)
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path
+        [sys.executable, script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, cwd=folder
     ) as running:
         yield running
         assert running.stdin is not None
         running.stdin.close()
         try:
-            running.wait(20)
+            running.wait(60)
         finally:
             running.kill()
 
 
+def _address(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline().strip()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A cluster that a test may end."""
+    with _cluster(tmp_path) as running:
+        yield running
+
+
 @pytest.fixture
 def address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    return _address(process)
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster that several tests use."""
+    with _cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield _address(running)
 
 
 def _same(one: tp.Samples, other: tp.Samples) -> None:
@@ -96,11 +114,11 @@ def test_a_worker_ended_in_mid_run_changes_nothing(address: str, tmp_path: Path)
     assert not notes
 
 
-def test_plain_executors_of_a_client_serve_as_well(address: str) -> None:
+def test_plain_executors_of_a_client_serve_as_well(lasting: str) -> None:
     from distributed import Client
 
     program = tp.load(ATTENTION)
-    with Client(address, set_as_default=False) as client:
+    with Client(lasting, set_as_default=False) as client:
         _same(program.run(**RUN, executor=client.get_executor()), program.run(**RUN))
         worker = next(iter(client.nthreads()))
     with pytest.raises(tp.ProgramError, match=r"no scheduler answers at .* a Worker does"):
@@ -108,11 +126,11 @@ def test_plain_executors_of_a_client_serve_as_well(address: str) -> None:
 
 
 def test_run_with_a_scheduler_reports_the_same_numbers(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lasting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reports = []
-    for extra in ([], ["--scheduler", address]):
+    for extra in ([], ["--scheduler", lasting]):
         command = ["run", "mlp", "--width", "16,64", "--samples", "3000", "--format", "json", "--quiet", *extra]
         with pytest.raises(SystemExit) as caught:
             main.main(args=command, prog_name="tp")
@@ -137,11 +155,11 @@ def test_the_loss_of_the_scheduler_is_one_message(address: str, process: subproc
         tp.load(ATTENTION).run(**RUN, executor=executor, progress=kill)
 
 
-def test_workers_with_other_libraries_are_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_other_libraries_are_refused(lasting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "libraries", lambda: {"tensorprog": tp.__version__, "numpy": "1.0"})
     with (
         pytest.raises(tp.WorkerError, match=r"has numpy .* instead of 1\.0"),
-        cluster.connected(address, print),
+        cluster.connected(lasting, print),
     ):
         pass
 

@@ -81,7 +81,7 @@ def test_a_factor_wrong_by_a_billionth_is_seen(f):
     if right.terms is not None:
         wrong = replace(right, terms=tuple(replace(t, coefficient=(1 + 1e-9) * t.coefficient) for t in right.terms))
     with pytest.raises(AssertionError):
-        check(wrong, wrong, cases(f, f, SELF[f, f]))
+        check(wrong, wrong, cases(f, f, SELF[f, f][:40]))
 
 
 @pytest.mark.parametrize(

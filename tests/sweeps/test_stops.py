@@ -116,7 +116,7 @@ def sweep(out: str) -> bytes:
 def test_a_killed_sweep_goes_on_bit_for_bit(folder: Path, moment: str, number: int, finished: int) -> None:
     with stopped(moment, number, "--out", "a") as process:
         process.send_signal(signal.SIGKILL)
-        process.wait(20)
+        process.wait(120)
     cells = [path for path in Path("a/cells").iterdir() if not path.name.startswith(".")]
     assert len(cells) == finished
     assert not Path("a/sweep.nc").exists()
@@ -133,7 +133,7 @@ def test_a_killed_sweep_goes_on_bit_for_bit(folder: Path, moment: str, number: i
 def test_an_interrupted_sweep_says_how_to_go_on(folder: Path) -> None:
     with stopped("drawing", 3, "--out", "a") as process:
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "3 of 8 cells are finished; the same command goes on from there" in said
     assert "Traceback" not in said
@@ -158,7 +158,7 @@ def test_workers_end_with_their_sweep(folder: Path, kind: signal.Signals) -> Non
                     for child in (task / "children").read_text().split()]
         assert len(children) >= 2
         process.send_signal(kind)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
     assert "Traceback" not in said
     assert process.returncode == (130 if kind == signal.SIGINT else -kind)
     end = time.monotonic() + 20

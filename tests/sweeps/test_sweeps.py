@@ -237,7 +237,7 @@ def test_a_cluster_gives_the_same_file(small: Path) -> None:
     distributed = pytest.importorskip("distributed")
     sizes: dict[str, Any] = {"width": [4, 8], "over": {"c": [1, 2]}, **SIZES}
     one = netcdf(tp.sweep(small, **sizes))
-    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with (distributed.LocalCluster(**local) as cluster, distributed.Client(
             cluster, set_as_default=False) as client):
         assert netcdf(tp.sweep(small, executor=client.get_executor(), **sizes)) == one
