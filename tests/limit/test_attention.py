@@ -131,6 +131,7 @@ def test_gaussians_of_all_places_and_widths_count(widest: float) -> None:
             np.testing.assert_allclose(mixture.density(grid)[0], plain, rtol=1e-12, atol=1e-300)
 
 
+@pytest.mark.slow
 def test_keys_shared_by_heads_leave_scores_of_heads_uncorrelated_but_dependent_inputs_show() -> None:
     law = tp.Program("shared", constants={"H": 2})
     i, j, a = law.index("i", 2), law.index("j", 2), law.index("a", "H")
