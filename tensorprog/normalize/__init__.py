@@ -16,6 +16,7 @@ from functools import partial
 
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
+from tensorprog.normalize.combinations import linear_given_scores
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck
 from tensorprog.normalize.steps import (
@@ -31,7 +32,7 @@ from tensorprog.normalize.steps import (
 )
 from tensorprog.validity import MAX_STATEMENTS
 
-__all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
+__all__ = ["Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
 MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far

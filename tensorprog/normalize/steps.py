@@ -31,7 +31,7 @@ from tensorprog.normalize.linear import Stuck, bound_indices, mapped
 from tensorprog.normalize.split import parts
 from tensorprog.rename import MAX_NODES, replace_variables
 
-__all__ = ["Rewrite", "biases", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "biases", "constants", "expand", "inline", "leaves", "move", "restricted", "turn", "used"]
 
 MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
@@ -147,8 +147,8 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
     position, nonlin = definers[0], editor.netsor.body[definers[0]]
     if len(definers) > 1 or not isinstance(nonlin, Nonlin):
         raise Stuck
-    leaves = _leaves(editor, nonlin.expr, editor.scored)
-    beside = {v for leaf in leaves if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
+    scored = leaves(editor, nonlin.expr, editor.scored)
+    beside = {v for leaf in scored if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
     known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
     if not beside:
         raise Stuck
@@ -159,7 +159,7 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
         yield _changed(editor, "inline", position, expr)
 
 
-def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
+def leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
     """The vectors to which a linear map of an expression would be applied.
 
     Raises    Stuck if it is not linear, or if they are too many: products of k sums have 2^k terms
@@ -204,7 +204,7 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
         return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
-        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
+        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in leaves(editor, nonlin.expr, inside)):
             return None
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
@@ -232,7 +232,7 @@ def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bo
     definers = editor.structure.definers(position, getattr(old, side))
     try:
         for nonlin in (s for s in map(body.__getitem__, definers) if isinstance(s, Nonlin)):
-            _leaves(editor, nonlin.expr, inside)
+            leaves(editor, nonlin.expr, inside)
     except Stuck:
         return None
     made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
