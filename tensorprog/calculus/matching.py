@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.rename import fresh_substitute, indices_of, substitute
+from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, walk
+from tensorprog.rename import free_indices, fresh_substitute, indices_of, substitute
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["apart", "factors", "multiplied", "same_up_to_indices", "summands"]
+__all__ = ["apart", "factors", "multiplied", "put", "same_up_to_indices", "summands"]
 
 
 def factors(expr: Expr) -> list[Expr]:
@@ -49,6 +49,18 @@ def apart(rules: Composition, expr: Expr, indices: Sequence[str]) -> Expr:
         rules.ranges[new] = rules.ranges[name]
         values[name] = Affine(((new, 1),))
     return substitute(expr, values, along=True)
+
+
+def put(expr: Expr, u: Expr, value: Expr) -> Expr:
+    """The expression where a subexpression has a value; softmaxes over its indices read other members, and stay."""
+    own = set(free_indices(u))
+
+    def change(node: Expr) -> Expr | None:
+        if node == u:
+            return value
+        return node if isinstance(node, Reduction) and own.intersection(node.indices) else None
+
+    return rebuild(expr, change)
 
 
 def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:

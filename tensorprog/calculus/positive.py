@@ -85,18 +85,17 @@ def _reduced(rules: Composition, expr: Reduction) -> Expr | None:
 
 def _everywhere(rules: Composition, indices: tuple[str, ...], masked: Expr) -> bool:
     """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
-    return rules.number(Reduction("max", indices, _present(masked))) == 1
+    return rules.number(Reduction("max", indices, _present(rules, masked))) == 1
 
 
-def _present(masked: Expr) -> Expr:
-    """1 where an expression is not masked, else 0."""
-    if masked == Number(-INF):
-        return ZERO
-    if not isinstance(masked, Call):
-        return ONE
-    if masked.atom == "where" and not variables(masked.args[0]):
-        return Call("where", (masked.args[0], *map(_present, masked.args[1:])))
-    return multiplied([part for part in map(_present, masked.args) if part != ONE])
+def _present(rules: Composition, expr: Expr) -> Expr:
+    """1 where an expression is surely not masked, else 0."""
+    if not isinstance(expr, Call):
+        return ZERO if rules.expression(expr, rules.at).masked else ONE
+    parts = [_present(rules, arg) for arg in expr.args]
+    if expr.atom == "where" and not variables(expr.args[0]):
+        return Call("where", (expr.args[0], *parts[1:]))
+    return multiplied([part for part in parts if part != ONE])
 
 
 def _summed(rules: Composition, expr: Call) -> Expr | None:
