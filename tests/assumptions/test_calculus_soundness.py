@@ -187,6 +187,16 @@ UNDECIDED = [
     ("log(where(i < 1, 0, exp(g[i])))", "pseudo-Lipschitz"),
     ("g[i] / where(i < 1, 0, exp(g[i]))", "pseudo-Lipschitz"),
     ("log(sum[j](exp(p[i,j]) * where(j < i, 1, 0)))", "pseudo-Lipschitz"),
+    # softmax reads all members, of which one has the sign, or the value
+    ("sum[j](sign(p[i,j]) * (softmax[j](p[i,j]) - 1/3))", "pseudo-Lipschitz"),
+    ("sum[j](where(p[i,j] > 0, softmax[j](p[i,j]), 1/3))", "pseudo-Lipschitz"),
+    ("sum[j](where(p[i,j] > 1, softmax[j](log(p[i,j])), 1/3) * v[j])", "pseudo-Lipschitz"),
+    ("sum[j](v[j] / (1 / 3 + abs(v[j]) - softmax[j](abs(v[j]))))", "pseudo-Lipschitz"),
+    # masks are -inf, where nothing is known of what they leave out
+    ("sum[j](abs(where(j <= i, sigmoid(p[i,j]), -inf)))", "pseudo-Lipschitz"),
+    ("sum[j](1 / relu(where(j <= i, 1 + sigmoid(p[i,j]), -inf)))", "pseudo-Lipschitz"),
+    ("sum[j](1 / max(where(j <= i, 1 + sigmoid(p[i,j]), -inf), 0))", "pseudo-Lipschitz"),
+    ("sum[j](max(where(j <= i, p[i,j], -inf), where(j <= i, v[j], -inf)))", "pseudo-Lipschitz"),
 ]
 
 
