@@ -125,6 +125,8 @@ def move(editor: Editor) -> Iterator[Rewrite]:
     Raises    Stuck if there is one for which that will never be possible
     """
     for position, definers in editor.structure.behind_scores.items():
+        if _waits(editor, definers):
+            continue
         moved = _through(editor, position, "vector", editor.scored)
         if moved is not None:
             yield _changed(editor, "move", position, moved)
@@ -132,6 +134,13 @@ def move(editor: Editor) -> Iterator[Rewrite]:
             yield split
         elif not _may_become_a_combination(editor, definers):
             yield from _unfold(editor, definers)
+
+
+def _waits(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether combinations read what is to be moved first: taken one by one, k weights in a row make k new MatMuls."""
+    nonlins = [(d, s) for d in definers if isinstance(s := editor.netsor.body[d], Nonlin)]
+    read = {p for d, s in nonlins for v in s.inputs for p in editor.structure.definers(d, v)}
+    return not read.isdisjoint(editor.structure.behind_scores)
 
 
 def _may_become_a_combination(editor: Editor, definers: Sequence[int]) -> bool:
@@ -197,6 +206,9 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     nonlin = editor.definition(position, operand)
     if nonlin is None or not editor.vector(nonlin.expr):
         return None
+    if side == "vector":
+        (definer,) = editor.structure.definers(position, operand)
+        nonlin = replace(nonlin, expr=_combined(editor, definer, nonlin, inside))
     width = editor.netsor.families[operand.name].width
 
     def image(vector: Expr) -> Variable:
@@ -204,12 +216,34 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
         return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
-        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
+        if not _is_linear(editor, nonlin.expr, inside):
             return None
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
         return None
     return mapped(expr, image, editor.vector, inside, editor.apart)
+
+
+def _combined(editor: Editor, position: int, nonlin: Nonlin, inside: Callable[[Expr], bool]) -> Expr:
+    """A combination with the combinations that it reads written out: else k weights in a row pass k times through k."""
+    def linear(reference: Expr) -> bool:
+        read = editor.definition(position, reference) if isinstance(reference, Variable) and inside(reference) else None
+        return read is not None and _is_linear(editor, read.expr, inside)
+
+    try:
+        wanted = [v for v in _leaves(editor, nonlin.expr, inside) if isinstance(v, Variable) and linear(v)]
+    except Stuck:
+        return nonlin.expr
+    return _written_out(editor, position, nonlin, wanted)
+
+
+def _is_linear(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> bool:
+    """Whether a linear map can be taken to the vectors that an expression reads."""
+    try:
+        leaves = _leaves(editor, expr, inside)
+    except Stuck:
+        return False
+    return all(isinstance(leaf, Variable) or not inside(leaf) for leaf in leaves)
 
 
 def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
