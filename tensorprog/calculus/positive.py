@@ -43,7 +43,7 @@ def logarithm(rules: Composition, expr: Expr) -> Expr | None:
         return Number(math.log(number)) if number > 0 else Number(-INF) if number == 0 else None
     interval = rules.closed(expr)
     if interval is not None:
-        return _log(expr) if interval[0] > 0 else None
+        return _numbers(expr, interval[0])
     if isinstance(expr, Reduction):
         return _reduced(rules, expr)
     if not isinstance(expr, Call):
@@ -65,6 +65,14 @@ def logarithm(rules: Composition, expr: Expr) -> Expr | None:
     if parts is None:
         return None
     return Call({"multiply": "add", "divide": "subtract"}.get(expr.atom, expr.atom), parts)
+
+
+def _numbers(expr: Expr, least: float) -> Expr | None:
+    """The logarithm of numbers that are not negative; 0 is a mask."""
+    if least > 0:
+        return _log(expr)
+    seen = Call("greater", (expr, ZERO))
+    return Call("where", (seen, _log(Call("where", (seen, expr, ONE))), Number(-INF))) if least == 0 else None
 
 
 def _all(rules: Composition, exprs: Sequence[Expr]) -> tuple[Expr, ...] | None:
@@ -129,7 +137,8 @@ def _over(rules: Composition, top: Expr, below: Expr) -> Expr:
     rest: list[Expr] = []
     above: Expr | None = None
     for factor in factors(top):
-        own = None if rules.closed(factor) is not None else logarithm(rules, factor)
+        interval = rules.closed(factor)
+        own = logarithm(rules, factor) if interval is None or interval[0] == 0 < interval[1] else None
         if own is None:
             rest.append(factor)
         else:

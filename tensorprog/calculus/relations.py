@@ -176,9 +176,31 @@ def gated(rules: Composition, node: Call) -> Profile | None:
     return rules.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), rules.at)
 
 
+def _where(rules: Composition, node: Call) -> Profile | None:
+    """where(c, exp(x - y), 0), c about indices, is exp(where(c, x, -inf) - y): the masks of x may be those of y."""
+    parts = [_masked_exponent(factor) for factor in factors(node)]
+    if all(part is None for part in parts):
+        return None
+    written = multiplied([factor if part is None else part for part, factor in zip(parts, factors(node), strict=True)])
+    return rules.expression(written, rules.at)
+
+
+def _masked_exponent(factor: Expr) -> Expr | None:
+    if not (isinstance(factor, Call) and factor.atom == "where" and factor.args[2] == ZERO):
+        return None
+    condition, curve, _ = factor.args
+    if variables(condition) or not (isinstance(curve, Call) and curve.atom == "exp"):
+        return None
+    exponent = curve.args[0]
+    if not (isinstance(exponent, Call) and exponent.atom == "subtract"):
+        return None
+    first, second = exponent.args
+    return Call("exp", (Call("subtract", (Call("where", (condition, first, Number(-INF))), second)),))
+
+
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {
     "divide": _divide, "log": _log, "sqrt": _sqrt, "power": _power, "multiply": _multiply, "subtract": _subtract,
-    "abs": _magnitude, "relu": _magnitude,
+    "abs": _magnitude, "relu": _magnitude, "where": _where,
 }
 
 
