@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,8 +23,9 @@ from tensorprog.graph import Structure
 from tensorprog.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.judge import judge
 from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
+from tensorprog.normalize.biases import biases
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import biases, constants, expand, inline, move, turn
+from tensorprog.normalize.steps import constants, expand, inline, move, turn
 from tensorprog.yaml_io import dump, loads
 
 STEPS = {step.__name__: step for step in (constants, turn, biases, expand, move, inline)}
@@ -282,7 +284,7 @@ def broken_factor(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(mean=law.mean, independent=law.independent, joint=law.joint, blocks=law.blocks,
                                factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)))
 
-    monkeypatch.setattr(steps, "initial_law", transposed)
+    monkeypatch.setattr(sys.modules[biases.__module__], "initial_law", transposed)
 
 
 def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
