@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorprog.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.calculus.inline import index_names
+from tensorprog.calculus.matching import put
 from tensorprog.calculus.profile import (
     Assumes,
     Fault,
@@ -44,18 +45,18 @@ from tensorprog.expr import (
     Number,
     Reduction,
     Variable,
-    rebuild,
     variables,
     walk,
 )
 from tensorprog.ir import Netsor, Range
-from tensorprog.rename import substitute
+from tensorprog.rename import free_indices, substitute
 
 __all__ = ["Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
+AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
@@ -123,7 +124,8 @@ class Composition(ABC):
         assert isinstance(expr, Call)
         known = identity(self, expr)
         composed = self.call(expr)
-        return composed if known is None else meet(composed, known)
+        # -inf is no value of a relation between numbers
+        return composed if known is None or known.masked > composed.masked else meet(composed, known)
 
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""
@@ -376,6 +378,14 @@ class Composition(ABC):
         self._known = before
         return found
 
+    def _within_reduction(self, node: Reduction) -> Profile:
+        """Facts of what is reduced: what is known of one member of a family is not known of all."""
+        before = self._known
+        self._known = {u: span for u, span in before.items() if not set(free_indices(u)).intersection(node.indices)}
+        found = self.expression(node.arg, self.at)
+        self._known = before
+        return found
+
     def _threshold(self, condition: Expr) -> tuple[Expr, float, str] | None:
         """(u, c, atom) of a condition u < c and the like."""
         if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
@@ -411,7 +421,7 @@ class Composition(ABC):
 
     def _agree(self, first: Expr, second: Expr, u: Expr, c: Expr) -> bool:
         """Whether two expressions are equal where a subexpression has a value."""
-        sides = [rebuild(branch, {u: c}.get) for branch in (first, second)]
+        sides = [put(branch, u, c) for branch in (first, second)]
         if sides[0] == sides[1]:
             return True
         values = [self.number(side) for side in sides]
@@ -420,18 +430,10 @@ class Composition(ABC):
         return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
-        if node.atom in ("exp", "maximum", "sigmoid", "relu", "tanh", "softplus"):
-            kept = [replace(p, masked=False) for p in args]
-            atom = ATOMS[node.atom]
-            if node.atom == "maximum":
-                found = compose(atom.regularity, kept, (min(p.low for p in kept), max(p.high for p in kept)))
-            else:
-                found = self._unary(node, kept[0])
-                found = replace(found, low=min(found.low, -1.0 if node.atom == "tanh" else 0.0))
-            rough = next((p.rough for p in args if p.rough), None) or Fault(node, self.at, self._why_rough(node, args))
-            return tidy(
-                replace(found, depends=depends, rough=rough, partial=next((p.partial for p in args if p.partial), None))
-            )
+        if node.atom in AT_MASKS:
+            found = self._applied(node, [replace(p, masked=False) for p in args])
+            low = min(found.low, AT_MASKS[node.atom], *(p.low for p in args if node.atom == "maximum"))
+            return replace(found, low=low, masked=node.atom == "maximum" and all(p.masked for p in args))
         if _keeps_mask(node.atom, args):
             return replace(self._applied(node, [replace(p, masked=False) for p in args]), masked=True)
         fault = Fault(
@@ -441,7 +443,7 @@ class Composition(ABC):
 
     def reduce(self, node: Reduction) -> Profile:
         """Facts of a reducer over indices."""
-        inner = self.expression(node.arg, self.at)
+        inner = self._within_reduction(node)
         count = self.count(node)
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:

@@ -16,12 +16,12 @@ from functools import partial
 
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
+from tensorprog.normalize.biases import biases
 from tensorprog.normalize.combinations import linear_given_scores
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck
 from tensorprog.normalize.steps import (
     Rewrite,
-    biases,
     constants,
     expand,
     inline,
