@@ -35,14 +35,14 @@ def judge(netsor: Netsor) -> Report:
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
-    """None for what the limit does not compile, such as vectors that depend on scores."""
+    """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
 
     @wraps(method)
     def answer(self: _Limit, *args: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
                 return method(self, *args)
-        except TensorprogError:
+        except (TensorprogError, FloatingPointError):
             return None
 
     return answer

@@ -18,6 +18,7 @@ from tensorprog.limit.branches import branches_apart
 from tensorprog.limit.definitions import (
     Reading,
     carried,
+    depth,
     indicator,
     multiplied,
     positions_of,
@@ -36,6 +37,7 @@ FORMAL = Variable(".")  # the argument of a one-argument function
 ONE, ZERO = Number(1), Number(0)
 MAX_PARTS = 10_000
 MAX_NODES = 20_000  # of a definition with all others written in
+MAX_DEPTH = 250  # functions of functions in it
 
 
 @dataclass(frozen=True)
@@ -154,19 +156,35 @@ class Parts:
 
     def statement(self, position: int) -> Expr:
         """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
-        if position not in self._inlined:
-            statement = self.netsor.body[position]
-            assert isinstance(statement, Nonlin)
-            names = positions_of(statement.target)
-            ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
-            written = self.fresh(statement.expr, names)
-            ranges = self.every_range() | ranges
-            written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
-            if sum(1 for _ in walk(written)) > MAX_NODES:
-                name = statement.target.name
-                raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
-            self._inlined[position] = branches_apart(self, written)
+        waiting = [position]
+        while position not in self._inlined:  # those that it reads come first
+            reads = [p for p in self._reads(waiting[-1]) if p not in self._inlined and p not in waiting]
+            waiting += reversed(reads)
+            if not reads:
+                last = waiting.pop()
+                self._inlined[last] = self._written(last)
         return self._inlined[position]
+
+    def _reads(self, position: int) -> list[int]:
+        """The statements that are written into one."""
+        families = [self.netsor.families[v.name] for v in self.netsor.body[position].inputs]
+        kept = [family for family in families if family.name not in self.carried]
+        return [p for family in kept for p in family.statements if isinstance(self.netsor.body[p], Nonlin)]
+
+    def _written(self, position: int) -> Expr:
+        statement = self.netsor.body[position]
+        assert isinstance(statement, Nonlin)
+        names = positions_of(statement.target)
+        ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
+        written = self.fresh(statement.expr, names)
+        ranges = self.every_range() | ranges
+        written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
+        name = statement.target.name
+        if sum(1 for _ in walk(written)) > MAX_NODES:
+            raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
+        if depth(written) > MAX_DEPTH:
+            raise NotCompiledError(f"{name} written out in Gaussian variables nests more than {MAX_DEPTH} functions")
+        return branches_apart(self, written)
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
         """What a reference stands for while its indices run over the ranges; None for itself."""
