@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from tensorprog.assumptions import Numbers, Report, check
+from tensorprog.assumptions import Degenerate, Numbers, Report, check
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
 from tensorprog.ir import Dot, Netsor
@@ -23,6 +23,7 @@ NEAR = 1e-7  # how far from its limit an average is moved
 JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
+FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
@@ -35,14 +36,14 @@ def judge(netsor: Netsor) -> Report:
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
-    """None for what the limit does not compile, such as vectors that depend on scores."""
+    """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
 
     @wraps(method)
     def answer(self: _Limit, *args: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
                 return method(self, *args)
-        except TensorprogError:
+        except (TensorprogError, FloatingPointError):
             return None
 
     return answer
@@ -106,6 +107,23 @@ class _Limit(Numbers):
         if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in (below, above)) > JUMP:
             return f"it jumps or is steep where {limits}"
         return ""
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return self._degenerate(netsor, dots) or ()
+
+    @_if_compiled
+    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[Degenerate]:
+        if max(math.prod(family.shape) for family in netsor.families.values()) > FAMILY:
+            return []
+        from tensorprog.limit.degenerate import degenerate
+
+        known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
+        names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
+        return [
+            Degenerate(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
+            for members, how in degenerate(self._compiler(netsor), [*known])
+        ]
 
     @_if_compiled
     def atom(self, netsor: Netsor, expr: Expr) -> float | None:

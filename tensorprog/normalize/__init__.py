@@ -44,8 +44,8 @@ class Rewritten:
     """A program equal to another at every n, with the steps between.
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
-    stand for initial families, by name.  `complete`: whether scores were
-    expanded as far as they can be; if not, the program grew too long.
+    stand for initial families, by name.  `complete`: whether scores were expanded as far as they can be; if not, the
+    program grew too long.  `outgrown`: whether it did when MatMuls were moved, so that they stayed where they were.
     """
 
     netsor: Netsor
@@ -53,6 +53,7 @@ class Rewritten:
     origin: tuple[str, ...] = ()
     initials: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    outgrown: bool = False
 
 
 def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> Rewritten:
@@ -79,6 +80,8 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if not Structure(found.netsor).behind_scores:
         return found
     moved = _run(found, (*kinds, move))
+    if moved is not None and found.complete and not moved.complete:
+        return replace(found, outgrown=True)
     return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
 
 
@@ -108,7 +111,7 @@ def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
         if position not in set(kept)
     ]
     origin = tuple(found.origin[position] for position in kept)
-    return Rewritten(restricted(found.netsor, kept), (*found.steps, *dropped), origin, found.initials, found.complete)
+    return replace(found, netsor=restricted(found.netsor, kept), steps=(*found.steps, *dropped), origin=origin)
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:

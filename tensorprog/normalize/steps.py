@@ -63,6 +63,7 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
             if expr is not statement.expr and vector == (family.kind == "vector"):
                 width = statement.width if editor.vector(expr) else family.width
                 reasons = " and ".join(f"{name} = {value:g}" for name, value in folding.used.items())
+                reasons = reasons or "0 times a finite number is 0"
                 yield _changed(editor, "constants", position, expr, width, f", as {reasons}")
     for name, ratio, text in editor.netsor.widths:
         over = [p for p, s in enumerate(editor.netsor.body) if editor.netsor.families[s.target.name].width == name]
