@@ -103,15 +103,6 @@ def _range(d: Declaration, line: Line) -> Iterator[Problem]:
         yield Problem(f"{d.name} does not stay below {top:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
 
 
-def _near(line: Line) -> tuple[Array, Array, Array]:
-    """Finite points, values, and the largest |value| up to each point's |x|."""
-    x, v = line.x[line.finite], line.v[line.finite]
-    order = np.argsort(np.abs(x), kind="stable")
-    most = np.empty_like(v)
-    most[order] = np.maximum.accumulate(np.abs(v[order]))
-    return x, v, most
-
-
 def _closest(x: Array, size: Array) -> int:
     """Where a size is largest, not farther out than needed for it to be positive."""
     for reach in (10.0, 1e3, 1e6, math.inf):
@@ -124,7 +115,7 @@ def _closest(x: Array, size: Array) -> int:
 def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.monotone:
         return
-    x, v, most = _near(line)
+    x, v, most = line.x[line.finite], line.v[line.finite], line.sizes
     ahead = np.maximum.accumulate(d.monotone * v)
     drop = ahead - d.monotone * v
     drop = np.where(drop > RELATIVE * most + line.noise(v), drop, 0.0)
@@ -142,11 +133,14 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
 def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.parity:
         return
-    x, v, most = _near(line)
+    x, v, most = line.x[line.finite], line.v[line.finite], line.sizes
     mirrored = line.at(-x)
     gaps = {sign: np.nan_to_num(np.abs(mirrored - sign * v)) / (most + 1e-300) for sign in (1, -1)}
     gap = gaps[d.parity] * most
-    gap = np.where(gap > RELATIVE * most + line.noise(v) + line.shaken(x), gap, 0.0)
+    allowed = RELATIVE * most + line.noise(v)
+    doubtful = np.flatnonzero(gap > allowed)
+    allowed[doubtful] += line.shaken(x[doubtful])
+    gap = np.where(gap > allowed, gap, 0.0)
     if not gap.any():
         return
     k = _closest(x, gap)

@@ -54,8 +54,14 @@ def _spikes(size: Array) -> NDArray[np.intp]:
         beside[shift:] = np.maximum(beside[shift:], size[:-shift])
         beside[:-shift] = np.maximum(beside[:-shift], size[shift:])
     out = size - beside
-    chosen = np.concatenate([np.argsort(size)[-MOST:], np.argsort(out)[-MOST:]])
-    return np.unique(chosen[size[chosen] > 0])
+    chosen = np.unique(np.concatenate([_largest(size), _largest(out)]))
+    return chosen[size[chosen] > 0]
+
+
+def _largest(values: Array) -> NDArray[np.intp]:
+    """Places of the largest entries, in no order."""
+    count = min(MOST, len(values))
+    return np.argpartition(values, -count)[-count:] if count else np.empty(0, dtype=np.intp)
 
 
 def _plain_numbers() -> Array:
@@ -100,6 +106,15 @@ class Line:
         return float(x[0]), float(x[-1])
 
     @cached_property
+    def sizes(self) -> Array:
+        """The largest |value| up to the |x| of each of the finite points."""
+        x, size = self.x[self.finite], np.abs(self.v[self.finite])
+        order = np.argsort(np.abs(x), kind="stable")
+        most = np.empty_like(size)
+        most[order] = np.maximum.accumulate(size[order])
+        return most
+
+    @cached_property
     def scale(self) -> float:
         """The largest value near 0."""
         return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
@@ -131,7 +146,7 @@ class Line:
         x, v = self.x[self.finite], sign * self.v[self.finite]
         inner = np.arange(1, len(v) - 1)
         peaks = inner[(v[inner] >= v[inner - 1]) & (v[inner] >= v[inner + 1])]
-        chosen = peaks[np.argsort(v[peaks])[-MOST:]]
+        chosen = peaks[_largest(v[peaks])]
         best = int(np.argmax(v))
         place, value = float(x[best]), float(v[best])
         if chosen.size:
@@ -337,11 +352,12 @@ class Line:
                 with np.errstate(all="ignore"):
                     rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
                 slopes = np.maximum(slopes, np.nan_to_num(rise))
-            for k in np.flatnonzero((slopes.min(axis=0) > 0) & resolved):
+            first, second, third = np.diff(np.log(np.maximum(slopes, LEAST)), axis=0)
+            # faster than a power: rounding, where steps are too short; slowing down: it settles
+            like_power = (second + third < 3 * first) & (third > 0.6 * second)
+            for k in np.flatnonzero(like_power & (slopes.min(axis=0) > 0) & resolved):
                 trend = grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
-                first, second, third = np.diff(np.log(slopes[:, k]))
-                # faster than a power: rounding, where steps are too short; slowing down: it settles
-                if trend is not None and second + third < 3 * first and third > 0.6 * second:
+                if trend is not None:
                     return float(x[k]), trend
         return None
 
