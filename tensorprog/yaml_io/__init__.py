@@ -1,4 +1,4 @@
-"""Program files: `load` and `loads` read them, `dump` writes them; reading executes nothing and reports all mistakes.
+"""Program files: `load` and `loads` read them, `dump` writes them, `shown` shows them; reading executes nothing and reports all mistakes.
 
 `pack` gives text and tables, for archives.
 
@@ -10,6 +10,6 @@ path, size and header have been checked.
 from tensorprog.yaml_io.data import DataError
 from tensorprog.yaml_io.packing import pack, read_tables, unpack
 from tensorprog.yaml_io.program import load, loads
-from tensorprog.yaml_io.writing import dump
+from tensorprog.yaml_io.writing import dump, shown
 
-__all__ = ["DataError", "dump", "load", "loads", "pack", "read_tables", "unpack"]
+__all__ = ["DataError", "dump", "load", "loads", "pack", "read_tables", "shown", "unpack"]
