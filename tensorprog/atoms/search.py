@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.curvature import TOLD, jumps_of_curvature
+from tensorprog.atoms.curvature import jumps_of_curvature, told
 from tensorprog.atoms.trends import LEAST, Trend, grows
 
 __all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
@@ -287,7 +287,7 @@ class Line:
     def turns(self) -> list[float]:
         """Points where f'' jumps although f and f' do not."""
         found = jumps_of_curvature(self.at)
-        return [x for x in found if all(abs(x - bend) > 10 * TOLD for bend in self.bends)]
+        return [x for x in found if all(abs(x - bend) > 10 * told(x) for bend in self.bends)]
 
     def _turn(self, x: Array, h: Array) -> Array:
         """How much the slope changes within h of x."""

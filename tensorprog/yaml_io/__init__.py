@@ -1,6 +1,6 @@
-"""Program files: `load` and `loads` read them, `dump` writes them, `shown` shows them; reading executes nothing and reports all mistakes.
+"""Program files: `load` and `loads` read them, `dump` writes them; reading executes nothing and reports all mistakes.
 
-`pack` gives text and tables, for archives.
+`pack` gives text and tables, for archives, and `shown` a text to look at.
 
 A file is data from somebody else.  The raw text is bounded before YAML sees it, YAML gives nothing but nodes with
 their positions, scalars are read by the rules of YAML 1.2 as text, and numbers come from data files only after
