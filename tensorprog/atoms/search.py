@@ -54,14 +54,14 @@ def _spikes(size: Array) -> NDArray[np.intp]:
         beside[shift:] = np.maximum(beside[shift:], size[:-shift])
         beside[:-shift] = np.maximum(beside[:-shift], size[shift:])
     out = size - beside
-    chosen = np.unique(np.concatenate([_largest(size), _largest(out)]))
-    return chosen[size[chosen] > 0]
+    chosen = np.concatenate([_largest(size), _largest(out)])
+    return np.unique(chosen[size[chosen] > 0])
 
 
 def _largest(values: Array) -> NDArray[np.intp]:
     """Places of the largest entries, in no order."""
-    count = min(MOST, len(values))
-    return np.argpartition(values, -count)[-count:] if count else np.empty(0, dtype=np.intp)
+    places: NDArray[np.intp] = np.argsort(values) if len(values) <= MOST else np.argpartition(values, -MOST)[-MOST:]
+    return places
 
 
 def _plain_numbers() -> Array:
