@@ -85,6 +85,12 @@ def _plain(x: float, line: Line, wrong: Callable[[float], bool]) -> tuple[float,
     return x, float(line.at(np.array([x]))[0])
 
 
+def _told(*values: float) -> Iterator[str]:
+    """Numbers with as many digits as it takes to tell them apart."""
+    digits = next((n for n in range(9, 17) if len({f"{v:.{n}g}" for v in values}) == len({*values})), 17)
+    return (f"{v:.{digits}g}" for v in values)
+
+
 def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.range is None:
         return
@@ -97,10 +103,12 @@ def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     fix = f"range=({ends[0]:.12g}, {ends[1]:.12g})"
     if below:
         x, value = _plain(low_at, line, lambda v: v < bottom - line.noise(v))
-        yield Problem(f"{d.name} does not stay above {bottom:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
+        limit, found = _told(bottom, value)
+        yield Problem(f"{d.name} does not stay above {limit}: {d.name}({written(x)}) = {found}", fix=fix)
     if above:
         x, value = _plain(high_at, line, lambda v: v > top + line.noise(v))
-        yield Problem(f"{d.name} does not stay below {top:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
+        limit, found = _told(top, value)
+        yield Problem(f"{d.name} does not stay below {limit}: {d.name}({written(x)}) = {found}", fix=fix)
 
 
 def _closest(x: Array, size: Array) -> int:
@@ -125,8 +133,8 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     j = _closest(x[: k + 1], np.maximum(d.monotone * (v[: k + 1] - v[k]) - 0.5 * drop[k], 0.0))
     kind = "increasing" if d.monotone > 0 else "decreasing"
     other = drop.size and np.all(np.maximum.accumulate(-d.monotone * v) + d.monotone * v <= RELATIVE * most)
-    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {v[j]:.9g}, "
-                  f"{d.name}({written(x[k])}) = {v[k]:.9g}",
+    first, second = _told(v[j], v[k])
+    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {first}, {d.name}({written(x[k])}) = {second}",
                   fix=f"monotone={-d.monotone}" if other else "leave monotone out")
 
 
@@ -146,9 +154,9 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     k = _closest(x, gap)
     kind = {1: "even", -1: "odd"}[d.parity]
     other = np.all(gaps[-d.parity] <= RELATIVE)
+    here, there = _told(v[k], mirrored[k])
     yield Problem(
-        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {v[k]:.9g}, "
-        f"{d.name}({written(-x[k])}) = {mirrored[k]:.9g}",
+        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {here}, {d.name}({written(-x[k])}) = {there}",
         fix=f"parity={-d.parity}" if other else "leave parity out",
     )
 

@@ -250,6 +250,7 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("size", lambda x: np.tanh(x) * (1.0 if x.size < 200_000 else 0.5), (-1, 1)), "more than its argument"),
     (Declaration("spoils_long", _spoils_long, (-1, 1)), "changes the array"),
     (Declaration("raises_far", _raises_far, (-1, 1)), "ValueError"),
+    (Declaration("just", lambda x: np.tanh(x) * (1 + 1e-12), (-1, 1)), "stay above -1: just(-1000) = -1.000000000001"),
     (Declaration("formula", np.tanh, sympy=lambda x: x), "another function"),
     (Declaration("no_formula", np.tanh, sympy=lambda x: x.nothing), "AttributeError"),
 ]
