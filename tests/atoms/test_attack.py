@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.special
 
 from tensorprog.atoms import ATOMS, Atom
@@ -160,6 +161,9 @@ def _raises_far(x: Any) -> Any:
     return np.tanh(x)
 
 
+KNOTS = np.arange(-8.0, 9.0)
+
+
 def _sharp_turn(x: Any) -> Any:
     """Its second derivative is sin(x) and t / sqrt(t**2 + w**2), which changes sign within w = 1e-5."""
     t, w = x - 0.7, 1e-5
@@ -178,6 +182,8 @@ TRUE: list[Declaration] = [
     Declaration("smootherstep", lambda x: np.clip(x, 0, 1) ** 3 * (np.clip(x, 0, 1) * (6 * np.clip(x, 0, 1) - 15) + 10),
                 (0, 1), lipschitz=1.875, kinks=(), monotone=1),
     Declaration("nearly_squared_relu", lambda x: x * x * scipy.special.expit(1e4 * x), modulus=1, kinks=()),
+    Declaration("spline", lambda x: scipy.interpolate.CubicSpline(KNOTS, np.tanh(KNOTS))(np.clip(x, -8, 8)),
+                kinks=(-8, 8)),
     Declaration("sharp_turn", _sharp_turn, modulus=1, kinks=()),
     Declaration("log_gamma", lambda x: scipy.special.gammaln(1 + np.abs(x)), growth=1.5, modulus=0.5, parity=1),
     Declaration("steep_power", lambda x: x**20, growth=20, modulus=19, parity=1, kinks=()),
@@ -246,6 +252,8 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("step", lambda x: np.clip(x, 0, 1) ** 2 * (3 - 2 * np.clip(x, 0, 1)), kinks=(0.0,)), "jumps near 1,"),
     (Declaration("huber", lambda x: np.where(np.abs(x) < 50, x * x, 100 * np.abs(x) - 2500), kinks=()), "near -50, 50"),
     (Declaration("small_turn", lambda x: np.sin(x) + np.maximum(x - 0.7, 0) ** 2 / 700, kinks=()), "jumps near 0.7"),
+    (Declaration("pchip", lambda x: scipy.interpolate.pchip_interpolate(KNOTS, np.tanh(KNOTS), np.clip(x, -8, 8)),
+                 kinks=(-8, 8)), "name what lies near -4, -3, -2, -1, 0, 1, 2, 3, 4 in"),
     (Declaration("single", lambda x: np.tanh(x.astype(np.float32)), (-1, 1)), "gives float32"),
     (Declaration("size", lambda x: np.tanh(x) * (1.0 if x.size < 200_000 else 0.5), (-1, 1)), "more than its argument"),
     (Declaration("spoils_long", _spoils_long, (-1, 1)), "changes the array"),
