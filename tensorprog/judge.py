@@ -98,7 +98,7 @@ class _Limit(Numbers):
                 square = isinstance(statement, Dot) and statement.left == statement.right
                 return Open(value.axes, np.maximum(moved, 0) if square else moved)
 
-            return evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data
+            return np.asarray(evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data, dtype=float)
 
         here, below, above = (at(move) for move in (0.0, -NEAR, NEAR))
         limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in variables(expr))

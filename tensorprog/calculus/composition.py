@@ -351,8 +351,11 @@ class Composition(ABC):
         given = self.expression(condition, self.at)
         found = join(yes, no)
         kinks = join_kinks(found.kinks, given.kinks)
-        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends)
-        if self._glued(condition, first, second):
+        glued = self._glued(condition, first, second)
+        asked = self._arguments(condition.children) if glued else [given]
+        assumes = tuple(dict.fromkeys(text for p in (found, *asked) for text in p.assumes))
+        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=assumes)
+        if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed
             return found
         found = replace(found, rises=False, falls=False)
         jump = Fault(

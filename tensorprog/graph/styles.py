@@ -102,9 +102,12 @@ def _between(graph: Any, nodes: tuple[str, ...]) -> Iterator[str]:
     """Nodes, and the shortest ways between those that are next to none of the others."""
     yield from nodes
     near = graph.subgraph(nodes).to_undirected(as_view=True)
-    for u, v in itertools.permutations((node for node in near if not near[node].keys() - {node}), 2):
-        if nx.has_path(graph, u, v):
-            yield from itertools.chain.from_iterable(nx.all_shortest_paths(graph, u, v))
+    alone = [node for node in near if not near[node].keys() - {node}]
+    after, before = ({node: nx.single_source_shortest_path_length(view, node) for node in alone}
+                     for view in (graph, graph.reverse(copy=False)))
+    for u, v in itertools.permutations(alone, 2):
+        steps = after[u].get(v)
+        yield from (node for node in after[u].keys() & before[v] if after[u][node] + before[v][node] == steps)
 
 
 def _roles(graph: Any, dropped: set[str]) -> dict[str, tuple[str, ...]]:
