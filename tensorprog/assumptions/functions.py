@@ -47,7 +47,7 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
     elif fact.name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
     fix = _regular_fix(fault.expr, lambda expr: check.calculus.expression(expr, fault.position).low >= 0)
-    return check.finding(fact.verdict, (fault.position,), message, fix, NOT_COVERED, chain)
+    return check.finding(fact.verdict, (fault.position,), message, fix, NOT_COVERED, (chain,))
 
 
 def _regular_fix(expr: Expr, nonnegative: Ask) -> str:
@@ -90,8 +90,9 @@ def _away(expr: Call, nonnegative: Ask) -> Expr:
 
 def _quotient(expr: Call, nonnegative: Ask) -> Expr:
     top, bottom = expr.args
-    root = isinstance(bottom, Call) and bottom.atom == "sqrt"
-    return Call("divide", (top, _away(bottom, nonnegative) if root else _positive(bottom, nonnegative)))
+    if isinstance(bottom, Call) and bottom.atom == "sqrt":
+        return Call("divide", (top, _away(bottom, nonnegative)))
+    return Call("divide", (top, _positive(bottom, nonnegative)))
 
 
 ELSE = "an expression made of pseudo-Lipschitz functions"
