@@ -46,14 +46,18 @@ LISTED = 12  # members listed one by one otherwise
 WIDE = 100  # columns from which the reasons stand in a column of their own
 
 
-def facts_of(netsor: Netsor) -> Table:
-    """What is certified of each statement."""
+def facts_of(netsor: Netsor) -> tuple[Table, ...]:
+    """What is certified of each statement; then, where functions lose a property, which of them and why."""
     from tensorprog.calculus import facts_table
 
-    rows = tuple(row.cells() for row in facts_table(netsor))
+    rows = facts_table(netsor)
     header = ("statement", "range", "growth", "order", "parity", "monotone", "kinks")
     note = "as functions of G-vars, initial vectors, scores and averages; order: pseudo-Lipschitz"
-    return Table("", header, rows, note, text_columns=(0, 1, 4, 5, 6))
+    facts = Table("", header, tuple(row.cells() for row in rows), note, text_columns=(0, 1, 4, 5, 6))
+    losses = dict.fromkeys((each.statement, each.property, f"{each.part}: {each.why}")
+                           for row in rows for each in row.lost)
+    lost = Table("", ("lost in", "property", "by"), tuple(losses), text_columns=(0, 1, 2))
+    return (facts, lost) if losses else (facts,)
 
 
 def show_report(report: Report, write: Callable[[str], None], stream: TextIO | None = None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Expr, Number, Variable, rebuild
 from tensorprog.facts import FAILS, UNKNOWN, Verdict
-from tensorprog.graph import Operand, Structure
+from tensorprog.graph import Operand, Structure, between, build, ways
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewritten
 
@@ -148,23 +150,28 @@ class Context:
         message: str,
         fix: str = "",
         consequence: str = "",
-        chain: tuple[int, ...] = (),
+        ways: Iterable[tuple[int, ...]] = (),
         weights: tuple[str, ...] = (),
         source: str | None = None,
     ) -> Finding:
-        """A finding of the current rule at some statements, the first of them to blame; by default with its source."""
+        """A finding of the current rule at some statements, the first of them to blame; by default with its source.
+
+        `ways` are chains of statements that belong to it; it has the nodes between them, in the program as written.
+        """
         assert self.rule is not None
         said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
         line = self.netsor.body[positions[0]].span.line if positions else 0
         names = dict.fromkeys(self.text(p) for p in positions)
         added = [str(self.netsor.body[p]) for p in positions if str(self.netsor.body[p].target) != self.text(p)]
         message += f" (after rewriting: {'; '.join(added)})" if added else ""
-        nodes = tuple(dict.fromkeys([*names, *(self.text(p) for p in chain), *weights]))
+        rows = [[self.text(p) for p in way] for way in ways] + [[w, name] for w in weights for name in names]
+        nodes = tuple(dict.fromkeys(chain(names, *(between(self.view, row) for row in rows))))
         source = self.rule.source if source is None else source
         return Finding(self.rule.name, said, ", ".join(names), line, message, fix, source, nodes, consequence)
 
     def used_again(
-        self, verdict: Verdict, first: int, second: int, message: str, chain: tuple[int, ...], apart: str = ""
+        self, verdict: Verdict, first: int, second: int, message: str, ways: Iterable[tuple[int, ...]],
+        apart: str = "",
     ) -> Finding:
         """A finding at the second of two MatMuls by one weight, which is to have a weight of its own.
 
@@ -177,7 +184,7 @@ class Context:
             own = Variable(self.fresh(f"W_{two.target.name}"), slots_of(tuple(dict.fromkeys([*indices, apart]))))
             new = replace(two, weight=own)
             fix = f"{new}, with a weight {own} for each {apart}"
-        return self.finding(verdict, (second, first), message, fix, NOT_COVERED, chain, (self.weight(one.weight.name),))
+        return self.finding(verdict, (second, first), message, fix, NOT_COVERED, ways, (self.weight(one.weight.name),))
 
     def fresh(self, wanted: str) -> str:
         """A name that the program has not."""
@@ -256,6 +263,11 @@ class Context:
         return {dot: tuple(own) for dot, own in found.items()}
 
     @cached_property
+    def view(self) -> Any:
+        """The graph of the program as written, whose nodes findings name."""
+        return build(self.written)
+
+    @cached_property
     def _written(self) -> Mapping[str, Statement]:
         return {str(s.target): s for s in self.written.body}
 
@@ -265,8 +277,8 @@ class Context:
         return bool(self.structure.scores)
 
     def chain_text(self, chain: tuple[int, ...]) -> str:
-        """A chain of statements as text."""
-        return " -> ".join(dict.fromkeys(self.text(p) for p in chain))
+        """A chain of statements as text, a way in the program as written."""
+        return "; ".join(" -> ".join(way) for way in ways(self.view, [self.text(p) for p in chain]))
 
     def sinks(self) -> Iterator[int]:
         """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""

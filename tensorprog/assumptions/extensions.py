@@ -40,7 +40,7 @@ def averages(check: Context) -> Iterator[Finding]:
             (given[0],),
             f"{names}: averages over vectors that depend on {check.text(source)}, random in the limit, through "
             f"{check.chain_text(chain)}; so they are random too, functions of it (a conjecture)",
-            chain=chain,
+            ways=(chain,),
             source="",
         )
 
@@ -104,7 +104,8 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
                     f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
                     f"{values(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
                 )
-                yield check.used_again(verdict, maker, position, message, structure.chain(maker, position), index)
+                way = structure.chain(maker, position)
+                yield check.used_again(verdict, maker, position, message, (way,), index)
                 return
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from tensorprog.assumptions.context import NOT_COVERED, SAKAI, YANG, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS
-from tensorprog.expr import Call, Constant, Expr, Number, walk
+from tensorprog.expr import Call, Expr, Number, walk
 from tensorprog.facts import FAILS, HOLDS, Fact
 
 __all__ = ["nonlinearities"]
+
+Ask = Callable[[Expr], bool]
 
 
 def nonlinearities(check: Context) -> Iterator[Finding]:
@@ -44,11 +46,12 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
         message += f". Without scores it would be admitted: it is controlled ({YANG})"
     elif fact.name == "controlled":
         message += f". Needed: |phi(x)| <= exp(C |x|**r + c) with r < 2 ({YANG})"
-    return check.finding(fact.verdict, (fault.position,), message, _regular_fix(fault.expr), NOT_COVERED, chain)
+    fix = _regular_fix(fault.expr, lambda expr: check.calculus.expression(expr, fault.position).low >= 0)
+    return check.finding(fact.verdict, (fault.position,), message, fix, NOT_COVERED, (chain,))
 
 
-def _regular_fix(expr: Expr) -> str:
-    """What to write in place of an expression that is not regular."""
+def _regular_fix(expr: Expr, nonnegative: Ask) -> str:
+    """What to write in place of an expression that is not regular; `nonnegative` tells whether one is certainly so."""
     mask = next((node for node in walk(expr) if isinstance(node, Call) and node.atom == "where" and _masks(node)), None)
     if mask is not None:
         zero = Call("where", tuple(Number(0) if _infinite(arg) else arg for arg in mask.args))
@@ -58,7 +61,7 @@ def _regular_fix(expr: Expr) -> str:
     if ATOMS[expr.atom].declared:
         return f"declare it, if it holds: tp.atom({expr.atom!r}, fn, growth=.., modulus=..)"
     fix = FIXES.get(expr.atom)
-    return fix(expr) if fix is not None else ELSE
+    return fix(expr, nonnegative) if fix is not None else ELSE
 
 
 def _infinite(expr: Expr) -> bool:
@@ -71,35 +74,39 @@ def _masks(where: Call) -> bool:
 
 
 def _steep(expr: Call) -> Expr:
-    """The argument times a constant c, which is to be large."""
-    return Call("multiply", (Constant("c"), expr.args[0]))
+    """The argument times a large number."""
+    return Call("multiply", (Number(STEEP), expr.args[0]))
 
 
-def _not_negative(expr: Expr) -> Expr:
-    """The argument, or its absolute value, away from 0."""
-    inner = expr if isinstance(expr, Call) and expr.atom == "abs" else Call("abs", (expr,))
-    return Call("add", (inner, Constant("eps")))
+def _positive(expr: Expr, nonnegative: Ask) -> Expr:
+    """An expression, or its absolute value where it may be negative, away from 0."""
+    return Call("add", (expr if nonnegative(expr) else Call("abs", (expr,)), Number(SMALL)))
 
 
-def _power_fix(expr: Call) -> str:
-    return f"keep what stands before ** away from 0: {Call('power', (_not_negative(expr.args[0]), *expr.args[1:]))}"
+def _away(expr: Call, nonnegative: Ask) -> Expr:
+    """A function of its first argument, which is kept away from 0."""
+    return Call(expr.atom, (_positive(expr.args[0], nonnegative), *expr.args[1:]))
 
 
-def _quotient_fix(expr: Call) -> str:
+def _quotient(expr: Call, nonnegative: Ask) -> Expr:
     top, bottom = expr.args
-    root = isinstance(bottom, Call) and bottom.atom == "sqrt"
-    under = Call("sqrt", (_not_negative(bottom.children[0]),)) if root else _not_negative(bottom)
-    return f"keep the denominator away from 0, e.g. {Call('divide', (top, under))}"
+    if isinstance(bottom, Call) and bottom.atom == "sqrt":
+        return Call("divide", (top, _away(bottom, nonnegative)))
+    return Call("divide", (top, _positive(bottom, nonnegative)))
 
 
 ELSE = "an expression made of pseudo-Lipschitz functions"
-FIXES: Mapping[str, Callable[[Call], str]] = {
-    "step": lambda e: f"a continuous function, e.g. clip({_steep(e)}, 0, 1) or sigmoid({_steep(e)})",
-    "sign": lambda e: f"a continuous function, e.g. clip({_steep(e)}, -1, 1) or tanh({_steep(e)})",
-    "exp": lambda e: f"bound the argument above, e.g. exp(min({e.args[0]}, c)), or use softmax, sigmoid or softplus",
-    "sqrt": lambda e: f"keep the argument away from 0: sqrt({_not_negative(e.args[0])})",
-    "log": lambda e: f"keep the argument away from 0: log({_not_negative(e.args[0])})",
-    "power": _power_fix,
-    "divide": _quotient_fix,
-    "where": lambda _: "branches that agree where the condition changes, or a condition on indices",
+# sensible numbers, which stand for any: the slope in place of a jump, a distance from 0, a bound on the argument of exp
+STEEP, SMALL, LARGE = 100, 1e-6, 10
+FIXES: Mapping[str, Callable[[Call, Ask], str]] = {
+    "step": lambda e, _: f"a continuous function, e.g. clip({_steep(e)}, 0, 1) or sigmoid({_steep(e)})",
+    "sign": lambda e, _: f"a continuous function, e.g. clip({_steep(e)}, -1, 1) or tanh({_steep(e)})",
+    "exp": lambda e, _: (
+        f"bound the argument above, e.g. exp(min({e.args[0]}, {LARGE})), or use softmax, sigmoid or softplus"
+    ),
+    "sqrt": lambda e, ask: f"keep the argument away from 0, e.g. {_away(e, ask)}",
+    "log": lambda e, ask: f"keep the argument away from 0, e.g. {_away(e, ask)}",
+    "power": lambda e, ask: f"keep what stands before ** away from 0, e.g. {_away(e, ask)}",
+    "divide": lambda e, ask: f"keep the denominator away from 0, e.g. {_quotient(e, ask)}",
+    "where": lambda _, __: "branches that agree where the condition changes, or a condition on indices",
 }

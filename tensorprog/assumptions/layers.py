@@ -58,7 +58,7 @@ def one_layer(check: Context) -> Iterator[Finding]:
         (behind[0],),
         f"{check.netsor.body[behind[0]]} depends on the score {check.text(score)} through {check.chain_text(chain)}, "
         "beyond Theorem 1, which covers one layer of scores; the layers are taken one after another (a conjecture)",
-        chain=chain,
+        ways=(chain,),
         source="",
     )
 
@@ -113,5 +113,7 @@ def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart:
         f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be taken "
         "one after another only if no weight that made a score operand is used again"
     )
-    chain = (first.position, first.dot, second.position, second.dot)
-    return check.used_again(verdict, first.position, second.position, message, chain, apart)
+    back = check.structure.chain(first.dot, second.position)
+    message += f"; the way there: {check.chain_text(back)}" if back else ""
+    ways = ((first.position, first.dot), back, (second.position, second.dot))
+    return check.used_again(verdict, first.position, second.position, message, ways, apart)

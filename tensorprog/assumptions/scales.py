@@ -69,7 +69,7 @@ def scales(check: Context) -> Iterator[Finding]:
                 f"{check.text(dot)}: its mean is {why}, {then}",
                 fix,
                 DIVERGES if grows else NOT_COVERED,
-                (left.position, dot),
+                ((left.position, dot), (right.position, dot)),
                 (check.weight(weight),),
             )
 

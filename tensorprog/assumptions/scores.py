@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context, Maker
 from tensorprog.assumptions.report import Finding, Says
@@ -106,10 +105,10 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         fix = f"clip({fault.expr}, -10, 10) in place of {fault.expr} in {check.text(fault.position)}" * (not scored)
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
-    chains = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
-    ways = f"the way{'s' * (len(chains) > 1)} to the score: {'; '.join(map(check.chain_text, chains))}"
-    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {ways}"
-    return check.finding("remark", (culprit, *definers), message, fix, chain=tuple(chain.from_iterable(chains)))
+    ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
+    told = f"the way{'s' * (len(ways) > 1)} to the score: {'; '.join(map(check.chain_text, ways))}"
+    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {told}"
+    return check.finding("remark", (culprit, *definers), message, fix, ways=ways)
 
 
 def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
@@ -147,7 +146,7 @@ def dedicated(check: Context) -> Iterator[Finding]:
                 f"{one.target}, an operand of the score {check.text(maker.dot)}: the same matrix{values(witness)}. "
                 "A weight that makes a score operand may make nothing else"
             )
-            yield check.used_again(verdict, maker.position, other, message, (maker.position, maker.dot))
+            yield check.used_again(verdict, maker.position, other, message, [(maker.position, maker.dot)])
 
 
 def different(check: Context) -> Iterator[Finding]:
@@ -197,6 +196,6 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
         message,
         fix,
         DIVERGES if diverges else NOT_COVERED,
-        (left.position, right.position, left.dot),
+        ((left.position, left.dot), (right.position, right.dot)),
         (check.weight(one.weight.name),),
     )

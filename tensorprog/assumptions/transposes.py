@@ -41,4 +41,4 @@ def _both(check: Context, position: int, met: Meeting) -> Finding:
         + ". A matrix and its transpose together need NetsorT, where the limit of "
         f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, a multiple of Z^x"
     )
-    return check.used_again(verdict, plain, position, message, chain)
+    return check.used_again(verdict, plain, position, message, (chain,) if chain else ())

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tensorprog.atoms import Interval
 from tensorprog.calculus.profile import Kinks, shown, shown_kinks
 from tensorprog.calculus.program import Calculus
-from tensorprog.ir import Netsor
+from tensorprog.expr import Variable
+from tensorprog.ir import Netsor, Nonlin
 
-__all__ = ["FactRow", "facts_table"]
+__all__ = ["FactRow", "Loss", "facts_table"]
 
 PARITIES = {1: "even", -1: "odd", 0: ""}
 TRENDS = {1: "nondecreasing", -1: "nonincreasing", 0: ""}
+
+
+class Loss(NamedTuple):
+    """A property that a function of bounded, or of Gaussian, arguments loses: in which statement and part, and why."""
+
+    property: str
+    statement: str
+    part: str
+    why: str
 
 
 class FactRow(NamedTuple):
     """What is certified of one statement, as a function of G-vars, initial vectors, scores and averages.
 
     `range`, `growth`, `order`, `parity`, `monotone`, `kinks` as in `Profile`; inf, 0 and None: not known, or not so.
-    `partial`: why the value may be no real number somewhere, else "".
+    `partial`: why the value may be no real number somewhere, else "".  `lost`: the functions, here or before, by which
+    a Nonlin is not known to be bounded, pseudo-Lipschitz or controlled.
     """
 
     statement: str
@@ -31,6 +43,7 @@ class FactRow(NamedTuple):
     monotone: int
     kinks: Kinks
     partial: str = ""
+    lost: tuple[Loss, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; null: infinite, or not known."""
@@ -40,7 +53,7 @@ class FactRow(NamedTuple):
         kinks = None if self.kinks is None else shown_kinks(self.kinks)
         return {"statement": self.statement, "range": [low, high], "growth": growth, "order": order,
                 "parity": PARITIES[self.parity], "monotone": TRENDS[self.monotone], "kinks": kinks,
-                "partial": self.partial}
+                "partial": self.partial, "lost": [loss._asdict() for loss in self.lost]}
 
     def cells(self) -> tuple[str, ...]:
         """The row as text: statement, range, growth, order, parity, monotone, kinks."""
@@ -58,7 +71,21 @@ def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactR
     for position, statement in enumerate(netsor.body):
         p = calculus.statement(position)
         partial = p.partial.reason if p.partial else ""
+        lost = tuple(_lost(calculus, position)) if isinstance(statement, Nonlin) else ()
         rows.append(
-            FactRow(str(statement.target), p.interval, p.growth, p.order, p.parity, p.monotone, p.kinks, partial)
+            FactRow(str(statement.target), p.interval, p.growth, p.order, p.parity, p.monotone, p.kinks, partial, lost)
         )
     return tuple(rows)
+
+
+def _lost(calculus: Calculus, position: int) -> Iterator[Loss]:
+    """Why a statement's value lacks properties, unless G-vars lack them; where it may be no real number, this alone."""
+    p = calculus.statement(position)
+    has = {"bounded": p.bounded, "pseudo-Lipschitz": p.pseudo_lipschitz, "controlled": p.controlled}
+    for name in (name for name, held in has.items() if not held):
+        fault = calculus.blame(name, position)
+        if not isinstance(fault.expr, Variable):
+            at = str(calculus.netsor.body[fault.position].target)
+            yield Loss("real" if p.partial else name, at, str(fault.expr), fault.reason)
+        if p.partial:
+            return

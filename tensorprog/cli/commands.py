@@ -150,7 +150,7 @@ def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
 @option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
               "h = phi(g^1, ..., g^m; p_1, ..., p_r).")
 @option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
-              "order, parity, monotonicity and kinks.")
+              "order, parity, monotonicity and kinks, and where they are lost.")
 @options(FORMAT, QUIET, REQUIRE)
 def check(
     file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
@@ -170,8 +170,9 @@ def check(
             from tensorprog.display import facts_of, show
             from tensorprog.normalize import normalize
 
-            echo()
-            show(facts_of(normalize(netsor).netsor), echo)
+            for table in facts_of(normalize(netsor).netsor):
+                echo()
+                show(table, echo)
     return exit_code(report.grade, require)
 
 

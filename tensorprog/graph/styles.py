@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import networkx as nx
 
 __all__ = ["BLAME", "KINDS", "REMARK", "ROLES", "Marks", "Style", "clean", "marks_of"]
 
@@ -89,25 +86,15 @@ def marks_of(graph: Any, report: Any) -> Marks:
         for node in {*finding.nodes, *finding.where.split(", ")}:
             told = (notes.get(node), f"{finding.rule}: {finding.message}", finding.fix and f"try {finding.fix}")
             notes[node] = "\n".join(filter(None, told))
-    path = frozenset(node for finding in failing or remarks for node in _between(graph, finding.nodes))
+    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
     verdict = report.grade
+    if report.claims:
+        verdict += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
     if report.consequence:
         verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
     faults = tuple(_short(finding) for finding in [*failing, *remarks])
     sorts = _roles(graph, {rewrite.where for rewrite in report.rewrites if rewrite.kind == "unused"})
     return Marks(sorts, True, verdict, path, numbers, notes, faults, len(failing), _claims(report))
-
-
-def _between(graph: Any, nodes: tuple[str, ...]) -> Iterator[str]:
-    """Nodes, and the shortest ways between those that are next to none of the others."""
-    yield from nodes
-    near = graph.subgraph(nodes).to_undirected(as_view=True)
-    alone = [node for node in near if not near[node].keys() - {node}]
-    after, before = ({node: nx.single_source_shortest_path_length(view, node) for node in alone}
-                     for view in (graph, graph.reverse(copy=False)))
-    for u, v in itertools.permutations(alone, 2):
-        steps = after[u].get(v)
-        yield from (node for node in after[u].keys() & before[v] if after[u][node] + before[v][node] == steps)
 
 
 def _roles(graph: Any, dropped: set[str]) -> dict[str, tuple[str, ...]]:

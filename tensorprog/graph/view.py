@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -11,7 +12,7 @@ from tensorprog.graph.roles import roles
 from tensorprog.graph.structure import Structure
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Weight
 
-__all__ = ["build"]
+__all__ = ["between", "build", "ways"]
 
 
 def _family(name: str, indices: Sequence[str]) -> str:
@@ -69,3 +70,26 @@ def build(netsor: Netsor) -> Any:
                     graph.add_edge(source, target, role=part)
                     seen.add((source, part))
     return graph
+
+
+def ways(graph: Any, stations: Sequence[str]) -> list[list[str]]:
+    """Nodes in a row, with a shortest way in front of each that the one before leads to; else a new row begins."""
+    found = [[stations[0]]]
+    for start, end in pairwise(stations):
+        if start == end:
+            continue
+        if nx.has_path(graph, start, end):
+            found[-1] += nx.shortest_path(graph, start, end)[1:]
+        else:
+            found.append([end])
+    return found
+
+
+def between(graph: Any, stations: Sequence[str]) -> Iterator[str]:
+    """Nodes in a row, with all that lie on a shortest way from one to the next."""
+    yield from stations
+    for start, end in pairwise(stations):
+        if not graph.has_edge(start, end) and nx.has_path(graph, start, end):
+            after = nx.single_source_shortest_path_length(graph, start)
+            before = nx.single_source_shortest_path_length(graph.reverse(copy=False), end)
+            yield from (node for node in after if after[node] + before.get(node, len(graph)) == after[end])

@@ -10,6 +10,7 @@ import pytest
 
 from tensorprog.assumptions import check
 from tensorprog.calculus import Calculus, facts_table
+from tensorprog.display import facts_of
 from tensorprog.errors import ProgramError
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN
 from tensorprog.ir import Netsor
@@ -27,7 +28,49 @@ def test_rows_list_each_statement_in_order() -> None:
     clipped, output = rows[1], rows[-1]
     assert clipped.cells() == ("x[i]", "[-100, 100]", "0", "1", "odd", "nondecreasing", "u[i] = -100, 100")
     assert output.cells() == ("y[i]", "(-inf, inf)", "1", "2", "", "", "none")
-    assert output[1:] == ((-math.inf, math.inf), 1, 2, 0, 0, (), "")
+    assert output[1:] == ((-math.inf, math.inf), 1, 2, 0, 0, (), "", ())
+
+
+LOSING = """program: losing
+initial: {h: {mean: 0, cov: 1}}
+weights: {W: 1, Q: 1, K: 1}
+body:
+  - u = MatMul(W, h)
+  - x = Nonlin(relu(u))
+  - z = Nonlin(x + 1)
+  - q = MatMul(Q, z)
+  - w = Nonlin(tanh(z))
+  - k = MatMul(K, w)
+  - p = Dot(q, k)
+  - s = Nonlin(step(u) * clip(p, -1, 1))
+  - e = Nonlin(exp(u**2) * s)
+  - t = Nonlin(s + x)
+  - r = Nonlin(sqrt(u))
+  - y = Nonlin(u + p)
+outputs: [e, t, r, y]
+"""
+
+
+def test_rows_tell_where_properties_are_lost() -> None:
+    rows = {row.statement: row for row in facts_table(loads(LOSING))}
+    lost = {name: {(loss.property, loss.statement, loss.part) for loss in row.lost} for name, row in rows.items()}
+    assert lost["x"] == lost["z"] == {("bounded", "x", "relu(u)")}
+    assert lost["s"] == {("pseudo-Lipschitz", "s", "step(u)")}
+    assert {(name, at) for name, at, _ in lost["e"]} == {
+        ("bounded", "e"), ("pseudo-Lipschitz", "e"), ("controlled", "e")}
+    assert {(name, at) for name, at, _ in lost["t"]} == {("bounded", "x"), ("pseudo-Lipschitz", "s")}
+    assert {(name, part) for name, _, part in lost["r"]} == {("real", "sqrt(u)")}
+    assert not lost["u"] | lost["q"] | lost["p"] | lost["y"]  # of Gaussians, and sums of them, nothing is lost
+    assert rows["x"].to_json()["lost"] == [{
+        "property": "bounded", "statement": "x", "part": "relu(u)", "why": "relu is unbounded on the range of u"}]
+
+
+def test_the_facts_are_followed_by_a_table_of_losses_only_if_there_are_any() -> None:
+    facts, losses = facts_of(loads(LOSING))
+    assert facts.header[0] == "statement"
+    assert losses.rows[0] == ("x", "bounded", "relu(u): relu is unbounded on the range of u")
+    assert len(set(losses.rows)) == len(losses.rows)
+    assert len(facts_of(load(ATTENTION))) == 1
 
 
 def test_facts_are_three_valued() -> None:

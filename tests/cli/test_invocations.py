@@ -162,7 +162,7 @@ def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
 
 FINDING = {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
 STEP = {"kind", "where", "line", "text", "standing"}
-FACTS = {"statement", "range", "growth", "order", "parity", "monotone", "kinks", "partial"}
+FACTS = {"statement", "range", "growth", "order", "parity", "monotone", "kinks", "partial", "lost"}
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_tied", "attention_natural", "deep_attention", "mlp"])
