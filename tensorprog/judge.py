@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.arrays import Open, align, union
 from tensorprog.assumptions import Degenerate, Numbers, Report, check
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
-from tensorprog.ir import Dot, Netsor
+from tensorprog.ir import Dot, Netsor, Range
 
 __all__ = ["judge"]
 
 MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
 SURE = 3.0  # errors of averages over points are three standard errors, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
+DIRECTIONS = 6  # in which averages are moved together, each both ways
 JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
@@ -84,27 +86,30 @@ class _Limit(Numbers):
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
-        from tensorprog.arrays import Open
         from tensorprog.evaluate import Scope, evaluate
 
         compiler = self._compiler(netsor)
         scope = compiler.scope({})
 
-        def at(move: float) -> np.ndarray[Any, Any]:
-            def read(reference: Variable, ranges: Any) -> Open:
+        def at(move: float, direction: int) -> np.ndarray[Any, Any]:
+            def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
                 value = scope.variable(reference, ranges)
+                turned = _turned(compiler.netsor, reference, ranges, direction)
+                axes = union(value.axes, turned.axes)
+                found = align(value, axes)
+                moved = found + move * (1 + np.abs(found)) * align(turned, axes)
                 statement = compiler.netsor.body[compiler.netsor.families[reference.name].statements[0]]
-                moved = value.data + move * (1 + np.abs(value.data))
                 square = isinstance(statement, Dot) and statement.left == statement.right
-                return Open(value.axes, np.maximum(moved, 0) if square else moved)
+                return Open(axes, np.maximum(moved, 0) if square else moved)
 
             return np.asarray(evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data, dtype=float)
 
-        here, below, above = (at(move) for move in (0.0, -NEAR, NEAR))
+        here = at(0.0, 0)
+        near = [at(move, direction) for direction in range(DIRECTIONS) for move in (-NEAR, NEAR)]
         limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in variables(expr))
-        if not all(np.isfinite(x).all() for x in (here, below, above)):
+        if not all(np.isfinite(x).all() for x in (here, *near)):
             return f"it is not finite where {limits}"
-        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in (below, above)) > JUMP:
+        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in near) > JUMP:
             return f"it jumps or is steep where {limits}"
         return ""
 
@@ -141,6 +146,17 @@ class _Limit(Numbers):
         away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
         value, error = mean(Call("step", (away,)))
         return 1 - value if 1 - value > max(error, RARE) else 0.0
+
+
+def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
+    """How far the averages that a reference reads move in a direction: alike in the first, and if they are too many."""
+    names = list(dict.fromkeys(name for slot in reference.slots for name, _ in slot.terms))
+    if math.prod(ranges[name][1] - ranges[name][0] for name in names) > MANY:
+        return Open((), np.ones(()))
+    grids = dict(zip(names, np.meshgrid(*(np.arange(*ranges[name]) for name in names), indexing="ij"), strict=True))
+    places: list[Any] = [[*netsor.families].index(reference.name), *_members(netsor, reference, grids)[0]]
+    angle = sum((math.sqrt(k + 2) * place for k, place in enumerate(places)), np.ones(()))
+    return Open(tuple(names), np.cos(direction * angle))
 
 
 def _members(
