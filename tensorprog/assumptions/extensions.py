@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tensorprog.assumptions.context import NETSOR_PLUS, Context
 from tensorprog.assumptions.layers import ITERATED
@@ -12,6 +12,8 @@ from tensorprog.facts import HOLDS
 from tensorprog.ir import MatMul
 
 __all__ = ["averages", "induction", "widths"]
+
+FEW = 4  # of what averages depend on, named
 
 
 def averages(check: Context) -> Iterator[Finding]:
@@ -28,21 +30,30 @@ def averages(check: Context) -> Iterator[Finding]:
         )
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
-        sources = (*check.structure.scores, *check.structure.finite)
-        ancestors = check.structure.ancestors(given[0])
-        source = next((p for p in sources if p in ancestors), given[0])
-        chain = check.structure.chain(source, given[0])
-        check.claim(
-            Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {check.text(source)}")
-        )
+        sources, ways = _sources(check, given)
+        check.claim(Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {sources}"))
         yield check.finding(
             "holds",
             (given[0],),
-            f"{names}: averages over vectors that depend on {check.text(source)}, random in the limit, through "
-            f"{check.chain_text(chain)}; so they are random too, functions of it (a conjecture)",
-            ways=(chain,),
+            f"{names}: averages over vectors that depend on {sources}, random in the limit, through "
+            f"{'; '.join(map(check.chain_text, ways))}; so they are random too, functions of it (a conjecture)",
+            ways=ways,
             source="",
         )
+
+
+def _sources(check: Context, given: Sequence[int]) -> tuple[str, list[tuple[int, ...]]]:
+    """What is random behind some averages, as text, and a way from each of the first few to an average."""
+    structure = check.structure
+    ancestors = structure.ancestors(*given)
+    random = ancestors.intersection((*structure.scores, *structure.finite))
+    first: dict[str, int] = {}  # of one statement, several may have been made
+    for position in sorted(random or {min(ancestors & structure.random)}):
+        first.setdefault(check.text(position), position)
+    few = list(first)[:FEW]
+    chains = (structure.chain(first[name], average) for name in few for average in reversed(given))
+    ways = {way[0]: way for way in chains if way}  # for each, one
+    return ", ".join(few) + ", .." * (len(first) > FEW), list(ways.values())
 
 
 def widths(check: Context) -> Iterator[Finding]:

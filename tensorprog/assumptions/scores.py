@@ -45,10 +45,11 @@ def operands(check: Context) -> Iterator[Finding]:
             written = check.source(dot)
             assert isinstance(written, Dot)
             fix = f"{score} = Dot({written.left}, {written.right}, scale=1/n), an average; or {fix}"
-        positions = (dot, *(o.definer for o in wrong if o.definer is not None))
+        definers = [o.definer for o in wrong if o.definer is not None]
         message += "" if check.rewritten.complete else "; the program is too long for the rewrites that might mend it"
         verdict: Says = "unknown" if unsure and not grows else "fails"
-        yield check.finding(verdict, positions, message, fix, DIVERGES if grows else NOT_COVERED)
+        consequence = DIVERGES if grows else NOT_COVERED
+        yield check.finding(verdict, (dot, *definers), message, fix, consequence, [(d, dot) for d in definers])
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -95,7 +96,8 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
     if culprit is None:
         vector = makers[0].statement.vector
         message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
-        return check.finding("remark", definers, message, fix)
+        made_of = [(maker.position, maker.dot) for maker in makers]
+        return check.finding("remark", definers, message, fix, ways=made_of, weights=(check.weight(vector.name),))
     fact = check.calculus.fact("bounded", culprit)
     fault = check.calculus.blame("bounded", culprit)
     if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):  # a combination is to stay one

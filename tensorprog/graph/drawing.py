@@ -43,9 +43,9 @@ def to_svg(graph: Any, report: Any = None) -> str:
         _text(MARGIN, MARGIN, title, bold=True, size=14),
     ]
     out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
-    path = marks.path
-    for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda e: e[0] in path and e[1] in path):
-        colour = marks.colour if u in path and v in path else ""  # the path on top
+    # the path on top
+    for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda edge: marks.joins(*edge[:2])):
+        colour = marks.colour if marks.joins(u, v) else ""
         out.append(_edge(plan, (u, v, k), data["role"], origin, colour))
     out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
     for k, (text, colour) in enumerate(below):

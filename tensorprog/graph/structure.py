@@ -75,9 +75,9 @@ class Structure:
         """Whether a statement belongs to a recurrence of Nonlins."""
         return position in self._recurrent
 
-    def ancestors(self, position: int) -> frozenset[int]:
-        """Statements that a statement depends on, without itself unless it recurs."""
-        return _reached(self._graph.pred, self._graph.pred[position])
+    def ancestors(self, *positions: int) -> frozenset[int]:
+        """Statements that some statements depend on, without themselves unless they recur, or one reads another."""
+        return _reached(self._graph.pred, chain.from_iterable(self._graph.pred[position] for position in positions))
 
     @cached_property
     def users(self) -> dict[int, tuple[int, ...]]:

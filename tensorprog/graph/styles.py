@@ -67,6 +67,10 @@ class Marks:
         """Colour of the path."""
         return BLAME if self.fails else REMARK
 
+    def joins(self, u: str, v: str) -> bool:
+        """Whether an edge belongs to the path; what a statement reads of itself, in an earlier round, does not."""
+        return u != v and {u, v} <= self.path
+
     def style(self, node: str) -> Style:
         """The style of a node: by its kind, or by its first role if the drawing is of a check."""
         return (ROLES if self.judged else KINDS)[self.sorts[node][0]]

@@ -52,7 +52,7 @@ def to_dot(graph: Any, report: Any = None) -> str:
         look += ', style="rounded,filled,dashed"' if style.dash else ""
         lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
     for u, v, data in graph.edges(data=True):
-        look = f', color="{marks.colour}", penwidth=3' if u in marks.path and v in marks.path else ""
+        look = f', color="{marks.colour}", penwidth=3' if marks.joins(u, v) else ""
         lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
     return "\n".join([*lines, "}"])
 
@@ -82,7 +82,7 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
     for node in graph:
         if node in marks.path:
             lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")
-    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if u in marks.path and v in marks.path]
+    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if marks.joins(u, v)]
     if bad:
         lines.append(f"  linkStyle {','.join(bad)} stroke:{marks.colour},stroke-width:3px")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from tensorprog.calculus import Calculus, Profile
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.graph import Structure
 from tensorprog.judge import judge
+from tensorprog.yaml_io import loads
 from tests.corpus import CASES, Case
 
 
@@ -251,6 +252,59 @@ def test_verdicts_refuse_truth_values() -> None:
     for thing in (fact, HOLDS, FAILS, UNKNOWN):
         with pytest.raises(TypeError, match="three values"):
             bool(thing)
+
+
+DIFFERENTIAL = """program: differential
+constants: {{s: 3}}
+indices: {{i: s, j: s}}
+initial: {{"h[i]": {{cov: 0.5**abs(i - i_)}}}}
+weights: {{V: 1, {weights}}}
+body:
+  - x[i] = Nonlin(tanh(h[i]))
+  - v[j] = MatMul(V, x[j])
+{body}
+  - z[i] = Nonlin(sum[j](({weighted}) * v[j]))
+  - m[i] = Dot(z[i], z[i], scale=1/n)
+  - y[i] = Nonlin(z[i] / sqrt(m[i] + 1e-5))
+outputs: [y]
+"""
+
+
+def differential(heads: int) -> str:
+    """Softmaxes of several scores, added, and divided by the norm of what they give, as text."""
+    count = range(1, heads + 1)
+    lines = "".join(f"""
+  - q{k}[i] = MatMul(Q{k}, x[i])
+  - k{k}[i] = MatMul(K{k}, x[i])
+  - p{k}[i,j] = Dot(q{k}[i], k{k}[j])""" for k in count)
+    return DIFFERENTIAL.format(
+        body=lines.strip("\n"), weights=", ".join(f"Q{k}: 1, K{k}: 1" for k in count),
+        weighted=" - ".join(f"softmax[j](p{k}[i,j])" for k in count))
+
+
+@pytest.mark.parametrize(("heads", "named"), [
+    (1, "p1[i,j]"), (2, "p1[i,j], p2[i,j]"), (6, "p1[i,j], p2[i,j], p3[i,j], p4[i,j], .."),
+])
+def test_an_average_behind_scores_names_all_or_the_first_few(heads: int, named: str) -> None:
+    report = check(loads(differential(heads)))
+    assert [claim.text for claim in report.claims] == [f"m[i]: averages of vectors that depend on {named}"]
+    finding = next(f for f in report.findings if f.rule == "averages")
+    assert all(f"p{k}[i,j] -> z[i] -> m[i]" in finding.message for k in range(1, min(heads, 4) + 1))
+
+
+def test_an_average_of_vectors_behind_a_fixed_width_names_the_vector_and_not_itself() -> None:
+    report = check(loads("""program: narrow
+fixed_widths: {d: 3}
+initial: {h: {cov: 1, width: d}}
+weights: {W: {variance: 1, shape: [n, d]}}
+body:
+  - u = MatMul(W, h)
+  - x = Nonlin(tanh(u))
+  - m = Dot(x, x, scale=1/n)
+  - y = Nonlin(x / sqrt(m + 1))
+outputs: [y]
+"""))
+    assert "m: averages of vectors that depend on u" in {claim.text for claim in report.claims}
 
 
 def test_facts_imply_each_other() -> None:

@@ -321,6 +321,13 @@ def test_tp_run_is_tp_run(tp):
     assert "Usage: tp-run" in tp("--help", command=run_command, name="tp-run")[1]
 
 
+def test_the_package_runs_as_a_module(folder):
+    command = [sys.executable, "-m", "tensorprog", "check", "small.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("small: theorem")
+    assert "Usage: tp [" in subprocess.run([*command[:3], "--help"], capture_output=True, text=True, check=True).stdout
+
+
 def test_out_and_missing_matplotlib(tp, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

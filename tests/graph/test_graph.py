@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from click.testing import CliRunner
 
@@ -161,6 +162,75 @@ def test_the_way_of_a_fault_has_no_gaps() -> None:
     view = graph.build(netsor)
     marks = marks_of(view, judge(netsor))
     assert marks.path == {"b[a]", "q[a,i]", "k[a,j]", "p[a,i,j]"}
+
+
+BLOCK = """program: block
+constants: {s: 3}
+indices: {i: s, j: s}
+initial:
+  h[i]: {cov: 0.5**abs(i - i_)}
+  b: {cov: 0.1}
+weights: {Q: 1, K: 1}
+body:
+  - x[i] = Nonlin(relu(h[i]))
+  - q0[i] = MatMul(Q, x[i])
+  - q[i] = Nonlin(q0[i] + b)
+  - k[j] = MatMul(K, x[j])
+  - p[i,j] = Dot(q[i], k[j])
+  - y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]))
+outputs: [y]
+"""
+NODE = r"\w+(?:\[[^]]*\])?"
+LAYERS = """program: layers
+constants: {L: 3}
+indices: {l: 1..L}
+initial: {h: {cov: 1}, z0: {cov: 1}}
+weights: {Q: 1, K: 1}
+body:
+  - x = Nonlin(tanh(h))
+  - k = MatMul(K, x)
+  - z[0] = Nonlin(tanh(z0))
+  - q[l] = MatMul(Q, z[l-1])
+  - p[l] = Dot(q[l], k)
+  - z[l] = Nonlin(tanh(z[l-1] + p[l] * x))
+outputs: [z]
+"""
+
+
+def test_a_way_over_rewritten_statements_is_that_of_the_program_as_written() -> None:
+    netsor = loads(BLOCK)
+    report = judge(netsor)
+    assert marks_of(graph.build(netsor), report).path == {"x[i]", "q0[i]", "q[i]", "k[j]", "p[i,j]"}
+    assert "x[i] -> q0[i] -> q[i] -> p[i,j]" in report.findings[0].message
+
+
+def test_the_way_from_a_layer_to_the_next_is_told_and_drawn() -> None:
+    netsor = loads(LAYERS)
+    report = judge(netsor)
+    assert "; the way there: p[l] -> z[l] -> q[l]" in report.failing[0].message
+    marks = marks_of(graph.build(netsor), report)
+    assert marks.path == {"Q", "q[l]", "p[l]", "z[l]"}
+    assert marks.joins("z[l]", "q[l]")
+    assert not marks.joins("z[l]", "z[l]")
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
+def test_the_ways_of_findings_are_ways_of_the_program(case: Case) -> None:
+    netsor = case.load()
+    view = graph.build(netsor)
+    for finding in judge(netsor).findings:
+        if finding.nodes and finding.verdict in ("fails", "unknown", "remark"):
+            assert nx.is_weakly_connected(view.subgraph(finding.nodes))
+        for told in re.findall(rf"{NODE}(?: -> {NODE})+", finding.message):
+            nodes = told.split(" -> ")
+            assert all(view.has_edge(*pair) for pair in itertools.pairwise(nodes)), told
+            assert set(nodes) <= set(finding.nodes)
+
+
+def test_the_title_of_an_extension_names_its_claims() -> None:
+    netsor = load("deep_attention")
+    title = _texts(graph.to_svg(graph.build(netsor), judge(netsor)))[0]
+    assert title == "deep_attention - extension: iterated layers (conjecture)"
 
 
 def test_what_the_rewrites_drop_is_drawn_as_unused() -> None:
