@@ -193,6 +193,9 @@ UNDECIDED = [
     ("g[i] / where(i < 1, 0, exp(g[i]))", "pseudo-Lipschitz"),
     ("log(sum[j](exp(p[i,j]) * where(j < i, 1, 0)))", "pseudo-Lipschitz"),
     ("log(sum[j](where(j < i, 2, 0) * exp(p[i,j])))", "pseudo-Lipschitz"),
+    ("log(where(i < 1, 0, exp(g[i])) + where(i < 1, 0, exp(e)))", "controlled"),
+    ("abs(v[0]) * log(g[i]) / (1 + abs(v[0]) + abs(e))", "controlled"),
+    ("sign(g[i]) * sign(e) * g[i]", "pseudo-Lipschitz"),
     # more is left of one sum than of the other
     ("sum[j](exp(p[i,j]) * v[j]) / sum[l](where(l < 2, 1, 0) * exp(p[i,l]))", "pseudo-Lipschitz"),
     ("sum[j](where(j < 2, exp(p[i,j] - logsumexp[l](where(l < 1, p[i,l], -inf))), 0))", "pseudo-Lipschitz"),
