@@ -11,7 +11,7 @@ from tensorprog.yaml_io import loads
 PROGRAM = """
 program: members
 constants: {{s: 3, "b[i]": [-1, 1, 2]}}
-indices: {{i: s, j: s, k: s, o: {{size: s, boundary: zero}}}}
+indices: {{i: s, j: s, k: s, t: 2, o: {{size: s, boundary: zero}}}}
 initial:
   h: {{mean: 0, cov: 1}}
   e[i]: {{mean: "b[i]", cov: 0}}
@@ -46,6 +46,12 @@ def _last(*lines: str) -> tuple[Calculus, Profile]:
 def test_sums_over_named_masks_have_logarithms_if_no_row_is_empty(share: str, condition: str, certified: bool) -> None:
     _, facts = _last(f"w[i,j] = Nonlin(where({condition}, p[i,j], -inf))", share)
     assert facts.pseudo_lipschitz == certified
+
+
+@pytest.mark.parametrize(("member", "certified"), [(0, True), (1, True), (2, False)])
+def test_only_members_that_are_summed_are_parts_of_a_sum(member: int, certified: bool) -> None:
+    _, facts = _last(f"y = Nonlin(exp(v[{member}]) / sum[t](exp(v[t])))")
+    assert facts.bounded == certified
 
 
 @pytest.mark.parametrize("mask", ["where(j <= i, {}, -inf)", "{}"])
