@@ -344,7 +344,7 @@ class Composition(ABC):
             found = join(yes, no)
             if yes.masked != no.masked:  # ranges and growth speak of the entries that are not masked
                 kept = no if yes.masked else yes
-                found = replace(kept, masked=True, parity=0)
+                found = replace(kept, masked=True, parity=0, open=yes.open or no.open)
             return found
         inside = self._branch(condition)
         yes, no = self.within(first, inside[0]), self.within(second, inside[1])
@@ -355,6 +355,8 @@ class Composition(ABC):
         asked = self._arguments(condition.children) if glued else [given]
         assumes = tuple(dict.fromkeys(text for p in (found, *asked) for text in p.assumes))
         found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=assumes)
+        if found.masked:
+            found = replace(found, open=Fault(node, self.at, f"{node} may mask every entry"))
         if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed
             return found
         found = replace(found, rises=False, falls=False)
@@ -436,9 +438,11 @@ class Composition(ABC):
         if node.atom in AT_MASKS:
             found = self._applied(node, [replace(p, masked=False) for p in args])
             low = min(found.low, AT_MASKS[node.atom], *(p.low for p in args if node.atom == "maximum"))
-            return replace(found, low=low, masked=node.atom == "maximum" and all(p.masked for p in args))
+            masked = node.atom == "maximum" and all(p.masked for p in args)
+            return replace(found, low=low, masked=masked, open=_first_open(args) if masked else None)
         if _keeps_mask(node.atom, args):
-            return replace(self._applied(node, [replace(p, masked=False) for p in args]), masked=True)
+            found = self._applied(node, [replace(p, masked=False) for p in args])
+            return replace(found, masked=True, open=_first_open(args))
         fault = Fault(
             node, self.at, f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
         )
@@ -452,7 +456,14 @@ class Composition(ABC):
         if inner.masked and reducer.linear:
             fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
             return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
-        found = replace(inner, masked=False, relative=INF, kinks=_unprimed(inner.kinks, node.indices))
+        found = replace(
+            inner,
+            masked=False,
+            open=None,
+            partial=inner.partial or inner.open,
+            relative=INF,
+            kinks=_unprimed(inner.kinks, node.indices),
+        )
         if node.reducer == "sum":
             return tidy(
                 replace(
@@ -493,6 +504,11 @@ class Composition(ABC):
         return tidy(
             Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
         )
+
+
+def _first_open(args: Sequence[Profile]) -> Fault | None:
+    """Why the entries that stay masked may be all there are."""
+    return next((p.open for p in args if p.masked and p.open), None)
 
 
 def _overlap(a: Interval, b: Interval) -> Interval:

@@ -199,6 +199,8 @@ class Calculus(Composition):
         profile = self.statement(position)
         if profile.partial is not None:
             return profile.partial
+        if profile.masked:
+            return Fault(self.netsor.body[position].target, position, "the value is -inf where it is masked")
         if name == "pseudo-Lipschitz" and profile.rough is not None:
             return profile.rough
         if name == "controlled" and profile.wild is not None:

@@ -11,7 +11,7 @@ from tensorprog.yaml_io import loads
 PROGRAM = """
 program: members
 constants: {{s: 3, "b[i]": [-1, 1, 2]}}
-indices: {{i: s, j: s, k: s, o: {{size: s, boundary: zero}}}}
+indices: {{i: s, j: s, k: s, t: 2, o: {{size: s, boundary: zero}}}}
 initial:
   h: {{mean: 0, cov: 1}}
   e[i]: {{mean: "b[i]", cov: 0}}
@@ -48,6 +48,12 @@ def test_sums_over_named_masks_have_logarithms_if_no_row_is_empty(share: str, co
     assert facts.pseudo_lipschitz == certified
 
 
+@pytest.mark.parametrize(("member", "certified"), [(0, True), (1, True), (2, False)])
+def test_only_members_that_are_summed_are_parts_of_a_sum(member: int, certified: bool) -> None:
+    _, facts = _last(f"y = Nonlin(exp(v[{member}]) / sum[t](exp(v[t])))")
+    assert facts.bounded == certified
+
+
 @pytest.mark.parametrize("mask", ["where(j <= i, {}, -inf)", "{}"])
 def test_what_a_mask_leaves_needs_what_it_needed_before(mask: str) -> None:
     _, facts = _last(f"y[i] = Nonlin(sum[j](exp({mask.format('-abs(1 / (m - 1))')})))")
@@ -74,3 +80,30 @@ def test_initial_vectors_without_variance_make_no_witness() -> None:
 def test_zeros_are_read_beyond_boundaries_only(text: str, certified: bool) -> None:
     _, facts = _last(f"y[o] = Nonlin({text})")
     assert facts.pseudo_lipschitz == certified
+
+
+# without scores a step is no fault: what matters is that there is a number
+OPEN = "where(v[j] > 0, v[j], -inf)"
+
+
+@pytest.mark.parametrize(("text", "certified"), [
+    (f"max[j]({OPEN})", False),
+    (f"logsumexp[j]({OPEN})", False),
+    (f"sum[j](softmax[j]({OPEN}) * v[j])", False),
+    (f"max[j]({OPEN} + v[j])", False),
+    (f"max[j](where(j <= i, {OPEN}, -inf))", False),
+    (f"max[j](max({OPEN}, where(x[j] > 0, v[j], -inf)))", False),
+    (f"max[j](max({OPEN}, v[j]))", True),
+    (f"sum[j](exp({OPEN}))", True),
+    ("max[j](where(j <= i, v[j], -inf))", True),
+])
+def test_masks_that_depend_on_vectors_may_leave_nothing(text: str, certified: bool) -> None:
+    _, facts = _last(f"y[i] = Nonlin({text})")
+    assert facts.controlled == certified
+
+
+@pytest.mark.parametrize("condition", ["i < 1", "v[i] > 0"])
+def test_masked_values_are_no_numbers(condition: str) -> None:
+    calculus, facts = _last(f"y[i] = Nonlin(where({condition}, tanh(v[i]), -inf))")
+    assert not (facts.bounded or facts.pseudo_lipschitz or facts.controlled)
+    assert "-inf where it is masked" in calculus.fact("controlled", len(calculus.netsor.body) - 1).reason

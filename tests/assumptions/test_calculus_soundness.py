@@ -193,6 +193,12 @@ UNDECIDED = [
     ("g[i] / where(i < 1, 0, exp(g[i]))", "pseudo-Lipschitz"),
     ("log(sum[j](exp(p[i,j]) * where(j < i, 1, 0)))", "pseudo-Lipschitz"),
     ("log(sum[j](where(j < i, 2, 0) * exp(p[i,j])))", "pseudo-Lipschitz"),
+    ("log(where(i < 1, 0, exp(g[i])) + where(i < 1, 0, exp(e)))", "controlled"),
+    ("abs(v[0]) * log(g[i]) / (1 + abs(v[0]) + abs(e))", "controlled"),
+    ("sign(g[i]) * sign(e) * g[i]", "pseudo-Lipschitz"),
+    ("1 / sqrt(mean[j](v[j]**2) + e**2 - mean[l](v[l])**2)", "pseudo-Lipschitz"),
+    ("e / sqrt(d[i] - 1 + g[i]**2 + e**2)", "pseudo-Lipschitz"),
+    ("sum[j](1 / (1 + tanh(where(j <= i, abs(p[i,j]), -inf))))", "controlled"),
     # more is left of one sum than of the other
     ("sum[j](exp(p[i,j]) * v[j]) / sum[l](where(l < 2, 1, 0) * exp(p[i,l]))", "pseudo-Lipschitz"),
     ("sum[j](where(j < 2, exp(p[i,j] - logsumexp[l](where(l < 1, p[i,l], -inf))), 0))", "pseudo-Lipschitz"),
@@ -200,7 +206,7 @@ UNDECIDED = [
     # softmax reads all members, of which one has the sign, or the value
     ("sum[j](sign(p[i,j]) * (softmax[j](p[i,j]) - 1/3))", "pseudo-Lipschitz"),
     ("sum[j](where(p[i,j] > 0, softmax[j](p[i,j]), 1/3))", "pseudo-Lipschitz"),
-    ("sum[j](where(p[i,j] > 1, softmax[j](log(p[i,j])), 1/3) * v[j])", "pseudo-Lipschitz"),
+    ("sum[j](where(p[i,j] > 1, softmax[j](log(p[i,j])), 1/3) * v[j])", "controlled"),
     ("sum[j](v[j] / (1 / 3 + abs(v[j]) - softmax[j](abs(v[j]))))", "pseudo-Lipschitz"),
     # masks are -inf, where nothing is known of what they leave out
     ("sum[j](abs(where(j <= i, sigmoid(p[i,j]), -inf)))", "pseudo-Lipschitz"),
