@@ -119,7 +119,7 @@ class _Limit(Numbers):
 
     @_if_compiled
     def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[Degenerate]:
-        if max(math.prod(family.shape) for family in netsor.families.values()) > FAMILY:
+        if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
             return []
         from tensorprog.limit.degenerate import degenerate
 

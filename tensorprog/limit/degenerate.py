@@ -20,9 +20,9 @@ __all__ = ["degenerate"]
 Member = tuple[str, tuple[int, ...]]  # of a score family
 Found = tuple[tuple[Member, ...], str]  # members, and what is degenerate in their law
 
-MEMBERS = 300  # of all scores together, that are looked at; of more, the first ones along each index
+MEMBERS = 128  # of all scores together, that are looked at; of more, the first ones along each index
 FAMILIES = 8  # of scores, that are looked at together
-ROUNDING = 1e-12
+ROUNDING = 1e-14
 EXACT = 1e-7  # relative errors of correlations up to which an eigenvalue that they reach is called 0
 
 
