@@ -108,7 +108,7 @@ class _Limit(Numbers):
         value, error, box, whole = coefficients(averaged, averaged.outputs[0])
         error = SURE * error
         draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
-        member = (slice(None), *at)
+        member: Any = (slice(None), *at)
         drawn, errors = value[member], error[member]
         names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}

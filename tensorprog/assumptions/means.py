@@ -29,7 +29,7 @@ class Mean:
     average: float = math.nan
     deviation: float = math.nan  # standard error of the average over draws
     whole: bool = True  # whether all members were looked at
-    conjecture: bool = False  # whether it rests on layers taken one after another
+    conjecture: bool = False  # whether it rests on the conjecture on iterated layers
 
     @property
     def zero(self) -> bool:
@@ -44,7 +44,7 @@ class Mean:
             some = "" if self.whole else ", for the members looked at, the first few of each index"
             return f"which is 0{within}{given}{some}"
         where = values(self.place) + (f" (within {self.error:.1g})" if self.error > SHOWN * abs(self.value) else "")
-        rests = " (a conjecture: layers of scores are taken one after another)" if self.conjecture else ""
+        rests = " (a conjecture, by iterated layers)" if self.conjecture else ""
         if not self.draws:
             return f"and {product} is {self.value:.4g}{where}"
         if self.high - self.low <= 2 * max(self.error, ROUNDING):
