@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
 from tensorprog.errors import MemoryLimitError
-from tensorprog.ir import Netsor
+from tensorprog.ir import MatMul, Netsor
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
 from tensorprog.limit.layers import Layers
@@ -28,8 +28,8 @@ __all__ = ["coefficients"]
 Array = NDArray[Any]
 DRAWS, FEWEST = 64, 8
 NUMBERS = 1 << 22  # held by all draws together
-MEMBERS = 1 << 6  # members of the average
-LONGEST = 1 << 12  # members of a family of vectors
+MEMBERS = 1 << 4  # members of the average
+COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
 
 
 def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array, Box, bool]:
@@ -43,9 +43,9 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     Accuracy  bounds where integrals are in closed form or by quadrature, else three standard errors
     Raises    NotCompiledError, AccuracyError, MemoryLimitError
     """
-    longest = max(math.prod(family.shape) for family in netsor.families.values() if family.kind == "vector")
-    if longest > LONGEST:
-        raise MemoryLimitError(f"{longest} members of a family of vectors are too many for draws of their moments")
+    largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
+    if largest > COVARIANCES:
+        raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
     compiler = Compiler(netsor)
     spans = compiler.netsor.families[name].ranges
     along = len(spans) and max(2, int(MEMBERS ** (1 / len(spans))))
@@ -53,6 +53,12 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     few = _layered if compiler.layered else _one_layer
     value, error = few(compiler, name, box, seed) if name in compiler.random else _number(compiler, name, box)
     return value, error, box, box == spans
+
+
+def _covariances(netsor: Netsor, statement: MatMul) -> int:
+    """Between the outputs of the same member of a weight."""
+    members, weights = (math.prod(netsor.families[v.name].shape) for v in (statement.target, statement.weight))
+    return members * max(1, members // weights)
 
 
 def _number(compiler: Compiler, name: str, box: Box) -> tuple[Array, Array]:
