@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
 
 from tensorprog.arrays import Open, align, union
 from tensorprog.assumptions import Degenerate, Numbers, Report, check
+from tensorprog.assumptions.means import Mean
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
 from tensorprog.ir import Dot, Netsor, Range
+from tensorprog.order import upstream
 
 __all__ = ["judge"]
 
@@ -54,6 +57,7 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
 class _Limit(Numbers):
     def __init__(self) -> None:
         self._compilers: dict[int, tuple[Netsor, Any]] = {}
+        self._means: dict[tuple[int, str], Mean | None] = {}
 
     def _compiler(self, netsor: Netsor) -> Any:
         from tensorprog.limit.covariance import Compiler
@@ -62,9 +66,22 @@ class _Limit(Numbers):
             self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id
         return self._compilers[id(netsor)][1]
 
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
+        key = id(netsor), str(dot)
+        if key not in self._means:
+            self._means[key] = self._mean(netsor, dot)
+        return self._means[key]
+
     @_if_compiled
-    def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
+    def _mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        from tensorprog.limit.covariance import random_families
+
+        reads = {dot.left.name, dot.right.name}
+        return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)
+
+    def _number(self, netsor: Netsor, dot: Dot) -> Mean:
+        """The same for vectors that no score reaches."""
         indices = [slot.bare for slot in dot.target.slots if slot.bare]
         ranges = {name: netsor.ranges[name] for name in indices}
         moment = self._compiler(netsor).second(dot.left.name, dot.right.name)
@@ -81,7 +98,28 @@ class _Limit(Numbers):
         error = SURE * error
         at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
         place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
-        return float(value[at]), float(error[at]), place
+        return Mean(float(value[at]), float(error[at]), place, whole=not few)
+
+    def _random_mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The same at draws of the scores upstream; None if no theorem says that these have a limit."""
+        from tensorprog.limit.coefficients import coefficients
+
+        alone, averaged = _averaged(netsor, dot)
+        report = check(alone, _Upstream())
+        if report.grade == "outside":
+            return None
+        value, error, box, whole = coefficients(averaged, averaged.outputs[0])
+        error = SURE * error
+        draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
+        member: Any = (slice(None), *at)
+        drawn, errors = value[member], error[member]
+        names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
+        place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
+        deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
+        return Mean(
+            float(drawn[draw]), float(errors[draw]), place, len(drawn), float(drawn.min()), float(drawn.max()),
+            float(drawn.mean()), deviation, whole, any(claim.standing == "conjecture" for claim in report.claims),
+        )  # fmt: skip
 
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
@@ -157,6 +195,26 @@ def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], di
     places: list[Any] = [[*netsor.families].index(reference.name), *_members(netsor, reference, grids)[0]]
     angle = sum((math.sqrt(k + 2) * place for k, place in enumerate(places)), np.ones(()))
     return Open(tuple(names), np.cos(direction * angle))
+
+
+class _Upstream(_Limit):
+    """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
+
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """Not known."""
+        return None
+
+
+def _averaged(netsor: Netsor, dot: Dot) -> tuple[Netsor, Netsor]:
+    """What is upstream of a Dot as a program, and the same with the Dot as an average, the output."""
+    names = upstream(netsor, {dot.left.name, dot.right.name})
+    made = [statement for statement in netsor.body if statement.target.name in names]
+    read = tuple(dict.fromkeys(s.target.name for s in made if s.target.name in (dot.left.name, dot.right.name)))
+    number = next(k for k in count() if f"mean{k}" not in {*netsor.families, *netsor.index, *netsor.constant})
+    target = Variable(f"mean{number}", tuple(slot for slot in dot.target.slots if slot.bare))
+    average = replace(dot, target=target, scale="1/n")
+    alone = replace(netsor, body=tuple(made), outputs=read)
+    return alone, replace(alone, body=(*made, average), outputs=(target.name,))
 
 
 def _members(

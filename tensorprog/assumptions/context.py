@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorprog.assumptions.means import Mean
 from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
 from tensorprog.evaluate import slots_of
@@ -70,8 +71,8 @@ class Numbers:
     `netsor` is the program as written.  None: not known.
     """
 
-    def mean(self, netsor: Netsor, dot: Dot) -> tuple[float, float, Mapping[str, int]] | None:
-        """The E[Z^left Z^right], of the members of a Dot, that is furthest from 0: value, error, index values."""
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
         return None
 
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:

@@ -5,32 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context
+from tensorprog.assumptions.means import values
 from tensorprog.assumptions.report import Finding
-from tensorprog.facts import HOLDS
+from tensorprog.calculus import Profile
+from tensorprog.facts import FAILS, HOLDS
 from tensorprog.ir import Dot, Nonlin
 
 __all__ = ["mean_of", "not_centred", "scales", "values"]
 
 
-EXACT = 1e-9  # an error that is rounding
+def mean_of(check: Context, position: int) -> tuple[bool, str]:
+    """Whether the mean of a score as written is known to be other than zero, and what is known of it.
 
-
-def mean_of(check: Context, position: int, argument: str = "") -> tuple[bool, str]:
-    """Whether the mean of a score is known to be other than zero, and what is known of it: 'is 0.25 sqrt(n), ..'.
-
-    `argument` says why it is, where the number itself cannot be had.
+    All parts of one score have one mean.
     """
     dot = check.source(position)
     assert isinstance(dot, Dot)
     width = check.written.families[dot.left.name].width
-    number = check.numbers.mean(check.written, dot)
-    e = f"sqrt({width}) E[Z^{dot.left} Z^{dot.right}]"
-    if number is None:
-        return bool(argument), f"{e}, and that is not zero ({argument})" if argument else f"{e}, which is not known"
-    value, error, place = number
-    if abs(value) <= max(error, 1e-12):
-        return False, f"{e}, which is 0" + (f" within {error:.1g}" if error > EXACT else "")
-    return True, f"{e}, and E[Z^{dot.left} Z^{dot.right}] is {value:.4g}{values(place)}"
+    product = f"E[Z^{dot.left} Z^{dot.right}]"
+    mean = check.numbers.mean(check.written, dot)
+    if mean is not None:
+        return not mean.zero, f"sqrt({width}) {product}, {mean.text(product)}"
+    argument = _argument(check, position)
+    known = f"and that is not zero ({argument})" if argument else "which is not known"
+    return bool(argument), f"sqrt({width}) {product}, {known}"
+
+
+def _argument(check: Context, position: int) -> str:
+    """Why the mean of a score is not zero, as far as ranges tell; '' if they do not, or if it is one part of several.
+
+    The parts of a score may cancel, so that the mean of one of them says nothing of the whole.
+    """
+    if str(check.netsor.body[position].target) != check.text(position):
+        return ""
+    structure, calculus = check.structure, check.calculus
+    for left, right in check.pairs(position):
+        one, two = left.statement, right.statement
+        elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
+        if not elsewhere and structure.same_weight_in_score(left.operand, right.operand)[0] is FAILS:
+            same, place = structure.same_weight_in_score(left.operand, right.operand, vectors=True)
+            profiles = [calculus.vector(side.statement.vector, side.position) for side in (left, right)]
+            return _not_zero(same is FAILS, place, profiles)
+    operands = {operand.side: operand for operand in check.sides[position]}
+    same, place = structure.same_operands(position)
+    return _not_zero(same is FAILS, place, [calculus.vector(o.reference, o.dot) for o in operands.values()])
+
+
+def _not_zero(same: bool, place: Mapping[str, int], profiles: list[Profile]) -> str:
+    """Why E[Z^x Z^x'] is not zero, as far as ranges tell; '' if they do not."""
+    if any(p.constant and p.low == 0 for p in profiles):
+        return ""
+    if all(p.low > 0 for p in profiles):
+        return "both are positive"
+    return f"the mean of a square{values(place)}, unless that vanishes" if same else ""
 
 
 def not_centred(check: Context) -> dict[int, str]:
@@ -47,11 +74,10 @@ def not_centred(check: Context) -> dict[int, str]:
 
 def scales(check: Context) -> Iterator[Finding]:
     """No initial vectors with a mean or a covariance stand in both operands of a score: it would grow like sqrt(n)."""
-    fix = "independent initial vectors of mean 0 in the two operands; or an average, with scale=1/n"
     for dot, why in not_centred(check).items():
         yield check.finding(
             "fails", (dot,), f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
-            fix, DIVERGES,
+            _fix(check, dot), DIVERGES,
         )
     for dot in check.scores:
         for left, right in check.pairs(dot):
@@ -67,14 +93,15 @@ def scales(check: Context) -> Iterator[Finding]:
                 (dot,),
                 f"initial vectors {name} that may depend on each other stand in both operands of the score "
                 f"{check.text(dot)}: its mean is {why}, {then}",
-                fix,
+                _fix(check, dot),
                 DIVERGES if grows else NOT_COVERED,
                 ((left.position, dot), (right.position, dot)),
                 (check.weight(weight),),
             )
 
 
-def values(witness: Mapping[str, int]) -> str:
-    """Index values at which something happens, as text."""
-    shown = {name: value for name, value in witness.items() if not name.endswith(("'", '"'))}  # copies
-    return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
+def _fix(check: Context, position: int) -> str:
+    dot = check.source(position)
+    assert isinstance(dot, Dot)
+    average = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average"
+    return f"{average}; or independent initial vectors of mean 0 in the two operands"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context, Maker
 from tensorprog.assumptions.report import Finding, Says
 from tensorprog.assumptions.scales import mean_of, not_centred, values
-from tensorprog.calculus import Profile
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Expr, Variable
 from tensorprog.facts import FAILS, HOLDS, Verdict
@@ -15,10 +14,6 @@ from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
 
 __all__ = ["bounded", "dedicated", "different", "operands"]
-
-
-def _profile_of(check: Context, operand: Operand) -> Profile:
-    return check.calculus.vector(operand.reference, operand.dot)
 
 
 def operands(check: Context) -> Iterator[Finding]:
@@ -35,10 +30,7 @@ def operands(check: Context) -> Iterator[Finding]:
         score = check.text(dot)
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {score}: a score takes two MatMul outputs"
-        left, right = (next(o for o in sides if o.side == side) for side in ("left", "right"))
-        same, place = check.structure.same_operands(dot)
-        argument = _not_zero(same is FAILS, place, (_profile_of(check, left), _profile_of(check, right)))
-        grows, why = mean_of(check, dot, argument)
+        grows, why = mean_of(check, dot)
         fix = f"multiply {wrong[0].reference} by a weight of its own first"
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
@@ -59,15 +51,6 @@ def _kind(check: Context, operand: Operand) -> str:
     initial = check.structure.initial[operand.reference.name]
     centred = isinstance(initial.mean, Expr) and check.calculus.closed(initial.mean) == (0.0, 0.0)
     return "an initial vector of too many members" if centred else "an initial vector that is not centred"
-
-
-def _not_zero(same: bool, place: Mapping[str, int], profiles: tuple[Profile, Profile]) -> str:
-    """Why E[Z^x Z^x'] is not zero, as far as ranges tell; '' if they do not."""
-    if any(p.constant and p.low == 0 for p in profiles):
-        return ""
-    if same:
-        return f"the mean of a square{values(place)}"
-    return "both are positive" if all(p.low > 0 for p in profiles) else ""
 
 
 def bounded(check: Context) -> Iterator[Finding]:
@@ -167,18 +150,14 @@ def different(check: Context) -> Iterator[Finding]:
 def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: dict[str, int]) -> Finding:
     one, two, dot = check.written_product(left.position), check.written_product(right.position), check.source(left.dot)
     assert isinstance(dot, Dot)
-    same, place = check.structure.same_weight_in_score(left.operand, right.operand, vectors=True)
-    certain = verdict is FAILS
-    profiles = [check.calculus.vector(side.statement.vector, side.position) for side in (left, right)]
     single = one.target == two.target
     pair = f"both operands, {dot.left} and {dot.right}," if single else f"{one.target} and {two.target}"
-    grows, why = mean_of(check, left.dot, _not_zero(same is FAILS, place, (profiles[0], profiles[1])))
-    diverges = certain and grows
+    grows, why = mean_of(check, left.dot)
     message = (
-        f"clause (b): {pair} {'are' if certain else 'may be'} made by the same matrix, {one.matrix}"
+        f"clause (b): {pair} {'are' if verdict is FAILS else 'may be'} made by the same matrix, {one.matrix}"
         + (f" and {two.matrix}" if two.matrix != one.matrix else "")
         + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
-        + ("so the score grows like sqrt(n) and diverges" if diverges else "and no theorem covers the score")
+        + ("so the score grows like sqrt(n) and diverges" if grows else "and no theorem covers the score")
     )
     key = Variable(check.fresh(f"{two.target.name}_key"), two.target.slots) if single else two.target
     own = Variable(check.fresh(f"W_{key.name}"), two.weight.slots)
@@ -193,11 +172,11 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
     if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
         fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
     return check.finding(
-        verdict,
+        FAILS if grows else verdict,
         (left.position, right.position),
         message,
         fix,
-        DIVERGES if diverges else NOT_COVERED,
+        DIVERGES if grows else NOT_COVERED,
         ((left.position, left.dot), (right.position, right.dot)),
         (check.weight(one.weight.name),),
     )
