@@ -56,7 +56,7 @@ def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactR
     calculus = calculus or Calculus(netsor)
     rows = []
     for position, statement in enumerate(netsor.body):
-        p = calculus.statement(position)
+        p = calculus.written(position)
         partial = p.partial.reason if p.partial else ""
         rows.append(
             FactRow(str(statement.target), p.interval, p.growth, p.order, p.parity, p.monotone, p.kinks, partial)
