@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.ir import Range
 from tensorprog.rename import fresh_substitute, indices_of, substitute
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Se
         if low < ranges[name][0] or high >= ranges[name][1]:
             return False
     again = instance(summed, values, ranges, itertools.count())
-    return _canonical(again) == _canonical(free)
+    return _canonical(again, ranges) == _canonical(free, ranges)
 
 
 def _slots(node: Expr) -> Iterator[Affine]:
@@ -93,7 +94,7 @@ def _difference(seen: Affine, slot: Affine, name: str) -> Affine:
     return Affine(tuple((other, c) for other, c in total.items() if c), seen.offset - slot.offset)
 
 
-def _canonical(expr: Expr) -> Expr:
-    """The expression with its reduced indices named by their order."""
+def _canonical(expr: Expr, ranges: Mapping[str, Range]) -> Expr:
+    """The expression with its reduced indices named by their order and their ranges."""
     numbers = itertools.count()
-    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)}")
+    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)} in {ranges[name]}")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tensorprog.assumptions import check
 from tensorprog.calculus import Calculus, facts_table
 from tensorprog.errors import ProgramError
-from tensorprog.expr import Affine, Call, Expr, Variable, rebuild, walk
+from tensorprog.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN
 from tensorprog.ir import Netsor
 from tensorprog.judge import judge
@@ -145,10 +145,10 @@ def _regularity(calculus: Calculus) -> tuple[float, ...]:
     return *map(float, flaws), -p.low, p.high, p.growth, p.modulus
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, database=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(EXPRESSIONS, st.data())
 def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) -> None:
-    parts = [x for x in walk(expr) if isinstance(x, Call) and x != expr and not set(free_indices(x)) - {"i"}]
+    parts = [x for x in walk(expr) if isinstance(x, Call) and x != expr and variables(x) and set(free_indices(x)) <= {"i"}]
     assume(parts)
     part = data.draw(st.sampled_from(parts))
     whole = rebuild(expr, lambda node: AT_I if node == part else None)
@@ -158,7 +158,8 @@ def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) ->
     except ProgramError:
         assume(False)
         raise
-    assert all(a <= b for a, b in zip(_regularity(split), _regularity(one), strict=True)), (str(part), str(whole), _regularity(split), _regularity(one))
+    pairs = zip(_regularity(split), _regularity(one), strict=True)
+    assert all(a <= b or math.isclose(a, b) for a, b in pairs), (str(part), str(whole))
 
 
 def test_deep_networks_are_blamed_without_deep_calls() -> None:
@@ -175,3 +176,28 @@ SHIPPED = sorted((ROOT / "programs").glob("*.yaml"))
 def test_rewritten_programs_get_the_same_grade(netsors: Iterable[Netsor]) -> None:
     for netsor in netsors:
         assert judge(written_out(netsor).netsor).grade == judge(netsor).grade, netsor.name
+
+
+RANGES = """
+program: ranges
+indices: {{j: 3, l: 5}}
+initial:
+  z: {{mean: 0, cov: 1}}
+weights:
+  W[l]: 1
+body:
+  - h[l] = MatMul(W[l], z)
+  - x = Nonlin({})
+outputs: [x]
+"""
+
+
+@pytest.mark.parametrize("text", [
+    "sum[j](h[j]) / (1 + abs(sum[l](h[l])))", "exp(logsumexp[l](h[l]) - logsumexp[j](h[j]))",
+    "sum[j](h[j]) / sqrt(1 + sum[l](h[l])**2)", "exp(max[l](h[l]) - max[j](h[j]))",
+])
+def test_sums_over_different_ranges_are_different(text: str) -> None:
+    # at h = (0, 0, 0, t, 0), and at h = (t, 0, 0, -t, 0), they grow
+    assert Calculus(loads(RANGES.format(text))).fact("bounded", 1).verdict is not HOLDS
+    same = text.replace("[l]", "[j]")
+    assert Calculus(loads(RANGES.format(same))).fact("bounded", 1).verdict is HOLDS
