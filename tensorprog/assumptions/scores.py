@@ -58,7 +58,7 @@ def bounded(check: Context) -> Iterator[Finding]:
     unbounded: dict[tuple[str, int | None], list[Maker]] = {}  # by the family of the input, and its definition
     for maker in check.products():
         vector = maker.statement.vector
-        if not check.calculus.vector(vector, maker.position).bounded:
+        if not check.calculus.bounded(vector, maker.position):
             definers = check.structure.definers(maker.position, vector)
             culprit = next((d for d in definers if not check.calculus.statement(d).bounded), None)
             unbounded.setdefault((vector.name, culprit), []).append(maker)

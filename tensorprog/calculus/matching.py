@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
@@ -20,12 +20,13 @@ from tensorprog.expr import (
     variables,
     walk,
 )
+from tensorprog.ir import Range
 from tensorprog.rename import free_indices, fresh_substitute, indices_of, substitute
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["apart", "canonical", "factors", "multiplied", "put", "same_up_to_indices", "summands"]
+__all__ = ["apart", "factors", "multiplied", "put", "same_up_to_indices", "summands"]
 
 
 def factors(expr: Expr) -> list[Expr]:
@@ -95,7 +96,7 @@ def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Se
         if low < ranges[name][0] or high >= ranges[name][1]:
             return False
     again = instance(summed, values, ranges, itertools.count())
-    return canonical(again) == canonical(free)
+    return _canonical(again, ranges) == _canonical(free, ranges)
 
 
 def _slots(node: Expr) -> Iterator[Affine]:
@@ -119,7 +120,7 @@ def _difference(seen: Affine, slot: Affine, name: str) -> Affine:
     return Affine(tuple((other, c) for other, c in total.items() if c), seen.offset - slot.offset)
 
 
-def canonical(expr: Expr) -> Expr:
-    """The expression with its reduced indices named by their order."""
+def _canonical(expr: Expr, ranges: Mapping[str, Range]) -> Expr:
+    """The expression with its reduced indices named by their order and their ranges."""
     numbers = itertools.count()
-    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)}")
+    return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)} in {ranges[name]}")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tensorprog.calculus.composition import Composition
 from tensorprog.calculus.inline import fixed, inline
@@ -36,13 +37,22 @@ from tensorprog.normalize.boundaries import crossed
 __all__ = ["Calculus"]
 
 INF = math.inf
-PROPERTIES = {  # which may be refuted, with their sources
-    "bounded": "Sakai et al. 2025, Assumption 1",
-    "pseudo-Lipschitz": "Sakai et al. 2025, Def. 2",
-    "controlled": "Yang 2019, Def. 5.3",
-}
 MAX_SEARCHED = 40_000  # members that one evaluation may read
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
+
+
+class Property(NamedTuple):
+    """A property that may be certified or refuted."""
+
+    source: str
+    certified: Callable[[Profile], bool]
+
+
+PROPERTIES = {
+    "bounded": Property("Sakai et al. 2025, Assumption 1", lambda p: p.bounded),
+    "pseudo-Lipschitz": Property("Sakai et al. 2025, Def. 2", lambda p: p.pseudo_lipschitz),
+    "controlled": Property("Yang 2019, Def. 5.3", lambda p: p.controlled),
+}
 
 
 class Calculus(Composition):
@@ -51,7 +61,8 @@ class Calculus(Composition):
     def __init__(self, netsor: Netsor, structure: Structure | None = None) -> None:
         super().__init__(netsor)
         self.structure = structure or Structure(netsor)
-        self._profiles: dict[int, Profile] = {}
+        self._profiles: dict[int, Profile] = {}  # by composition, statement by statement
+        self._written: dict[int, Profile] = {}  # of some: with what relations across statements add
         self._witnesses: dict[tuple[str, int], Witness | None] = {}
         for position, one in enumerate(netsor.body):
             if not isinstance(one, Nonlin):
@@ -62,7 +73,21 @@ class Calculus(Composition):
 
     def statement(self, position: int) -> Profile:
         """Facts of what a statement defines, as a function of G-vars, initial vectors, scores and averages."""
-        return self._profiles[position]
+        return self._written.get(position, self._profiles[position])
+
+    def written(self, position: int) -> Profile:
+        """The facts of a statement with what its definition written out adds; from then on `statement` knows it too."""
+        if position not in self._written:
+            self._written[position] = self._written_out(self._profiles[position], position)
+            self._remembered.clear()  # profiles of others may have changed
+        return self._written[position]
+
+    def bounded(self, reference: Variable, position: int) -> bool:
+        """Whether what a reference reads is certified to be bounded, with definitions written out if need be."""
+        if not self.vector(reference, position).bounded:
+            for definer in self.structure.definers(position, reference):
+                self.written(definer)
+        return self.vector(reference, position).bounded
 
     def vector(self, reference: Variable, position: int) -> Profile:
         """Facts of what a reference in a statement reads."""
@@ -75,7 +100,7 @@ class Calculus(Composition):
     def _defined(self, reference: Variable, position: int) -> Profile:
         """Facts of what the statements that a reference reads define."""
         definers = self.structure.definers(position, reference) or self.netsor.families[reference.name].statements
-        found = [self._profiles[d] for d in definers if d in self._profiles]
+        found = [self.statement(d) for d in definers if d in self._profiles]
         if not found:  # a recurrence, before its first member is known: nothing to join yet
             return constant(0.0, 0.0)
         return functools.reduce(join, found)
@@ -104,15 +129,20 @@ class Calculus(Composition):
             # a number in the limit: a parameter near its limiting value, so bounded though no bound is known here
             return replace(constant(low, INF), depends=frozenset({"average"}))
         found = self.expression(statement.expr, position)
-        if not (found.pseudo_lipschitz and found.controlled) and self._settled(statement, position):
-            # a relation between factors may span several statements: look at the definition written out
-            inlined = inline(self.structure, statement.expr, position)
-            if inlined is not None and inlined[0] != statement.expr:
-                before, self.ranges = self.ranges, inlined[1]
-                again = self.expression(inlined[0], position)
-                self.ranges = before
-                found = meet(found, again) if again.pseudo_lipschitz or again.controlled else found
-        return found
+        regular = found.pseudo_lipschitz and found.controlled
+        return found if regular or not self._settled(statement, position) else self._written_out(found, position)
+
+    def _written_out(self, found: Profile, position: int) -> Profile:
+        """What is known when relations are seen that span statements: d = 1 + abs(h); x = h / d is bounded."""
+        statement = self.netsor.body[position]
+        inlined = inline(self.structure, statement.expr, position) if isinstance(statement, Nonlin) else None
+        if not isinstance(statement, Nonlin) or inlined is None or inlined[0] == statement.expr:
+            return found
+        before = self.ranges, self.at, self._known, self._remembered
+        self.ranges, self._known, self._remembered = inlined[1], {}, {}
+        again = self.expression(inlined[0], position)
+        self.ranges, self.at, self._known, self._remembered = before
+        return meet(found, again)
 
     def _settled(self, statement: Nonlin, position: int) -> bool:
         return all(d in self._profiles for v in statement.inputs for d in self.structure.definers(position, v))
@@ -159,14 +189,11 @@ class Calculus(Composition):
 
     def fact(self, name: str, position: int) -> Fact:
         """'bounded', 'pseudo-Lipschitz' or 'controlled' of a statement's value: certified, refuted or neither."""
+        source, certified = PROPERTIES[name]
         profile = self.statement(position)
-        source = PROPERTIES[name]
-        holds = {
-            "bounded": profile.bounded,
-            "pseudo-Lipschitz": profile.pseudo_lipschitz,
-            "controlled": profile.controlled,
-        }[name]
-        if holds:
+        if not certified(profile):
+            profile = self.written(position)
+        if certified(profile):
             reason = {
                 "bounded": f"range {shown(profile.interval)}",
                 "pseudo-Lipschitz": f"order {profile.order:g}",
@@ -211,33 +238,27 @@ class Calculus(Composition):
         statement = self.netsor.body[position]
         if not isinstance(statement, Nonlin):
             return Fault(statement.target, position, f"{statement.target} is Gaussian in the limit, so not bounded")
-        found = self._origin(statement.expr, position, {position})
+        found = self._origin(statement.expr, position)
         return found or Fault(statement.expr, position, f"{statement.target} grows along its recurrence")
 
-    def _origin(self, node: Expr, at: int, seen: set[int]) -> Fault | None:
-        """The first function that is unbounded although nothing linear brought it; None on a way already walked."""
-        if isinstance(node, Variable):
-            definers = [d for d in self.structure.definers(at, node) if not self.statement(d).bounded]
-            if not any(isinstance(self.netsor.body[d], Nonlin) for d in definers):
-                return Fault(node, at, f"{node} is Gaussian in the limit, so not bounded")
-            for d in definers:
-                inner = self.netsor.body[d]
-                if isinstance(inner, Nonlin) and d not in seen:
-                    seen.add(d)
-                    found = self._origin(inner.expr, d, seen)
-                    if found is not None:
-                        return found
-            return None
-        open_ones = [arg for arg in _passed(node) if not self.expression(arg, at).bounded]
-        for arg in open_ones:
-            found = self._origin(arg, at, seen)
-            if found is not None:
-                return found
-        if open_ones:
-            return None
-        if isinstance(node, Call):
-            return Fault(node, at, f"{node.atom} is unbounded on the range of {', '.join(map(str, node.arguments))}")
-        return Fault(node, at, f"{node} is not bounded")
+    def _origin(self, expr: Expr, position: int) -> Fault | None:
+        """The first function that is unbounded though nothing linear brought it; None if there is only a recurrence."""
+        seen, waiting = {position}, [(expr, position)]
+        while waiting:
+            node, at = waiting.pop()
+            if isinstance(node, Variable):
+                definers = [d for d in self.structure.definers(at, node) if not self.statement(d).bounded]
+                inner = {d: one.expr for d in definers if isinstance(one := self.netsor.body[d], Nonlin)}
+                if not inner:
+                    return Fault(node, at, f"{node} is Gaussian in the limit, so not bounded")
+                waiting += [(inner[d], d) for d in reversed(inner) if d not in seen]
+                seen.update(inner)
+                continue
+            open_ones = [arg for arg in _passed(node) if not self.expression(arg, at).bounded]
+            if not open_ones:
+                return Fault(node, at, _grows(node))
+            waiting += [(arg, at) for arg in reversed(open_ones)]
+        return None
 
     def witness(self, name: str, position: int) -> Witness | None:
         """Search for numbers that refute a property of a statement's value; None if none are found."""
@@ -255,6 +276,13 @@ class Calculus(Composition):
         if not f.names or f.size > MAX_SEARCHED or f.averages(self.structure):
             return None
         return next((w for w in (f.refute(name, line) for line in f.lines) if w is not None), None)
+
+
+def _grows(node: Expr) -> str:
+    """Why a function is not bounded, where its arguments are or do not matter."""
+    if isinstance(node, Call):
+        return f"{node.atom} is unbounded on the range of {', '.join(map(str, node.arguments))}"
+    return f"{node} is not bounded"
 
 
 def _passed(node: Expr) -> Sequence[Expr]:

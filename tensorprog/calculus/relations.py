@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorprog.atoms import Regularity
 from tensorprog.calculus.matching import apart, factors, multiplied, put, summands
+from tensorprog.calculus.polynomials import Poly
 from tensorprog.calculus.positive import bounded_above, logarithm, share, weight
 from tensorprog.calculus.profile import Profile, compose, join, join_kinks, meet, tidy
 from tensorprog.calculus.rational import monomial, polynomial, ratio, rooted
@@ -38,7 +39,19 @@ def identity(rules: Composition, node: Call) -> Profile | None:
         base, c = polynomial(rules, node)
         if base is not None and base != node and len(c) > 2:
             return ratio(rules, node, Number(1), 1.0)
+        if base is not None and sum(part == base for part in walk(node)) > 1:
+            return _line(rules, base, c)
     return found
+
+
+def _line(rules: Composition, base: Expr, c: Poly) -> Profile | None:
+    """A polynomial of degree 1 or 0 that terms of higher degree left: (u + 1)**2 - u**2 - 2 * u is 1."""
+    inner = rules.expression(base, rules.at)
+    if inner.masked or inner.partial:
+        return None
+    start, slope = (Number(float(x)) for x in (*c, 0, 0)[:2])
+    line = Call("add", (start, Call("multiply", (slope, base)))) if slope.value else start
+    return rules.expression(line, rules.at)
 
 
 def _divide(rules: Composition, node: Call) -> Profile | None:

@@ -69,7 +69,7 @@ def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactR
     calculus = calculus or Calculus(netsor)
     rows = []
     for position, statement in enumerate(netsor.body):
-        p = calculus.statement(position)
+        p = calculus.written(position)
         partial = p.partial.reason if p.partial else ""
         lost = tuple(_lost(calculus, position)) if isinstance(statement, Nonlin) else ()
         rows.append(

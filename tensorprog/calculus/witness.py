@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,8 +33,12 @@ NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an
 NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
 NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
 SWITCHES = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "step")
+BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
 SUMS = ("add", "subtract")
 ROUNDING = 1e-14  # of the largest number met on the way to a comparison
+SHAKEN = 1e-15  # relative change of all numbers on the way, some nine times that of rounding
+PHASES = (1.0, 2.0, 3.0)  # of the changes, which are tried in turn
+LISTED = 4  # members that are named with their values
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Witness:
     "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
     "growth": |values| rises along the points, in a way that the property forbids;
     "nan": there is no real number;  "infinite": a number over 0, or log 0.
+    `members`: some of the members that are read, as names with indices; `more`: how many others there are.
     """
 
     kind: Kind
@@ -54,6 +60,8 @@ class Witness:
     at: tuple[float, ...]
     values: tuple[float, ...]
     line: Line = "equal"
+    members: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    more: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,26 +78,45 @@ class Witness:
         start, direction = _ray(self.line, name, np.array(_phase(self.names, name, index)))
         return float(start), float(direction)
 
+    def place(self, point: int) -> str:
+        """The arguments at one of the points, with all their digits."""
+        names = [f"{name}[{','.join(map(str, index))}]" if index else name for name, index in self.members]
+        values = [repr(self.argument(*member, point)).removesuffix(".0") for member in self.members]
+        listed = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
+        return listed + (f" and {self.more} more" if self.more else "")
+
     def __str__(self) -> str:
-        read = variables(self.expr)
-        what = ", ".join(map(str, read[:2])) + (", ..." if len(read) > 2 else "")
-        equal = f"{'along' if len(read) > 1 else 'at'} {what} = t"
-        where = equal if self.line == "equal" else f"on a line through {what}"
         t, v = self.at, self.values
         if self.kind == "nan":
-            return f"{where}: no real number at t = {t[0]:g}"
+            return f"undefined (no real number) at {self.place(0)}"
         if self.kind == "infinite":
-            return f"{where}: infinite at t = {t[0]:g}"
+            return f"infinite at {self.place(0)}"
         if self.kind == "jump":
-            near = f"{t[0]:.12g} + {t[1] - t[0]:.1g}"
-            return f"{where}: value {v[0]:.4g} at t = {t[0]:.12g}, but {v[1]:.4g} at t = {near}"
+            return f"value {v[0]:.6g} at {self.place(0)}, but {v[1]:.6g} at {self.place(1)}"
         if self.kind == "slope":
             steep = [abs(x - v[0]) / abs(s - t[0]) for s, x in zip(t[1:], v[1:], strict=True)]
             return (
-                f"{where}: slope {steep[0]:.3g} between t = {t[0]:g} and a point {abs(t[1] - t[0]):.0e} away, "
-                f"{steep[-1]:.3g} and {abs(t[-1] - t[0]):.0e} away"
+                f"slope {steep[0]:.3g} between {self.place(0)} and {self.place(1)}, "
+                f"{steep[-1]:.3g} between the first and a point {abs(t[-1] - t[0]):.0e} away"
             )
-        return f"{where}: |value| about {abs(v[0]):.1g} at t = {t[0]:g}, {abs(v[-1]):.1g} at t = {t[-1]:g}"
+        return f"|value| about {abs(v[0]):.3g} at {self.place(0)}, {abs(v[-1]):.3g} at {self.place(-1)}"
+
+
+def _shaken(expr: Expr, phase: float) -> Expr:
+    """The expression with each number on the way changed by a little, as rounding might."""
+    counter = itertools.count(1)
+
+    def go(node: Expr) -> Expr:
+        if isinstance(node, Reduction):
+            return replace(node, arg=go(node.arg))
+        if not isinstance(node, Call) or not variables(node):
+            return node
+        new = replace(node, args=tuple(map(go, node.args)))
+        if node.atom in BOOLEAN:
+            return new
+        return Call("multiply", (new, Number(1 + SHAKEN * math.sin(phase * next(counter)))))
+
+    return go(expr)
 
 
 def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
@@ -157,20 +184,60 @@ class Probe:
         """A witness against being 'bounded', 'pseudo-Lipschitz' or 'controlled'; None if none is found."""
         with np.errstate(all="ignore"):
             values = self(self.grid, line)
-            found = self._undefined(values, line)
+            found = self._undefined(values, line, isolated=name == "pseudo-Lipschitz")
             if found is None:
                 grows = {"bounded": self._unbounded, "controlled": self._wild, "pseudo-Lipschitz": self._no_power}[name]
-                found = grows(1.0, line) or grows(-1.0, line)
+                found = self._steady(grows(1.0, line)) or self._steady(grows(-1.0, line))
             if found is None and name == "pseudo-Lipschitz":
-                found = self._jump(values, line) or self._steep(line)
+                found = self._steady(self._jump(values, line)) or self._steady(self._steep(line))
             return found
 
     def _witness(self, kind: Kind, t: Array, line: Line) -> Witness:
         values = self(t, line)
-        return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), line)
+        members, more = self._read(line)
+        return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), line, members, more)
 
-    def _undefined(self, values: Array, line: Line) -> Witness | None:
-        """No real number, or a pole: not a number that is too large, or too small, for the computer."""
+    def _read(self, line: Line) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], int]:
+        """Some of the members that are read, those that move first, and how many others there are."""
+        listed: list[tuple[str, tuple[int, ...]]] = []
+        count = 0
+        for name in sorted(self.names, key=lambda name: name != line):
+            rows = [self._indices(v) for v in variables(self.expr) if v.name == name]
+            unique = np.unique(np.concatenate(rows), axis=0)
+            count += len(unique)
+            listed += [(name, tuple(map(int, row))) for row in unique[: LISTED - len(listed)]]
+        return tuple(listed), count - len(listed)
+
+    def _indices(self, reference: Variable) -> NDArray[np.int64]:
+        """Index values of the members that a reference reads, one row each."""
+        names = list(dict.fromkeys(n for slot in reference.slots for n in slot.indices))
+        grid = np.meshgrid(*(np.arange(*self.ranges[n]) for n in names), indexing="ij")
+        values = dict(zip(names, (axis.ravel() for axis in grid), strict=True))
+        size = math.prod(len(np.arange(*self.ranges[n])) for n in names)
+        slots = [sum((c * values[n] for n, c in s.terms), np.full(size, s.offset)) for s in reference.slots]
+        return np.stack(slots, axis=-1) if slots else np.zeros((1, 0), dtype=np.int64)
+
+    def _noise(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+        """How much values change when all numbers on the way do, more than by rounding."""
+        whole = self.expr if expr is None else expr
+        values = self(t, line, whole)
+        changed = [np.abs(self(t, line, _shaken(whole, phase)) - values) for phase in PHASES]
+        return np.asarray(np.max(changed, axis=0))
+
+    def _steady(self, found: Witness | None) -> Witness | None:
+        """A witness that is none of rounding, as where terms cancel."""
+        if found is None or found.kind in ("nan", "infinite"):
+            return found
+        v, noise = np.array(found.values), self._noise(np.array(found.at), found.line)
+        first = slice(-1) if found.kind == "growth" else slice(1)  # each point with the one before, or with the first
+        shown = np.abs(np.abs(v[1:]) - np.abs(v[first])) if found.kind == "growth" else np.abs(v[1:] - v[first])
+        return found if (np.maximum(noise[1:], noise[first]) <= 0.1 * shown).all() else None
+
+    def _undefined(self, values: Array, line: Line, isolated: bool) -> Witness | None:
+        """No real number, or a pole: not a number that is too large, or too small, for the computer.
+
+        isolated: whether to count points such as those of 0 / 0, near which the function may be as tame as elsewhere
+        """
         for t in self.grid[~np.isfinite(values)]:
             point = np.array([t])
             around = np.array([t - 1e-3 * (1 + abs(t)), t + 1e-3 * (1 + abs(t))])
@@ -184,8 +251,11 @@ class Probe:
                 # else 0 stands for a tiny number, or for what rounding leaves where terms cancel
                 near = np.abs(self(around, line, last)).max() > max(1e-100, 1e-12 * self._terms(around, line, last))
                 if zero and near and node.atom in ("divide", "log", "power"):
-                    return self._witness("nan" if np.isnan(self(point, line)[0]) else "infinite", point, line)
-                if np.isnan(self(point, line, node)[0]) and not zero:
+                    kind: Kind = "nan" if np.isnan(self(point, line)[0]) else "infinite"
+                    if isolated or kind == "infinite":
+                        return self._witness(kind, point, line)
+                sure = self._noise(point, line, last)[0] <= 0.1 * abs(self(point, line, last)[0])
+                if np.isnan(self(point, line, node)[0]) and not zero and sure:
                     return self._witness("nan", point, line)
         return None
 

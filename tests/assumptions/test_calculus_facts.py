@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from calculus_expressions import EXPRESSIONS, PROGRAM, profile
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from tensorprog.assumptions import check
 from tensorprog.calculus import Calculus, facts_table
 from tensorprog.display import facts_of
 from tensorprog.errors import ProgramError
+from tensorprog.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN
 from tensorprog.ir import Netsor
+from tensorprog.judge import judge
+from tensorprog.normalize import written_out
+from tensorprog.rename import free_indices
 from tensorprog.yaml_io import load, loads
+from tests.corpus import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = ROOT / "programs" / "attention.yaml"
 GPT3 = ROOT / "benchmarks" / "programs" / "gpt3.yaml"
+AT_I = Variable("a", (Affine((("i", 1),)),))
 
 
 def test_rows_list_each_statement_in_order() -> None:
@@ -123,3 +133,115 @@ def test_facts_of_very_large_families_take_no_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * 2**20
+
+
+# one definition in several statements, the last of them x[i]: bounded, as the one line is
+SPLIT = [
+    ["d[i] = Nonlin(1 + abs(h[i]))", "x[i] = Nonlin(h[i] / d[i])"],
+    ["d[i] = Nonlin(h[i]**2)", "x[i] = Nonlin(h[i] / (1 + d[i]))"],
+    ["d[i] = Nonlin(exp(-h[i]**2))", "x[i] = Nonlin(h[i] * d[i])"],
+    ["a[i] = Nonlin(1 + h[i]**2)", "d[i] = Nonlin(sqrt(a[i]))", "x[i] = Nonlin(h[i] / d[i])"],
+    ["d[i] = Nonlin(1 + abs(h[i]))", "w[i] = Nonlin(h[i] / d[i])", "x[i] = Nonlin(3 * w[i])"],
+    ["s = Nonlin(mean[j](h[j]**2))", "r = Nonlin(sqrt(s + 0.01))", "x[i] = Nonlin(h[i] / r)"],
+    ["m = Nonlin(mean[j](h[j]))", "c[i] = Nonlin(h[i] - m)", "s = Nonlin(mean[j](c[j]**2))",
+     "x[i] = Nonlin(c[i] / sqrt(s + 0.01))"],
+]
+
+
+SCORED = """
+program: scored
+indices: {{i: 3, j: 3, l: 500}}
+initial:
+  z: {{mean: 0, cov: 1}}
+weights:
+  W[i]: 1
+  A[l]: 1
+  WQ: 1
+  WK: 1
+body:
+  - h[i] = MatMul(W[i], z)
+{}
+  - q[i] = MatMul(WQ, x[i])
+  - k[i] = MatMul(WK, x[i])
+  - p[i,j] = Dot(q[i], k[j])
+outputs: [p]
+"""
+
+
+def scored(*lines: str) -> Netsor:
+    """Scores of tokens x[i], which the lines make of vectors h[i]."""
+    return loads(SCORED.format("\n".join(f"  - {line}" for line in lines)))
+
+
+@pytest.mark.parametrize("lines", SPLIT, ids=lambda lines: "; ".join(lines))
+def test_relations_are_seen_across_statements(lines: list[str]) -> None:
+    netsor = scored(*lines)
+    assert check(netsor).grade == "theorem"
+    row = next(row for row in facts_table(netsor) if row.statement == "x[i]")
+    assert row.growth == 0
+
+
+def _regularity(calculus: Calculus) -> tuple[float, ...]:
+    """What is better the smaller it is, of the last statement."""
+    p = calculus.written(len(calculus.netsor.body) - 1)
+    flaws = (not p.bounded, not p.pseudo_lipschitz, not p.controlled)
+    return *map(float, flaws), -p.low, p.high, p.growth, p.modulus
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(EXPRESSIONS, st.data())
+def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) -> None:
+    calls = [x for x in walk(expr) if isinstance(x, Call) and x != expr and variables(x)]
+    parts = [x for x in calls if set(free_indices(x)) <= {"i"}]
+    assume(parts)
+    part = data.draw(st.sampled_from(parts))
+    whole = rebuild(expr, lambda node: AT_I if node == part else None)
+    text = PROGRAM.replace("  - y[i] = Nonlin(g[i])", f"  - a[i] = Nonlin({part})\n  - y[i] = Nonlin({whole})")
+    try:
+        one, split = profile(expr)[0], Calculus(loads(text))
+    except ProgramError:
+        assume(False)
+        raise
+    pairs = zip(_regularity(split), _regularity(one), strict=True)
+    assert all(a <= b or math.isclose(a, b) for a, b in pairs), (str(part), str(whole))
+
+
+def test_deep_networks_are_blamed_without_deep_calls() -> None:
+    lines = ["r0[i] = Nonlin(h[i])"]
+    for k in range(500):
+        lines += [f"g{k}[i] = MatMul(A[{k}], r{k}[i])", f"r{k + 1}[i] = Nonlin(r{k}[i] + relu(g{k}[i]))"]
+    assert check(scored(*lines, "x[i] = Nonlin(r500[i])")).grade == "remark"
+
+
+SHIPPED = sorted((ROOT / "programs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("netsors", [map(load, SHIPPED), (c.load() for c in CASES.values())], ids=["shipped", "corpus"])
+def test_rewritten_programs_get_the_same_grade(netsors: Iterable[Netsor]) -> None:
+    for netsor in netsors:
+        assert judge(written_out(netsor).netsor).grade == judge(netsor).grade, netsor.name
+
+
+RANGES = """
+program: ranges
+indices: {{j: 3, l: 5}}
+initial:
+  z: {{mean: 0, cov: 1}}
+weights:
+  W[l]: 1
+body:
+  - h[l] = MatMul(W[l], z)
+  - x = Nonlin({})
+outputs: [x]
+"""
+
+
+@pytest.mark.parametrize("text", [
+    "sum[j](h[j]) / (1 + abs(sum[l](h[l])))", "exp(logsumexp[l](h[l]) - logsumexp[j](h[j]))",
+    "sum[j](h[j]) / sqrt(1 + sum[l](h[l])**2)", "exp(max[l](h[l]) - max[j](h[j]))",
+])
+def test_sums_over_different_ranges_are_different(text: str) -> None:
+    # at h = (0, 0, 0, t, 0), and at h = (t, 0, 0, -t, 0), they grow
+    assert Calculus(loads(RANGES.format(text))).fact("bounded", 1).verdict is not HOLDS
+    same = text.replace("[l]", "[j]")
+    assert Calculus(loads(RANGES.format(same))).fact("bounded", 1).verdict is HOLDS
