@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from tensorprog.assumptions import Numbers, Report, check
+from tensorprog.arrays import Open, align, union
+from tensorprog.assumptions import Degenerate, Numbers, Report, check
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
-from tensorprog.ir import Dot, Netsor
+from tensorprog.ir import Dot, Netsor, Range
 
 __all__ = ["judge"]
 
 MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
 SURE = 3.0  # errors of averages over points are three standard errors, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
+DIRECTIONS = 6  # in which averages are moved together, each both ways
 JUMP = 1e-3
 VANISHED = 1e-12  # a second moment that counts as 0
 ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
+FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
 RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
 
 
@@ -35,14 +38,14 @@ def judge(netsor: Netsor) -> Report:
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
-    """None for what the limit does not compile, such as vectors that depend on scores."""
+    """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
 
     @wraps(method)
     def answer(self: _Limit, *args: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
                 return method(self, *args)
-        except TensorprogError:
+        except (TensorprogError, FloatingPointError):
             return None
 
     return answer
@@ -83,29 +86,49 @@ class _Limit(Numbers):
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
-        from tensorprog.arrays import Open
         from tensorprog.evaluate import Scope, evaluate
 
         compiler = self._compiler(netsor)
         scope = compiler.scope({})
 
-        def at(move: float) -> np.ndarray[Any, Any]:
-            def read(reference: Variable, ranges: Any) -> Open:
+        def at(move: float, direction: int) -> np.ndarray[Any, Any]:
+            def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
                 value = scope.variable(reference, ranges)
+                turned = _turned(compiler.netsor, reference, ranges, direction)
+                axes = union(value.axes, turned.axes)
+                found = align(value, axes)
+                moved = found + move * (1 + np.abs(found)) * align(turned, axes)
                 statement = compiler.netsor.body[compiler.netsor.families[reference.name].statements[0]]
-                moved = value.data + move * (1 + np.abs(value.data))
                 square = isinstance(statement, Dot) and statement.left == statement.right
-                return Open(value.axes, np.maximum(moved, 0) if square else moved)
+                return Open(axes, np.maximum(moved, 0) if square else moved)
 
-            return evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data
+            return np.asarray(evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data, dtype=float)
 
-        here, below, above = (at(move) for move in (0.0, -NEAR, NEAR))
+        here = at(0.0, 0)
+        near = [at(move, direction) for direction in range(DIRECTIONS) for move in (-NEAR, NEAR)]
         limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in variables(expr))
-        if not all(np.isfinite(x).all() for x in (here, below, above)):
+        if not all(np.isfinite(x).all() for x in (here, *near)):
             return f"it is not finite where {limits}"
-        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in (below, above)) > JUMP:
+        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in near) > JUMP:
             return f"it jumps or is steep where {limits}"
         return ""
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return self._degenerate(netsor, dots) or ()
+
+    @_if_compiled
+    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[Degenerate]:
+        if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
+            return []
+        from tensorprog.limit.degenerate import degenerate
+
+        known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
+        names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
+        return [
+            Degenerate(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
+            for members, how in degenerate(self._compiler(netsor), [*known])
+        ]
 
     @_if_compiled
     def atom(self, netsor: Netsor, expr: Expr) -> float | None:
@@ -123,6 +146,17 @@ class _Limit(Numbers):
         away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
         value, error = mean(Call("step", (away,)))
         return 1 - value if 1 - value > max(error, RARE) else 0.0
+
+
+def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
+    """How far the averages that a reference reads move in a direction: alike in the first, and if they are too many."""
+    names = list(dict.fromkeys(name for slot in reference.slots for name, _ in slot.terms))
+    if math.prod(ranges[name][1] - ranges[name][0] for name in names) > MANY:
+        return Open((), np.ones(()))
+    grids = dict(zip(names, np.meshgrid(*(np.arange(*ranges[name]) for name in names), indexing="ij"), strict=True))
+    places: list[Any] = [[*netsor.families].index(reference.name), *_members(netsor, reference, grids)[0]]
+    angle = sum((math.sqrt(k + 2) * place for k, place in enumerate(places)), np.ones(()))
+    return Open(tuple(names), np.cos(direction * angle))
 
 
 def _members(

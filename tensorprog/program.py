@@ -47,7 +47,9 @@ class Program(Builder):
         return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
 
     def __str__(self) -> str:
-        return self.to_yaml()
+        from tensorprog.yaml_io import shown
+
+        return shown(self.netsor)
 
     def _repr_html_(self) -> str:
         from tensorprog.graph import build, to_svg
@@ -57,7 +59,7 @@ class Program(Builder):
         netsor = self.netsor
         picture = embedded(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
         look = "background:none;color:inherit;font-family:monospace;overflow-x:auto"
-        text = tag("pre", self.to_yaml().rstrip(), style=look)
+        text = tag("pre", str(self).rstrip(), style=look)
         about = joined([code(netsor.name), netsor.reference], ", ")
         return notebook(paragraph(tag("b", netsor.title or netsor.name)), paragraph(about), text,
                         details("graph", picture, opened=len(netsor.body) <= 30))

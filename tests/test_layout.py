@@ -231,7 +231,8 @@ def test_the_package_loads_nothing_before_it_is_asked() -> None:
 def test_a_check_loads_nothing_slow() -> None:
     loaded = _loaded("import tensorprog.cli\ntensorprog.cli.main(['check', 'attention'], standalone_mode=False)")
     assert "tensorprog.assumptions" in loaded
-    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.lazy"}
+    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.lazy",
+                         "numpy.ma", "concurrent.futures", "urllib.request"}
 
 
 def texts() -> list[Path]:

@@ -24,6 +24,7 @@ from tensorprog.assumptions.context import (
     SAKAI,
     YANG,
     Context,
+    Degenerate,
     Numbers,
     Rule,
 )
@@ -41,7 +42,7 @@ from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
 from tensorprog.normalize import normalize
 
-__all__ = ["RULES", "Claim", "Finding", "Numbers", "Report", "Rule", "check"]
+__all__ = ["RULES", "Claim", "Degenerate", "Finding", "Numbers", "Report", "Rule", "check"]
 
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 RULES: tuple[Rule, ...] = (

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
-from tensorprog.expr import Call, Expr, IndexValue, Variable, rebuild, walk
+from tensorprog.assumptions.scales import values
+from tensorprog.expr import Call, Constant, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.facts import HOLDS
 from tensorprog.graph import Structure
 from tensorprog.ir import Dot, MatMul, Nonlin
@@ -28,9 +29,22 @@ def unused(check: Context) -> Iterator[Finding]:
         )
 
 
+POSITIVE = "(Theorem 1 speaks of scores of positive variance)"
+
+
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance, and averages are not of independent vectors."""
-    positive = "(Theorem 1 speaks of scores of positive variance)"
+    told: set[str] = set()
+    for score, finding in (*_vanishing(check), *_twins(check)):
+        told.add(score)
+        yield finding
+    if not _regular(check):
+        yield from _degenerate(check, told)
+    yield from _vanishing_averages(check)
+
+
+def _vanishing(check: Context) -> Iterator[tuple[str, Finding]]:
+    """Scores of operands that are 0 at every width, as written."""
     parts: dict[str, set[int]] = {}  # of each score as written
     for dot in check.scores:
         parts.setdefault(check.text(dot), set()).add(dot)
@@ -44,33 +58,83 @@ def variance(check: Context) -> Iterator[Finding]:
             why = f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish"
         else:
             continue
-        yield check.finding("warning", (definer,), f"{why} {positive}")
+        yield score, check.finding("warning", (definer,), f"{why} {POSITIVE}")
     for operand in check.operands:
         if operand.definer in check.zeros and not isinstance(check.netsor.body[operand.definer], MatMul):
             zero, score = check.netsor.body[operand.definer].target, check.text(operand.dot)
-            why = f"{zero} is 0, so the scores {score} that read it vanish {positive}"
-            yield check.finding("warning", (operand.definer,), why)
-    yield from _vanishing_averages(check)
-    yield from _twins(check)
+            why = f"{zero} is 0, so the scores {score} that read it vanish {POSITIVE}"
+            yield score, check.finding("warning", (operand.definer,), why)
 
 
-def _twins(check: Context) -> Iterator[Finding]:
-    """Scores that are equal to others, whose joint law is degenerate."""
+def _twins(check: Context) -> Iterator[tuple[str, Finding]]:
+    """Scores, as written, that are equal to others at every width."""
     seen: dict[frozenset[object], int] = {}
-    equal = "their joint law is degenerate (Theorem 1 speaks of scores of positive variance)"
     for position in check.scores:
         dot = check.netsor.body[position]
         assert isinstance(dot, Dot)
         first = seen.setdefault(frozenset(_maker(check, position, side) for side in (dot.left, dot.right)), position)
         if check.text(first) != check.text(position):
             text = f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
-            yield check.finding("warning", (position, first), text + equal)
+            yield check.text(position), _joint(check, (position, first), text)
         read = {name for side in (dot.left, dot.right) for slot in side.slots for name in slot.indices}
         idle = [slot.bare for slot in dot.target.slots if slot.bare is not None and slot.bare not in read]
         sizes = [check.netsor.ranges[name][1] - check.netsor.ranges[name][0] for name in idle]
         if any(size > 1 for size in sizes):
             text = f"the scores {dot.target} are equal for all {', '.join(idle)}, which no operand has, and "
-            yield check.finding("warning", (position,), text + equal)
+            yield check.text(position), _joint(check, (position,), text)
+
+
+def _joint(check: Context, positions: tuple[int, ...], text: str) -> Finding:
+    return check.finding("warning", positions, f"{text}their joint law is degenerate {POSITIVE}")
+
+
+def _regular(check: Context) -> bool:
+    """Whether scores are seen at once to be regular: as written, of independent vectors by weights of their own."""
+    makers = list(check.makers(check.operands))
+    weights = {maker.statement.weight.name for maker in makers}
+    plain = all(_indices(m.operand.reference) is not None and _made_apart(check, m.position) for m in makers)
+    written = all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
+    return plain and written and len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
+
+
+def _made_apart(check: Context, position: int) -> bool:
+    """Whether the members of a MatMul are made by weights of their own, or of vectors that are made so."""
+    product = check.product(position)
+    own, read = _indices(product.weight), _indices(product.vector)
+    target = _indices(product.target)
+    if own is None or read is None or target is None or check.zeros & {position}:
+        return False
+    return target <= own or (target == own | read and _apart(check, position, product.vector))
+
+
+def _apart(check: Context, position: int, vector: Variable) -> bool:
+    """Whether the members of a vector are functions, the same for all, of vectors that are made apart."""
+    definers = check.structure.definers(position, vector)
+    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
+    if isinstance(made, MatMul):
+        return _made_apart(check, definers[0])
+    if not isinstance(made, Nonlin) or [v.slots for v in made.inputs] != [made.target.slots]:
+        return False
+    indexed = (n for n in walk(made.expr) if isinstance(n, IndexValue) or (isinstance(n, Constant) and n.slots))
+    return next(indexed, None) is None and _apart(check, definers[0], made.inputs[0])
+
+
+def _indices(reference: Variable) -> set[str] | None:
+    """The indices in the slots of a reference; None if a slot is more than an index, or two are the same."""
+    names = {slot.bare for slot in reference.slots if slot.bare is not None}
+    return names if len(names) == len(reference.slots) else None
+
+
+def _degenerate(check: Context, told: set[str]) -> Iterator[Finding]:
+    """Scores that the limiting covariances tell to be degenerate, but for those that were told."""
+    position = {check.text(dot): dot for dot in check.scores}
+    written = [dot for dot in map(check.source, position.values()) if isinstance(dot, Dot)]
+    for found in check.numbers.degenerate(check.written, written):
+        scores = dict.fromkeys(str(dot.target) for dot, _ in found.members)
+        if told.isdisjoint(scores):
+            told |= scores.keys()
+            members = " and ".join(f"{dot.target}{values(place)}" for dot, place in found.members)
+            yield check.finding("warning", tuple(position[s] for s in scores), f"{members}: {found.how} {POSITIVE}")
 
 
 def _maker(check: Context, position: int, side: Variable) -> object:

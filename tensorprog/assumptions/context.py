@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -20,8 +20,8 @@ from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.normalize import Rewritten
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Maker", "Numbers",
-    "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Degenerate",
+    "Maker", "Numbers", "Rule",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -56,6 +56,14 @@ class Maker:
         return self.operand.dot
 
 
+@dataclass(frozen=True)
+class Degenerate:
+    """Members of scores, with their index values, whose limits are degenerate together, and in which way."""
+
+    members: tuple[tuple[Dot, Mapping[str, int]], ...]
+    how: str
+
+
 class Numbers:
     """Numbers of the limit that findings want; this class knows none of them.
 
@@ -69,6 +77,10 @@ class Numbers:
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
         """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
         return None
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return ()
 
     def atom(self, netsor: Netsor, expr: Expr) -> float | None:
         """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""

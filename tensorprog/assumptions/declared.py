@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS, Atom
+from tensorprog.calculus.profile import shown
 from tensorprog.expr import Call, walk
 from tensorprog.ir import Nonlin
 
@@ -36,7 +37,7 @@ def _facts(atom: Atom) -> str:
     low, high = atom.bounds() if atom.bounds is not None else (-float("inf"), float("inf"))
     regularity = atom.regularity
     said = {
-        f"range [{low:g}, {high:g}]": atom.bounds is not None,
+        f"range {shown((low, high))}": atom.bounds is not None,
         f"growth {regularity.growth:g}": regularity.growth < float("inf"),
         f"modulus {regularity.modulus:g}": regularity.modulus < float("inf"),
         f"Lipschitz constant {regularity.lipschitz:g}": regularity.lipschitz < float("inf"),

@@ -11,6 +11,7 @@ from itertools import product
 from tensorprog.assumptions.context import Context, Maker
 from tensorprog.assumptions.report import Claim, Finding
 from tensorprog.facts import FAILS, HOLDS, Verdict
+from tensorprog.normalize import linear_given_scores
 
 __all__ = ["ITERATED", "one_layer"]
 
@@ -18,21 +19,35 @@ ITERATED = "iterated layers"
 
 
 def one_layer(check: Context) -> Iterator[Finding]:
-    """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer."""
+    """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer.
+
+    Weights that could be moved inside combinations with scalar coefficients count as moved, where writing that out
+    would be too long or cannot be done for a recurrence.
+    """
     behind = list(check.structure.behind_scores)
     if not behind:
+        return
+    if linear_given_scores(check.netsor):
+        names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
+        message = (
+            f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
+            "which is exact, they leave one layer of scores (not written out: the program would be too long)"
+        )
+        yield check.finding("holds", tuple(behind), message)
         return
     reused = list(_reused(check))
     yield from reused
     if reused:
         return
     names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
+    long = "; the program is too long for the rewrites that might bring it under Theorem 1"
     check.claim(
         Claim(
             ITERATED,
             "conjecture",
             f"{names}: weights behind scores; given the scores of one layer the next is a Netsor program whose "
-            "covariances depend on them, because no weight that made a score operand is used again",
+            "covariances depend on them, because no weight that made a score operand is used again"
+            + long * check.rewritten.outgrown,
         )
     )
     ancestors = check.structure.ancestors(behind[0])

@@ -21,21 +21,45 @@ CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in th
 
 def limiting_values(check: Context) -> Iterator[Finding]:
     """Functions of averages are finite and continuous at their limits; vectors made with averages are not at a jump."""
-    for position in check.sinks():
-        for text, expr in check.calculus.statement(position).assumes:
-            wrong = None if expr is None else check.numbers.singular(check.written, expr)
-            if wrong:
-                yield check.finding(
-                    "fails",
-                    (position,),
-                    f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
-                    "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root",
-                    NOT_COVERED,
-                )
-            elif wrong is None:
-                yield check.finding("warning", (position,), f"it is needed that {text}; that is not known")
+    needed = {need: position for position in reversed([*check.sinks()])
+              for need in check.calculus.statement(position).assumes}  # fmt: skip
+    for (text, expr), position in reversed(needed.items()):  # each where it is met first
+        wrong = _vanishes(check, position) if expr is None else check.numbers.singular(check.written, expr)
+        if wrong:
+            yield check.finding(
+                "fails",
+                (position,),
+                f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
+                "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root",
+                NOT_COVERED,
+            )
+        elif wrong is None:
+            yield check.finding("warning", (position,), f"it is needed that {text}; that is not known")
     if check.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)
+
+
+def _vanishes(check: Context, position: int) -> str | None:
+    """Whether a denominator of vectors, in a Nonlin or those that it reads, is 0 with some probability in the limit."""
+    found: list[float | None] = []
+    for at in sorted({position, *check.structure.ancestors(position)}):
+        statement = check.netsor.body[at]
+        for below, chosen in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
+            if check.calculus.expression(below, at).low <= 0:
+                probability = check.numbers.atom(check.netsor, below)
+                if probability and not chosen:
+                    return f"{below} is 0 with probability {probability:.3g} in the limit"
+                found.append(None if probability else probability)  # another branch may stand there
+    return None if None in found or not found else ""
+
+
+def _denominators(node: Expr, chosen: bool = False) -> Iterator[tuple[Expr, bool]]:
+    """What an expression divides by, and whether a condition decides if it does."""
+    if isinstance(node, Call) and node.atom == "divide":
+        yield node.args[1], chosen
+    chosen = chosen or (isinstance(node, Call) and node.atom == "where")
+    for child in node.children:
+        yield from _denominators(child, chosen)
 
 
 def _jumps(check: Context) -> Iterator[Finding]:

@@ -100,6 +100,11 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         return check.finding("remark", definers, message, fix, ways=made_of, weights=(check.weight(vector.name),))
     fact = check.calculus.fact("bounded", culprit)
     fault = check.calculus.blame("bounded", culprit)
+    if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):  # a combination is to stay one
+        scored = not check.structure.score_dependent.isdisjoint(
+            check.structure.definers(fault.position, fault.expr)
+        )
+        fix = f"clip({fault.expr}, -10, 10) in place of {fault.expr} in {check.text(fault.position)}" * (not scored)
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))

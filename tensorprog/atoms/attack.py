@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.curvature import TOLD, curvature
+from tensorprog.atoms.curvature import curvature, told
 from tensorprog.atoms.search import COARSE, EPS, Line
 from tensorprog.atoms.soundness import array_function, not_finite, steady, written
 from tensorprog.atoms.trends import Trend, racing, rising
@@ -85,6 +85,12 @@ def _plain(x: float, line: Line, wrong: Callable[[float], bool]) -> tuple[float,
     return x, float(line.at(np.array([x]))[0])
 
 
+def _told(*values: float) -> Iterator[str]:
+    """Numbers with as many digits as it takes to tell them apart."""
+    digits = next((n for n in range(9, 17) if len({f"{v:.{n}g}" for v in values}) == len({*values})), 17)
+    return (f"{v:.{digits}g}" for v in values)
+
+
 def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     if d.range is None:
         return
@@ -97,19 +103,12 @@ def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     fix = f"range=({ends[0]:.12g}, {ends[1]:.12g})"
     if below:
         x, value = _plain(low_at, line, lambda v: v < bottom - line.noise(v))
-        yield Problem(f"{d.name} does not stay above {bottom:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
+        limit, found = _told(bottom, value)
+        yield Problem(f"{d.name} does not stay above {limit}: {d.name}({written(x)}) = {found}", fix=fix)
     if above:
         x, value = _plain(high_at, line, lambda v: v > top + line.noise(v))
-        yield Problem(f"{d.name} does not stay below {top:g}: {d.name}({written(x)}) = {value:.9g}", fix=fix)
-
-
-def _near(line: Line) -> tuple[Array, Array, Array]:
-    """Finite points, values, and the largest |value| up to each point's |x|."""
-    x, v = line.x[line.finite], line.v[line.finite]
-    order = np.argsort(np.abs(x), kind="stable")
-    most = np.empty_like(v)
-    most[order] = np.maximum.accumulate(np.abs(v[order]))
-    return x, v, most
+        limit, found = _told(top, value)
+        yield Problem(f"{d.name} does not stay below {limit}: {d.name}({written(x)}) = {found}", fix=fix)
 
 
 def _closest(x: Array, size: Array) -> int:
@@ -124,7 +123,7 @@ def _closest(x: Array, size: Array) -> int:
 def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.monotone:
         return
-    x, v, most = _near(line)
+    x, v, most = line.x[line.finite], line.v[line.finite], line.sizes
     ahead = np.maximum.accumulate(d.monotone * v)
     drop = ahead - d.monotone * v
     drop = np.where(drop > RELATIVE * most + line.noise(v), drop, 0.0)
@@ -134,27 +133,30 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     j = _closest(x[: k + 1], np.maximum(d.monotone * (v[: k + 1] - v[k]) - 0.5 * drop[k], 0.0))
     kind = "increasing" if d.monotone > 0 else "decreasing"
     other = drop.size and np.all(np.maximum.accumulate(-d.monotone * v) + d.monotone * v <= RELATIVE * most)
-    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {v[j]:.9g}, "
-                  f"{d.name}({written(x[k])}) = {v[k]:.9g}",
+    first, second = _told(v[j], v[k])
+    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {first}, {d.name}({written(x[k])}) = {second}",
                   fix=f"monotone={-d.monotone}" if other else "leave monotone out")
 
 
 def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     if not d.parity:
         return
-    x, v, most = _near(line)
+    x, v, most = line.x[line.finite], line.v[line.finite], line.sizes
     mirrored = line.at(-x)
     gaps = {sign: np.nan_to_num(np.abs(mirrored - sign * v)) / (most + 1e-300) for sign in (1, -1)}
     gap = gaps[d.parity] * most
-    gap = np.where(gap > RELATIVE * most + line.noise(v) + line.shaken(x), gap, 0.0)
+    allowed = RELATIVE * most + line.noise(v)
+    doubtful = np.flatnonzero(gap > allowed)
+    allowed[doubtful] += line.shaken(x[doubtful])
+    gap = np.where(gap > allowed, gap, 0.0)
     if not gap.any():
         return
     k = _closest(x, gap)
     kind = {1: "even", -1: "odd"}[d.parity]
     other = np.all(gaps[-d.parity] <= RELATIVE)
+    here, there = _told(v[k], mirrored[k])
     yield Problem(
-        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {v[k]:.9g}, "
-        f"{d.name}({written(-x[k])}) = {mirrored[k]:.9g}",
+        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {here}, {d.name}({written(-x[k])}) = {there}",
         fix=f"parity={-d.parity}" if other else "leave parity out",
     )
 
@@ -262,9 +264,10 @@ def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
             f"before and {after[j]:.6g} after",
             fix=f"kinks=({places}{',' if ',' not in places else ''})" if len(missing) < 20 else "leave kinks out",
         )
-    turns = [k for k in line.turns if all(abs(k - known) > 10 * TOLD for known in d.kinks)]
+    turns = [k for k in line.turns if all(abs(k - known) > 10 * told(k) for known in d.kinks)]
     if turns:
-        before, after = curvature(line.at, turns[0] + 5 * TOLD * np.array([-1, 1]), np.array([TOLD, TOLD]))
+        step = np.full(2, told(turns[0]))
+        before, after = curvature(line.at, turns[0] + 5 * step * np.array([-1, 1]), step)
         near = [f"{round(k, 4) + 0.0:g}" for k in turns]
         yield Problem(f"the second derivative of {d.name} jumps near {near[0]}, which kinks do not name: it is about "
                       f"{before:.4g} before and {after:.4g} after",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.curvature import TOLD, jumps_of_curvature
+from tensorprog.atoms.curvature import jumps_of_curvature, told
 from tensorprog.atoms.trends import LEAST, Trend, grows
 
 __all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
@@ -54,8 +54,14 @@ def _spikes(size: Array) -> NDArray[np.intp]:
         beside[shift:] = np.maximum(beside[shift:], size[:-shift])
         beside[:-shift] = np.maximum(beside[:-shift], size[shift:])
     out = size - beside
-    chosen = np.concatenate([np.argsort(size)[-MOST:], np.argsort(out)[-MOST:]])
+    chosen = np.concatenate([_largest(size), _largest(out)])
     return np.unique(chosen[size[chosen] > 0])
+
+
+def _largest(values: Array) -> NDArray[np.intp]:
+    """Places of the largest entries, in no order."""
+    places: NDArray[np.intp] = np.argsort(values) if len(values) <= MOST else np.argpartition(values, -MOST)[-MOST:]
+    return places
 
 
 def _plain_numbers() -> Array:
@@ -100,6 +106,15 @@ class Line:
         return float(x[0]), float(x[-1])
 
     @cached_property
+    def sizes(self) -> Array:
+        """The largest |value| up to the |x| of each of the finite points."""
+        x, size = self.x[self.finite], np.abs(self.v[self.finite])
+        order = np.argsort(np.abs(x), kind="stable")
+        most = np.empty_like(size)
+        most[order] = np.maximum.accumulate(size[order])
+        return most
+
+    @cached_property
     def scale(self) -> float:
         """The largest value near 0."""
         return float(np.abs(self.v[self.finite & (np.abs(self.x) <= 8)]).max(initial=0.0))
@@ -131,7 +146,7 @@ class Line:
         x, v = self.x[self.finite], sign * self.v[self.finite]
         inner = np.arange(1, len(v) - 1)
         peaks = inner[(v[inner] >= v[inner - 1]) & (v[inner] >= v[inner + 1])]
-        chosen = peaks[np.argsort(v[peaks])[-MOST:]]
+        chosen = peaks[_largest(v[peaks])]
         best = int(np.argmax(v))
         place, value = float(x[best]), float(v[best])
         if chosen.size:
@@ -272,7 +287,7 @@ class Line:
     def turns(self) -> list[float]:
         """Points where f'' jumps although f and f' do not."""
         found = jumps_of_curvature(self.at)
-        return [x for x in found if all(abs(x - bend) > 10 * TOLD for bend in self.bends)]
+        return [x for x in found if all(abs(x - bend) > 10 * told(x) for bend in self.bends)]
 
     def _turn(self, x: Array, h: Array) -> Array:
         """How much the slope changes within h of x."""
@@ -337,11 +352,12 @@ class Line:
                 with np.errstate(all="ignore"):
                     rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
                 slopes = np.maximum(slopes, np.nan_to_num(rise))
-            for k in np.flatnonzero((slopes.min(axis=0) > 0) & resolved):
+            first, second, third = np.diff(np.log(np.maximum(slopes, LEAST)), axis=0)
+            # faster than a power: rounding, where steps are too short; slowing down: it settles
+            like_power = (second + third < 3 * first) & (third > 0.6 * second)
+            for k in np.flatnonzero(like_power & (slopes.min(axis=0) > 0) & resolved):
                 trend = grows(steps[[0, 1, 3], k].tolist(), slopes[[0, 1, 3], k].tolist())
-                first, second, third = np.diff(np.log(slopes[:, k]))
-                # faster than a power: rounding, where steps are too short; slowing down: it settles
-                if trend is not None and second + third < 3 * first and third > 0.6 * second:
+                if trend is not None:
                     return float(x[k]), trend
         return None
 

@@ -104,9 +104,9 @@ def not_finite(d: Declaration, fn: Callable[[Any], Any], line: Line) -> Problem 
             return Problem(f"{d.name} is no real number everywhere: {d.name}({written(x)}) = {v}",
                            fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)")
     usual = 1 + float(np.median(np.abs(line.v[line.finite & (np.abs(line.x) <= 8)])))
-    poles = [low for low, high in line.brackets
-             if abs(low) < ORDINARY and np.abs(line.at(np.array([low, high]))).max() > 1e8 * usual]
-    poles = [low for low in poles if np.abs(line.at(np.array([low - 0.5, low + 0.5]))).max() < 1e4]
-    if poles:
+    low, high = np.array(line.brackets).reshape(-1, 2).T
+    near, beside = (np.abs([line.at(a), line.at(b)]).max(axis=0) for a, b in ((low, high), (low - 0.5, low + 0.5)))
+    poles = low[(np.abs(low) < ORDINARY) & (near > 1e8 * usual) & (beside < 1e4)]
+    if poles.size:
         return Problem(f"{d.name} has a pole at {written(poles[0])}", fix="a function that is finite on the whole line")
     return None

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorprog.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.calculus.inline import index_names
+from tensorprog.calculus.matching import put
 from tensorprog.calculus.profile import (
     Assumes,
     Fault,
@@ -44,18 +45,18 @@ from tensorprog.expr import (
     Number,
     Reduction,
     Variable,
-    rebuild,
     variables,
     walk,
 )
 from tensorprog.ir import Netsor, Range
-from tensorprog.rename import substitute
+from tensorprog.rename import free_indices, substitute
 
 __all__ = ["Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
+AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
@@ -123,7 +124,8 @@ class Composition(ABC):
         assert isinstance(expr, Call)
         known = identity(self, expr)
         composed = self.call(expr)
-        return composed if known is None else meet(composed, known)
+        # -inf is no value of a relation between numbers
+        return composed if known is None or known.masked > composed.masked else meet(composed, known)
 
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""
@@ -342,15 +344,20 @@ class Composition(ABC):
             found = join(yes, no)
             if yes.masked != no.masked:  # ranges and growth speak of the entries that are not masked
                 kept = no if yes.masked else yes
-                found = replace(kept, masked=True, parity=0)
+                found = replace(kept, masked=True, parity=0, open=yes.open or no.open)
             return found
         inside = self._branch(condition)
         yes, no = self.within(first, inside[0]), self.within(second, inside[1])
         given = self.expression(condition, self.at)
         found = join(yes, no)
         kinks = join_kinks(found.kinks, given.kinks)
-        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends)
-        if self._glued(condition, first, second):
+        glued = self._glued(condition, first, second)
+        asked = self._arguments(condition.children) if glued else [given]
+        assumes = tuple(dict.fromkeys(text for p in (found, *asked) for text in p.assumes))
+        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=assumes)
+        if found.masked:
+            found = replace(found, open=Fault(node, self.at, f"{node} may mask every entry"))
+        if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed
             return found
         found = replace(found, rises=False, falls=False)
         jump = Fault(
@@ -373,6 +380,14 @@ class Composition(ABC):
         before = self._known
         self._known = before | {u: _overlap(interval, before.get(u, interval)) for u, interval in known.items()}
         found = self.expression(expr, self.at)
+        self._known = before
+        return found
+
+    def _within_reduction(self, node: Reduction) -> Profile:
+        """Facts of what is reduced: what is known of one member of a family is not known of all."""
+        before = self._known
+        self._known = {u: span for u, span in before.items() if not set(free_indices(u)).intersection(node.indices)}
+        found = self.expression(node.arg, self.at)
         self._known = before
         return found
 
@@ -411,7 +426,7 @@ class Composition(ABC):
 
     def _agree(self, first: Expr, second: Expr, u: Expr, c: Expr) -> bool:
         """Whether two expressions are equal where a subexpression has a value."""
-        sides = [rebuild(branch, {u: c}.get) for branch in (first, second)]
+        sides = [put(branch, u, c) for branch in (first, second)]
         if sides[0] == sides[1]:
             return True
         values = [self.number(side) for side in sides]
@@ -420,20 +435,14 @@ class Composition(ABC):
         return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
-        if node.atom in ("exp", "maximum", "sigmoid", "relu", "tanh", "softplus"):
-            kept = [replace(p, masked=False) for p in args]
-            atom = ATOMS[node.atom]
-            if node.atom == "maximum":
-                found = compose(atom.regularity, kept, (min(p.low for p in kept), max(p.high for p in kept)))
-            else:
-                found = self._unary(node, kept[0])
-                found = replace(found, low=min(found.low, -1.0 if node.atom == "tanh" else 0.0))
-            rough = next((p.rough for p in args if p.rough), None) or Fault(node, self.at, self._why_rough(node, args))
-            return tidy(
-                replace(found, depends=depends, rough=rough, partial=next((p.partial for p in args if p.partial), None))
-            )
+        if node.atom in AT_MASKS:
+            found = self._applied(node, [replace(p, masked=False) for p in args])
+            low = min(found.low, AT_MASKS[node.atom], *(p.low for p in args if node.atom == "maximum"))
+            masked = node.atom == "maximum" and all(p.masked for p in args)
+            return replace(found, low=low, masked=masked, open=_first_open(args) if masked else None)
         if _keeps_mask(node.atom, args):
-            return replace(self._applied(node, [replace(p, masked=False) for p in args]), masked=True)
+            found = self._applied(node, [replace(p, masked=False) for p in args])
+            return replace(found, masked=True, open=_first_open(args))
         fault = Fault(
             node, self.at, f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
         )
@@ -441,13 +450,20 @@ class Composition(ABC):
 
     def reduce(self, node: Reduction) -> Profile:
         """Facts of a reducer over indices."""
-        inner = self.expression(node.arg, self.at)
+        inner = self._within_reduction(node)
         count = self.count(node)
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:
             fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
             return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
-        found = replace(inner, masked=False, relative=INF, kinks=_unprimed(inner.kinks, node.indices))
+        found = replace(
+            inner,
+            masked=False,
+            open=None,
+            partial=inner.partial or inner.open,
+            relative=INF,
+            kinks=_unprimed(inner.kinks, node.indices),
+        )
         if node.reducer == "sum":
             return tidy(
                 replace(
@@ -488,6 +504,11 @@ class Composition(ABC):
         return tidy(
             Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
         )
+
+
+def _first_open(args: Sequence[Profile]) -> Fault | None:
+    """Why the entries that stay masked may be all there are."""
+    return next((p.open for p in args if p.masked and p.open), None)
 
 
 def _overlap(a: Interval, b: Interval) -> Interval:

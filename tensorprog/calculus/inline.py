@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
-from tensorprog.expr import Affine, Constant, Expr, IndexValue, Reduction, Variable, walk
+from tensorprog.expr import Affine, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
 from tensorprog.graph import Structure
-from tensorprog.ir import Nonlin, Range
+from tensorprog.ir import Initial, Nonlin, Range
+from tensorprog.normalize.boundaries import crossed
 from tensorprog.rename import MAX_NODES, fresh_substitute, replace_variables, with_stars
 
-__all__ = ["index_names", "inline", "instance"]
+__all__ = ["fixed", "index_names", "inline", "instance"]
 
 
 class TooLarge(Exception):
@@ -33,11 +34,15 @@ def inline(
     pinned = ChainMap({name: (start, start + 1) for name, (start, _) in free.items()}, ranges)
 
     def definition(node: Variable, at: int, depth: int) -> Expr | None:
+        plain = not crossed(structure.netsor, node, ranges)
+        initial = structure.initial.get(node.name)
+        if initial is not None:
+            value, places = fixed(initial), dict(zip(initial.indices, node.slots, strict=True))
+            return instance(value, places, ranges, fresh) if value is not None and plain else None
         # a reference whose indices were replaced may read any statement of its family
         definers = structure.definers(at, node) or structure.netsor.families[node.name].statements
         if not any(isinstance(body[d], Nonlin) for d in definers):
             return None
-        plain = "".join(structure.netsor.families[node.name].boundaries) == ""
         if len(definers) == 1 and plain and not structure.cyclic(definers[0]):
             chosen = definers[0]
         else:
@@ -64,6 +69,12 @@ def inline(
         return go(expr, position, 0), ranges
     except TooLarge:
         return None
+
+
+def fixed(initial: Initial) -> Expr | None:
+    """The value of an initial vector without variance, whose coordinates are all the same number."""
+    still = isinstance(initial.cov, Number) and initial.cov.value == 0
+    return initial.mean if still and isinstance(initial.mean, Expr) else None
 
 
 def _inside(reference: Variable, target: Variable, ranges: Mapping[str, Range]) -> bool:

@@ -7,13 +7,25 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.rename import fresh_substitute, indices_of, substitute
+from tensorprog.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    rebuild,
+    variables,
+    walk,
+)
+from tensorprog.rename import free_indices, fresh_substitute, indices_of, substitute
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["apart", "factors", "multiplied", "same_up_to_indices", "summands"]
+__all__ = ["apart", "canonical", "factors", "multiplied", "put", "same_up_to_indices", "summands"]
 
 
 def factors(expr: Expr) -> list[Expr]:
@@ -22,6 +34,8 @@ def factors(expr: Expr) -> list[Expr]:
         return [*factors(expr.args[0]), *factors(expr.args[1])]
     if isinstance(expr, Call) and expr.atom == "negative":
         return [Number(-1), *factors(expr.args[0])]
+    if isinstance(expr, Call) and expr.atom == "where" and expr.args[2] == Number(0) and not variables(expr.args[0]):
+        return [Call("where", (expr.args[0], factor, Number(0))) for factor in factors(expr.args[1])]
     return [expr]
 
 
@@ -51,6 +65,18 @@ def apart(rules: Composition, expr: Expr, indices: Sequence[str]) -> Expr:
     return substitute(expr, values, along=True)
 
 
+def put(expr: Expr, u: Expr, value: Expr) -> Expr:
+    """The expression where a subexpression has a value; softmaxes over its indices read other members, and stay."""
+    own = set(free_indices(u))
+
+    def change(node: Expr) -> Expr | None:
+        if node == u:
+            return value
+        return node if isinstance(node, Reduction) and own.intersection(node.indices) else None
+
+    return rebuild(expr, change)
+
+
 def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
     """Whether one expression is the other at some values of the summed indices, all inside their ranges."""
     if summed == free:
@@ -69,7 +95,7 @@ def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Se
         if low < ranges[name][0] or high >= ranges[name][1]:
             return False
     again = instance(summed, values, ranges, itertools.count())
-    return _canonical(again) == _canonical(free)
+    return canonical(again) == canonical(free)
 
 
 def _slots(node: Expr) -> Iterator[Affine]:
@@ -93,7 +119,7 @@ def _difference(seen: Affine, slot: Affine, name: str) -> Affine:
     return Affine(tuple((other, c) for other, c in total.items() if c), seen.offset - slot.offset)
 
 
-def _canonical(expr: Expr) -> Expr:
+def canonical(expr: Expr) -> Expr:
     """The expression with its reduced indices named by their order."""
     numbers = itertools.count()
     return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)}")

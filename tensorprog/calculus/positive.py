@@ -43,7 +43,7 @@ def logarithm(rules: Composition, expr: Expr) -> Expr | None:
         return Number(math.log(number)) if number > 0 else Number(-INF) if number == 0 else None
     interval = rules.closed(expr)
     if interval is not None:
-        return _log(expr) if interval[0] > 0 else None
+        return _numbers(expr, interval[0])
     if isinstance(expr, Reduction):
         return _reduced(rules, expr)
     if not isinstance(expr, Call):
@@ -67,6 +67,14 @@ def logarithm(rules: Composition, expr: Expr) -> Expr | None:
     return Call({"multiply": "add", "divide": "subtract"}.get(expr.atom, expr.atom), parts)
 
 
+def _numbers(expr: Expr, least: float) -> Expr | None:
+    """The logarithm of numbers that are not negative; 0 is a mask."""
+    if least > 0:
+        return _log(expr)
+    seen = Call("greater", (expr, ZERO))
+    return Call("where", (seen, _log(Call("where", (seen, expr, ONE))), Number(-INF))) if least == 0 else None
+
+
 def _all(rules: Composition, exprs: Sequence[Expr]) -> tuple[Expr, ...] | None:
     """Logarithms of all; None if one has none."""
     found = tuple(logarithm(rules, x) for x in exprs)
@@ -85,18 +93,17 @@ def _reduced(rules: Composition, expr: Reduction) -> Expr | None:
 
 def _everywhere(rules: Composition, indices: tuple[str, ...], masked: Expr) -> bool:
     """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
-    return rules.number(Reduction("max", indices, _present(masked))) == 1
+    return rules.number(Reduction("max", indices, _present(rules, masked))) == 1
 
 
-def _present(masked: Expr) -> Expr:
-    """1 where an expression is not masked, else 0."""
-    if masked == Number(-INF):
-        return ZERO
-    if not isinstance(masked, Call):
-        return ONE
-    if masked.atom == "where" and not variables(masked.args[0]):
-        return Call("where", (masked.args[0], *map(_present, masked.args[1:])))
-    return multiplied([part for part in map(_present, masked.args) if part != ONE])
+def _present(rules: Composition, expr: Expr) -> Expr:
+    """1 where an expression is surely not masked, else 0."""
+    if not isinstance(expr, Call):
+        return ZERO if rules.expression(expr, rules.at).masked else ONE
+    parts = [_present(rules, arg) for arg in expr.args]
+    if expr.atom == "where" and not variables(expr.args[0]):
+        return Call("where", (expr.args[0], *parts[1:]))
+    return multiplied([part for part in parts if part != ONE])
 
 
 def _summed(rules: Composition, expr: Call) -> Expr | None:
@@ -130,7 +137,8 @@ def _over(rules: Composition, top: Expr, below: Expr) -> Expr:
     rest: list[Expr] = []
     above: Expr | None = None
     for factor in factors(top):
-        own = None if rules.closed(factor) is not None else logarithm(rules, factor)
+        interval = rules.closed(factor)
+        own = logarithm(rules, factor) if interval is None or interval[0] == 0 < interval[1] else None
         if own is None:
             rest.append(factor)
         else:

@@ -64,7 +64,7 @@ class Profile:
     exp does with r = 0; so where values stay bounded, r is a modulus.  `rises`, `falls`: nondecreasing, nonincreasing
     when vectors and scores move up together, member by member; a constant does both.  `kinks`: see `Kinks`.
     `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus, why f may be no real number
-    somewhere.  `assumes`: what the limiting values of averages must satisfy.
+    somewhere; `open`: why all entries may be masked.  `assumes`: what the limiting values of averages must satisfy.
     """
 
     low: float = -INF
@@ -84,6 +84,12 @@ class Profile:
     partial: Fault | None = None
     assumes: Assumes = ()
     relative: float = INF
+    open: Fault | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether the value is a real number everywhere."""
+        return self.partial is None and not self.masked
 
     @property
     def steepness(self) -> float:
@@ -103,17 +109,17 @@ class Profile:
     @property
     def bounded(self) -> bool:
         """Whether boundedness is certified."""
-        return self.growth == 0 and self.partial is None
+        return self.growth == 0 and self.real
 
     @property
     def pseudo_lipschitz(self) -> bool:
         """Whether a finite modulus is certified."""
-        return self.modulus < INF and self.partial is None
+        return self.modulus < INF and self.real
 
     @property
     def controlled(self) -> bool:
         """Whether |f(x)| <= exp(C |x|**r + c) with r < 2 is certified (Yang 2019, Def. 5.3)."""
-        return (self.growth < INF or self.exponent < 2) and self.partial is None
+        return (self.growth < INF or self.exponent < 2) and self.real
 
     @property
     def monotone(self) -> int:
@@ -196,6 +202,7 @@ def join(first: Profile, second: Profile) -> Profile:
             first.partial or second.partial,
             tuple(dict.fromkeys(first.assumes + second.assumes)),
             max(first.steepness, second.steepness),
+            first.open or second.open,
         )
     )
 

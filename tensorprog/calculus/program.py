@@ -6,12 +6,13 @@ statement.  What is not certified is attacked: a witness refutes it, else it sta
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorprog.calculus.composition import Composition
-from tensorprog.calculus.inline import inline
+from tensorprog.calculus.inline import fixed, inline
 from tensorprog.calculus.profile import (
     SCORE,
     VECTOR,
@@ -26,10 +27,11 @@ from tensorprog.calculus.profile import (
     tidy,
 )
 from tensorprog.calculus.witness import Probe, Witness
-from tensorprog.expr import Call, Expr, Number, Reduction, Variable
+from tensorprog.expr import Call, Expr, Reduction, Variable
 from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.graph import Structure
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
+from tensorprog.normalize.boundaries import crossed
 
 __all__ = ["Calculus"]
 
@@ -65,25 +67,23 @@ class Calculus(Composition):
     def vector(self, reference: Variable, position: int) -> Profile:
         """Facts of what a reference in a statement reads."""
         initial = self.structure.initial.get(reference.name)
-        if initial is not None:
-            return self._initial(initial)
+        found = self._defined(reference, position) if initial is None else self._initial(initial)
+        if "zero" in crossed(self.netsor, reference, self.ranges):
+            return join(found, replace(constant(0.0, 0.0), parity=found.parity))
+        return found
+
+    def _defined(self, reference: Variable, position: int) -> Profile:
+        """Facts of what the statements that a reference reads define."""
         definers = self.structure.definers(position, reference) or self.netsor.families[reference.name].statements
         found = [self._profiles[d] for d in definers if d in self._profiles]
         if not found:  # a recurrence, before its first member is known: nothing to join yet
             return constant(0.0, 0.0)
-        result = found[0]
-        for other in found[1:]:
-            result = join(result, other)
-        if "zero" in self.netsor.families[reference.name].boundaries:
-            result = join(result, replace(constant(0.0, 0.0), parity=result.parity))
-        return result
+        return functools.reduce(join, found)
 
     def _initial(self, initial: Initial) -> Profile:
-        if isinstance(initial.cov, Number) and initial.cov.value == 0 and isinstance(initial.mean, Expr):
-            interval = self.closed(initial.mean)
-            if interval is not None:
-                return tidy(replace(constant(*interval), depends=VECTOR.depends))
-        return VECTOR
+        value = fixed(initial)
+        interval = None if value is None else self.closed(value)
+        return VECTOR if interval is None else tidy(replace(constant(*interval), depends=VECTOR.depends))
 
     def _single(self, position: int) -> Profile:
         self._remembered.clear()  # profiles of others may have changed
@@ -199,6 +199,8 @@ class Calculus(Composition):
         profile = self.statement(position)
         if profile.partial is not None:
             return profile.partial
+        if profile.masked:
+            return Fault(self.netsor.body[position].target, position, "the value is -inf where it is masked")
         if name == "pseudo-Lipschitz" and profile.rough is not None:
             return profile.rough
         if name == "controlled" and profile.wild is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog.atoms import Interval, Regularity
 from tensorprog.calculus import polynomials
-from tensorprog.calculus.matching import apart, factors, multiplied, same_up_to_indices
+from tensorprog.calculus.matching import apart, canonical, factors, multiplied, same_up_to_indices
 from tensorprog.calculus.polynomials import Poly
 from tensorprog.calculus.profile import Fault, Profile, compose, product, tidy
 from tensorprog.expr import Call, Expr, Number, Reduction
@@ -210,9 +210,9 @@ def _variance(rules: Composition, second: Expr, first: Expr) -> tuple[float, lis
                 return rest[0], spread[1] + rest[1]
     average = _root(rules, first) if isinstance(first, Call) else None
     x = _root(rules, second.arg) if isinstance(second, Reduction) and isinstance(second.arg, Call) else None
-    if x is None or not isinstance(second, Reduction) or average != Reduction("mean", second.indices, x):
+    if x is None or average is None or not isinstance(second, Reduction) or second.reducer != "mean":
         return None
-    if second.reducer != "mean":
+    if canonical(average) != canonical(Reduction("mean", second.indices, x)):
         return None
     centred = Call("subtract", (x, apart(rules, average, second.indices)))
     return 0.0, [Square(1 / rules.count(second), centred, second.indices)]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorprog.atoms import Regularity
-from tensorprog.calculus.matching import apart, factors, multiplied, summands
+from tensorprog.calculus.matching import apart, factors, multiplied, put, summands
 from tensorprog.calculus.positive import bounded_above, logarithm, share, weight
 from tensorprog.calculus.profile import Profile, compose, join, join_kinks, meet, tidy
 from tensorprog.calculus.rational import monomial, polynomial, ratio, rooted
-from tensorprog.expr import Call, Expr, Number, Reduction, rebuild, variables, walk
+from tensorprog.expr import Call, Expr, Number, Reduction, variables, walk
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["identity"]
 
 INF = math.inf
+ZERO = Number(0)
 SWITCHES = ("sigmoid", "tanh", "erf")  # bounded, with derivatives that decay faster than any power
 
 
@@ -169,15 +170,37 @@ def gated(rules: Composition, node: Call) -> Profile | None:
     (gate,) = gates
     (u,) = gate.args
     rest = multiplied([x for x in factors(node) if x is not gate])
-    if rules.number(rebuild(rest, lambda n: Number(0) if n == u else None)) != 0:
+    if rules.number(put(rest, u, ZERO)) != 0:
         return None
     other = Call("negative", (rest,)) if gate.atom == "sign" else Number(0)
     return rules.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), rules.at)
 
 
+def _where(rules: Composition, node: Call) -> Profile | None:
+    """where(c, exp(x - y), 0), c about indices, is exp(where(c, x, -inf) - y): the masks of x may be those of y."""
+    parts = [_masked_exponent(factor) for factor in factors(node)]
+    if all(part is None for part in parts):
+        return None
+    written = multiplied([factor if part is None else part for part, factor in zip(parts, factors(node), strict=True)])
+    return rules.expression(written, rules.at)
+
+
+def _masked_exponent(factor: Expr) -> Expr | None:
+    if not (isinstance(factor, Call) and factor.atom == "where" and factor.args[2] == ZERO):
+        return None
+    condition, curve, _ = factor.args
+    if variables(condition) or not (isinstance(curve, Call) and curve.atom == "exp"):
+        return None
+    exponent = curve.args[0]
+    if not (isinstance(exponent, Call) and exponent.atom == "subtract"):
+        return None
+    first, second = exponent.args
+    return Call("exp", (Call("subtract", (Call("where", (condition, first, Number(-INF))), second)),))
+
+
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {
     "divide": _divide, "log": _log, "sqrt": _sqrt, "power": _power, "multiply": _multiply, "subtract": _subtract,
-    "abs": _magnitude, "relu": _magnitude,
+    "abs": _magnitude, "relu": _magnitude, "where": _where,
 }
 
 
@@ -205,14 +228,13 @@ def halves(rules: Composition, node: Call) -> Profile | None:
     if inner is None:
         return None
     u = inner.args[0]
-    if variables(rebuild(node, lambda n: Number(0) if n == u else None)):
+    if variables(put(node, u, ZERO)):
         return None  # not a function of u alone
     reach = rules.expression(u, rules.at)
     sides = []
     for value, half in ((u, (0.0, INF)), (Call("negative", (u,)), (-INF, 0.0))):
         if reach.low <= half[1] and half[0] <= reach.high:
-            signed = rebuild(node, functools.partial(lambda n, value: value if n == inner else None, value=value))
-            sides.append(rules.within(signed, {u: half}))
+            sides.append(rules.within(put(node, inner, value), {u: half}))
     if any(p.partial or p.modulus == INF for p in sides):
         return None
     found = functools.reduce(join, sides)

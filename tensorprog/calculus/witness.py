@@ -21,7 +21,8 @@ __all__ = ["Probe", "Witness"]
 
 Kind = Literal["jump", "slope", "growth", "nan", "infinite"]
 Array = NDArray[np.floating[Any]]
-GRID = np.unique([0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))])
+# np.unique would import masked arrays
+GRID = np.array(sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))}))
 FAR = 10.0 ** np.array([1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 100])  # where growth must still go on
 REACH = 1e20  # ... or up to here, if values then leave the computer's numbers for no number
 STEPS = 2.0 ** np.arange(0, 330, 0.5)

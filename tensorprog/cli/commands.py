@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -41,10 +40,12 @@ from tensorprog.cli.options import (
 from tensorprog.cli.paper import paper
 from tensorprog.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
 from tensorprog.cli.sweep import sweep
-from tensorprog.errors import ProgramError, fail
+from tensorprog.errors import fail
 from tensorprog.terminals import columns_of, is_styled
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from tensorprog.assumptions import Report
     from tensorprog.ir import Netsor
 
@@ -178,23 +179,14 @@ def check(
 def _written_out(netsor: Netsor, report: Report) -> str:
     """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
     from tensorprog.normalize import written_out
+    from tensorprog.yaml_io import shown
 
     found = written_out(netsor)
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
     dropped = dict.fromkeys(step.where for step in found.steps if step.kind == "unused")
     lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
     head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
-    return "\n".join([head, *(f"  {line}" for line in lines), "", _text(found.netsor).rstrip()])
-
-
-def _text(netsor: Netsor) -> str:
-    """A program as a file, or its statements alone where a file could not hold it."""
-    from tensorprog.yaml_io import dump
-
-    try:
-        return dump(netsor)
-    except ProgramError as error:
-        return "\n".join(["body:", *(f"  - {s}" for s in netsor.body), "", f"not a whole file: {error}"])
+    return "\n".join([head, *(f"  {line}" for line in lines), "", shown(found.netsor).rstrip()])
 
 
 def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
@@ -202,9 +194,10 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rewritten:
         from tensorprog.normalize import written_out
+        from tensorprog.yaml_io import shown
 
         program = written_out(netsor)
-        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": _text(program.netsor)}
+        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}
     if facts:
         from tensorprog.calculus import facts_table
         from tensorprog.normalize import normalize

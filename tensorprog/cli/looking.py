@@ -65,7 +65,8 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
     """
     if out is not None:
         if out.suffix.lower() not in KINDS:
-            raise fail(f"{out}: pictures of programs end in {', '.join(KINDS)}", fix=f"-o {out.stem}.svg")
+            name = Path(file).stem if out.name.lower() in ("", "..", *KINDS) else out.stem
+            raise fail(f"{out}: pictures of programs end in {', '.join(KINDS)}", fix=f"-o {out.parent / name}.svg")
         writable(out)
     netsor = load(file, overrides)
     from tensorprog import graph as drawing

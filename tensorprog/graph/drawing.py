@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 from tensorprog.graph.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Layout, layout, lines
 from tensorprog.graph.styles import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of

@@ -20,7 +20,10 @@ def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
 
 def captions(graph: Any, report: Any = None) -> list[str]:
     """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
-    marks = marks_of(graph, report)
+    return _captions(graph, marks_of(graph, report))
+
+
+def _captions(graph: Any, marks: Marks) -> list[str]:
     if not marks.judged:
         return []
     faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
@@ -39,7 +42,7 @@ def to_dot(graph: Any, report: Any = None) -> str:
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
     ]
     if marks.judged:
-        caption = quoted(*captions(graph, report)).replace("\\n", "\\l")[:-1]
+        caption = quoted(*_captions(graph, marks)).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
     labels = _labels(graph, marks)
     for node in graph:
@@ -66,7 +69,7 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
     def sort(node: str) -> str:
         return marks.sorts[node][0].replace("-", "")
 
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in captions(graph, report))]
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _captions(graph, marks))]
     labels = _labels(graph, marks)
     for node in graph:
         lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')

@@ -15,8 +15,8 @@ from tensorprog.order import Loop, acyclic, schedule
 from tensorprog.rename import affine_expr, reindexed
 
 __all__ = [
-    "ONE", "ZERO", "Box",
-    "Reading", "carried", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
+    "ONE", "ZERO", "Box", "Reading",
+    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
     "refuse_steps", "single", "target_box",
 ]  # fmt: skip
 
@@ -126,6 +126,14 @@ def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | No
     """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
     spans = netsor.ranges if ranges is None else ranges
     return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
+
+
+def depth(expr: Expr) -> int:
+    """How deep an expression is nested; 1 for what has no parts."""
+    level, deepest = [expr], 0
+    while level:
+        level, deepest = [child for node in level for child in node.children], deepest + 1
+    return deepest
 
 
 def carried(netsor: Netsor) -> frozenset[str]:

@@ -18,6 +18,7 @@ from tensorprog.limit.branches import branches_apart
 from tensorprog.limit.definitions import (
     Reading,
     carried,
+    depth,
     indicator,
     multiplied,
     positions_of,
@@ -25,7 +26,7 @@ from tensorprog.limit.definitions import (
     readings,
     target_box,
 )
-from tensorprog.limit.streams import running_sum
+from tensorprog.limit.streams import running_sum, times
 from tensorprog.rename import fresh_substitute, reindexed, replace_variables, substitute, with_stars
 
 __all__ = ["FORMAL", "ONE", "Part", "Parts", "position_names"]
@@ -36,6 +37,7 @@ FORMAL = Variable(".")  # the argument of a one-argument function
 ONE, ZERO = Number(1), Number(0)
 MAX_PARTS = 10_000
 MAX_NODES = 20_000  # of a definition with all others written in
+MAX_DEPTH = 250  # functions of functions in it
 
 
 @dataclass(frozen=True)
@@ -154,19 +156,33 @@ class Parts:
 
     def statement(self, position: int) -> Expr:
         """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
-        if position not in self._inlined:
-            statement = self.netsor.body[position]
-            assert isinstance(statement, Nonlin)
-            names = positions_of(statement.target)
-            ranges = {str(k): span for k, span in enumerate(target_box(statement, self.netsor.ranges))}
-            written = self.fresh(statement.expr, names)
-            ranges = self.every_range() | ranges
-            written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
-            if sum(1 for _ in walk(written)) > MAX_NODES:
-                name = statement.target.name
-                raise NotCompiledError(f"{name} written out in Gaussian variables has more than {MAX_NODES} terms")
-            self._inlined[position] = branches_apart(self, written)
+        waiting = [position]
+        while position not in self._inlined:  # those that it reads come first
+            reads = [p for p in self._reads(waiting[-1]) if p not in self._inlined and p not in waiting]
+            waiting += reversed(reads)
+            if not reads:
+                last = waiting.pop()
+                self._inlined[last] = self._written(last)
         return self._inlined[position]
+
+    def _reads(self, position: int) -> list[int]:
+        """The statements that are written into one."""
+        names = (v.name for v in self.netsor.body[position].inputs if v.name not in self.carried)
+        defined = (p for name in names for p in self.netsor.families[name].statements)
+        return [p for p in defined if isinstance(self.netsor.body[p], Nonlin)]
+
+    def _written(self, position: int) -> Expr:
+        statement = self.netsor.body[position]
+        assert isinstance(statement, Nonlin)
+        box = target_box(statement, self.netsor.ranges)
+        written = self.fresh(statement.expr, positions_of(statement.target))
+        ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
+        written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
+        large = f"has more than {MAX_NODES} terms" if sum(1 for _ in walk(written)) > MAX_NODES else ""
+        if large or depth(written) > MAX_DEPTH:
+            large = large or f"nests more than {MAX_DEPTH} functions"
+            raise NotCompiledError(f"{statement.target.name} written out in Gaussian variables {large}")
+        return branches_apart(self, written)
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
         """What a reference stands for while its indices run over the ranges; None for itself."""
@@ -355,7 +371,7 @@ class Parts:
                 return None
             factor = self.reduction_factor(node)
             offset = ZERO if form[1] == ZERO else Reduction(node.reducer, node.indices, form[1])
-            return {(v, (*node.indices, *bound)): _times(factor, w) for (v, bound), w in form[0].items()}, offset
+            return {(v, (*node.indices, *bound)): times(factor, w) for (v, bound), w in form[0].items()}, offset
         assert isinstance(node, Call)
         if node.atom in ("add", "subtract"):
             left, right = self.affine(node.args[0]), self.affine(node.args[1])
@@ -364,9 +380,9 @@ class Parts:
             sign = ONE if node.atom == "add" else Number(-1)
             inner = dict(left[0])
             for key, weight in right[0].items():
-                weight = _times(sign, weight)
+                weight = times(sign, weight)
                 inner[key] = Call("add", (inner[key], weight)) if key in inner else weight
-            other = _times(sign, right[1])
+            other = times(sign, right[1])
             return inner, other if left[1] == ZERO else left[1] if other == ZERO else Call("add", (left[1], other))
         scale: Expr | None = None
         rest = node.args[0]
@@ -381,10 +397,4 @@ class Parts:
         form = self.affine(rest) if scale is not None else None
         if form is None or scale is None:
             return None
-        return {key: _times(scale, weight) for key, weight in form[0].items()}, _times(scale, form[1])
-
-
-def _times(factor: Expr, weight: Expr) -> Expr:
-    if factor == ONE or weight == ZERO:
-        return weight
-    return factor if weight == ONE else Call("multiply", (factor, weight))
+        return {key: times(scale, weight) for key, weight in form[0].items()}, times(scale, form[1])

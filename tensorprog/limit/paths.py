@@ -249,7 +249,7 @@ class Paths:
         plain = []
         for factor in factors:
             sources = self.sources_of(factor)
-            if not sources:
+            if not sources and not self._carried(factor):
                 plain.append(factor)
                 continue
             joined = [group for group in groups if meet(group[0], sources)]

@@ -18,6 +18,7 @@ from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_o
 from tensorprog.ir import Range
 from tensorprog.limit.moments import Equations, Moment, Value
 from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts
+from tensorprog.limit.replicates import REPLICATE
 from tensorprog.limit.streams import combination
 from tensorprog.limit.univariate import function, smooth
 from tensorprog.rename import indices_of, replace_variables, substitute
@@ -172,12 +173,19 @@ class _Law:
             one, two = (self.product.forms[place].renamed(self.solution) for place in places)
             same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
             found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
-        return Value(axes, found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes))))
+        found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
+        sizes = (self.ranges[name][1] - self.ranges[name][0] for name in axes)
+        # a function may read an average that is the same for all values of an index
+        idle = tuple(k for k, size in enumerate(sizes) if found.value.shape[k] < size)
+        kept = tuple(name for k, name in enumerate(axes) if k not in idle)
+        return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
 
     def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
         removed = {name for body in bodies for node in walk(body) if isinstance(node, Reduction) and node.removes
                    for name in node.indices}  # fmt: skip
-        read = (name for body in bodies for name in indices_of(body, self.ranges) if name not in removed)
+        read = [name for body in bodies for name in indices_of(body, self.ranges) if name not in removed]
+        if REPLICATE in self.ranges and any(v.name[0] != "." for body in bodies for v in variables(body)):
+            read.append(REPLICATE)  # scores and averages have a value for each
         return union(*(moment.axes for moment in moments), tuple(read))
 
     def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:

@@ -12,7 +12,7 @@ from tensorprog.rename import affine_expr, free_indices, substitute
 if TYPE_CHECKING:
     from tensorprog.limit.parts import Parts
 
-__all__ = ["combination", "running_sum"]
+__all__ = ["combination", "running_sum", "times"]
 
 
 def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
@@ -60,5 +60,5 @@ def combination(weights: Mapping[tuple[Variable, tuple[str, ...]], Expr], offset
 
 
 def times(factor: Expr, other: Expr) -> Expr:
-    """A product, short where a factor is 1."""
-    return other if factor == ONE else factor if other == ONE else Call("multiply", (factor, other))
+    """A product, short where a factor is 1 or the other 0."""
+    return other if factor == ONE or other == ZERO else factor if other == ONE else Call("multiply", (factor, other))

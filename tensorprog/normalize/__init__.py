@@ -16,11 +16,12 @@ from functools import partial
 
 from tensorprog.graph import Structure
 from tensorprog.ir import Netsor
+from tensorprog.normalize.biases import biases
+from tensorprog.normalize.combinations import linear_given_scores
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck
 from tensorprog.normalize.steps import (
     Rewrite,
-    biases,
     constants,
     expand,
     inline,
@@ -31,7 +32,7 @@ from tensorprog.normalize.steps import (
 )
 from tensorprog.validity import MAX_STATEMENTS
 
-__all__ = ["Rewrite", "Rewritten", "normalize", "written_out"]
+__all__ = ["Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
 MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far
@@ -43,8 +44,8 @@ class Rewritten:
     """A program equal to another at every n, with the steps between.
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
-    stand for initial families, by name.  `complete`: whether scores were
-    expanded as far as they can be; if not, the program grew too long.
+    stand for initial families, by name.  `complete`: whether scores were expanded as far as they can be; if not, the
+    program grew too long.  `outgrown`: whether it did when MatMuls were moved, so that they stayed where they were.
     """
 
     netsor: Netsor
@@ -52,6 +53,7 @@ class Rewritten:
     origin: tuple[str, ...] = ()
     initials: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    outgrown: bool = False
 
 
 def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> Rewritten:
@@ -78,6 +80,8 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if not Structure(found.netsor).behind_scores:
         return found
     moved = _run(found, (*kinds, move))
+    if moved is not None and found.complete and not moved.complete:
+        return replace(found, outgrown=True)
     return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
 
 
@@ -107,7 +111,7 @@ def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
         if position not in set(kept)
     ]
     origin = tuple(found.origin[position] for position in kept)
-    return Rewritten(restricted(found.netsor, kept), (*found.steps, *dropped), origin, found.initials, found.complete)
+    return replace(found, netsor=restricted(found.netsor, kept), steps=(*found.steps, *dropped), origin=origin)
 
 
 def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:

@@ -14,13 +14,20 @@ from tensorprog.ir import Netsor, Range
 from tensorprog.normalize.constants import Folding
 from tensorprog.rename import affine_expr
 
-__all__ = ["conditions", "periodic", "reaches", "readable", "within"]
+__all__ = ["conditions", "crossed", "periodic", "reaches", "readable", "within"]
 
 
 def reaches(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> tuple[bool, bool]:
     """Whether a slot reads below a range, and whether above."""
     low, high = slot.bounds(dict(ranges))
     return low < span[0], high >= span[1]
+
+
+def crossed(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range]) -> list[str]:
+    """Rules of the boundaries beyond which a reference reads."""
+    family = netsor.families[reference.name]
+    places = zip(reference.slots, family.ranges, family.boundaries, strict=True)
+    return [rule for slot, span, rule in places if any(reaches(slot, span, ranges))]
 
 
 def conditions(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> list[Expr]:

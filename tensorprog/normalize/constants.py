@@ -3,7 +3,7 @@
     1 e = e / 1 = e + 0 = e - 0 = e      0 - e = -e      0 e = 0 where e is finite      where(condition, a, b) = a or b
 
 Expressions of constants are numbers if they are the same for all indices.  Constants that take nothing away stay as
-they are, and so does what numbers alone decide.
+they are, and so does what numbers alone decide, but for 0 e.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Folding:
             return self._noted(call.args[0], Call("negative", (call.args[1],), call.column))
         if call.atom == "multiply":
             for k in (0, 1):
-                if numbers[k] == 0 and self.finite(call.args[1 - k]):
+                if self.number(call.args[k]) == 0 and self.finite(call.args[1 - k]):
                     return self._noted(call.args[k], Number(0))
         return call
 

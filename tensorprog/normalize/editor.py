@@ -9,7 +9,7 @@ from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Expr, Number, Variable, variables
 from tensorprog.graph import Structure
 from tensorprog.ir import ConstantDef, Index, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.normalize.boundaries import conditions, periodic, reaches, readable, within
+from tensorprog.normalize.boundaries import conditions, crossed, periodic, reaches, readable, within
 from tensorprog.normalize.linear import Stuck, instantiate
 from tensorprog.order import Loop, schedule
 from tensorprog.rename import free_indices
@@ -63,8 +63,7 @@ class Editor:
 
     def beyond(self, reference: Variable) -> bool:
         """Whether a reference reads beyond a boundary."""
-        spans, ranges = self.netsor.families[reference.name].ranges, self._ranges
-        return any(any(reaches(slot, span, ranges)) for slot, span in zip(reference.slots, spans, strict=True))
+        return bool(crossed(self.netsor, reference, self._ranges))
 
     @property
     def _ranges(self) -> dict[str, Range]:

@@ -5,7 +5,6 @@
     expand    (c u + d v).k = c (u.k) + d (v.k)               c, d scalars
     split     W z is W f where z is defined as f, W h where as h
     turn      W^T of a weight that is used only so, declared as a weight of its own
-    biases    b_i = sum_k L_ik (W_k 1), L L^T = Cov(b)        in law, the W_k dedicated weights
     inline    a Nonlin of Nonlins written as one Nonlin
     unused    statements that no output depends on, dropped
 
@@ -18,22 +17,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tensorprog.errors import ProgramError
-from tensorprog.evaluate import slots_of
-from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, variables, walk
-from tensorprog.initials import InitialLaw, initial_law
-from tensorprog.ir import ConstantDef, Dot, Initial, MatMul, Netsor, Nonlin, Statement, Table, Weight
+from tensorprog.expr import Call, Expr, Number, Variable, variables, walk
+from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 from tensorprog.normalize.constants import Folding
 from tensorprog.normalize.editor import Editor
 from tensorprog.normalize.linear import Stuck, bound_indices, mapped
 from tensorprog.normalize.split import parts
 from tensorprog.rename import MAX_NODES, replace_variables
 
-__all__ = ["Rewrite", "biases", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "constants", "expand", "inline", "leaves", "move", "restricted", "turn", "used"]
 
-MAX_FACTOR = 4_000_000  # entries of the factor of a covariance
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
 
@@ -69,6 +63,7 @@ def constants(editor: Editor, symbols: Collection[str] = ()) -> Iterator[Rewrite
             if expr is not statement.expr and vector == (family.kind == "vector"):
                 width = statement.width if editor.vector(expr) else family.width
                 reasons = " and ".join(f"{name} = {value:g}" for name, value in folding.used.items())
+                reasons = reasons or "0 times a finite number is 0"
                 yield _changed(editor, "constants", position, expr, width, f", as {reasons}")
     for name, ratio, text in editor.netsor.widths:
         over = [p for p, s in enumerate(editor.netsor.body) if editor.netsor.families[s.target.name].width == name]
@@ -125,6 +120,8 @@ def move(editor: Editor) -> Iterator[Rewrite]:
     Raises    Stuck if there is one for which that will never be possible
     """
     for position, definers in editor.structure.behind_scores.items():
+        if _waits(editor, definers):
+            continue
         moved = _through(editor, position, "vector", editor.scored)
         if moved is not None:
             yield _changed(editor, "move", position, moved)
@@ -132,6 +129,13 @@ def move(editor: Editor) -> Iterator[Rewrite]:
             yield split
         elif not _may_become_a_combination(editor, definers):
             yield from _unfold(editor, definers)
+
+
+def _waits(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether combinations read what is to be moved first: taken one by one, k weights in a row make k new MatMuls."""
+    nonlins = [(d, s) for d in definers if isinstance(s := editor.netsor.body[d], Nonlin)]
+    read = {p for d, s in nonlins for v in s.inputs for p in editor.structure.definers(d, v)}
+    return not read.isdisjoint(editor.structure.behind_scores)
 
 
 def _may_become_a_combination(editor: Editor, definers: Sequence[int]) -> bool:
@@ -147,8 +151,8 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
     position, nonlin = definers[0], editor.netsor.body[definers[0]]
     if len(definers) > 1 or not isinstance(nonlin, Nonlin):
         raise Stuck
-    leaves = _leaves(editor, nonlin.expr, editor.scored)
-    beside = {v for leaf in leaves if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
+    scored = leaves(editor, nonlin.expr, editor.scored)
+    beside = {v for leaf in scored if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
     known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
     if not beside:
         raise Stuck
@@ -159,7 +163,7 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
         yield _changed(editor, "inline", position, expr)
 
 
-def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
+def leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
     """The vectors to which a linear map of an expression would be applied.
 
     Raises    Stuck if it is not linear, or if they are too many: products of k sums have 2^k terms
@@ -197,6 +201,9 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
     nonlin = editor.definition(position, operand)
     if nonlin is None or not editor.vector(nonlin.expr):
         return None
+    if side == "vector":
+        (definer,) = editor.structure.definers(position, operand)
+        nonlin = replace(nonlin, expr=_combined(editor, definer, nonlin, inside))
     width = editor.netsor.families[operand.name].width
 
     def image(vector: Expr) -> Variable:
@@ -204,12 +211,33 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
         return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
-        if any(inside(leaf) and not isinstance(leaf, Variable) for leaf in _leaves(editor, nonlin.expr, inside)):
+        if not _is_linear(editor, nonlin.expr, inside):
             return None
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
         return None
     return mapped(expr, image, editor.vector, inside, editor.apart)
+
+
+def _combined(editor: Editor, position: int, nonlin: Nonlin, inside: Callable[[Expr], bool]) -> Expr:
+    """A combination with the combinations that it reads written out: else k weights in a row pass k times through k."""
+    def linear(reference: Expr) -> bool:
+        read = editor.definition(position, reference) if isinstance(reference, Variable) and inside(reference) else None
+        return read is not None and _is_linear(editor, read.expr, inside)
+
+    try:
+        wanted = [v for v in leaves(editor, nonlin.expr, inside) if isinstance(v, Variable) and linear(v)]
+    except Stuck:
+        return nonlin.expr
+    return _written_out(editor, position, nonlin, wanted)
+
+
+def _is_linear(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> bool:
+    """Whether a linear map can be taken to the vectors that an expression reads."""
+    try:
+        return all(isinstance(leaf, Variable) or not inside(leaf) for leaf in leaves(editor, expr, inside))
+    except Stuck:
+        return False
 
 
 def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
@@ -232,7 +260,7 @@ def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bo
     definers = editor.structure.definers(position, getattr(old, side))
     try:
         for nonlin in (s for s in map(body.__getitem__, definers) if isinstance(s, Nonlin)):
-            _leaves(editor, nonlin.expr, inside)
+            leaves(editor, nonlin.expr, inside)
     except Stuck:
         return None
     made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
@@ -251,62 +279,6 @@ def _changed(
     new = Nonlin(old.target, expr, width, old.span)
     editor.changed[position] = new
     return Rewrite(kind, editor.origin[position], old.span.line, f"{old} becomes {new}{reason}")
-
-
-def biases(editor: Editor) -> Iterator[Rewrite]:
-    """Write initial vectors of mean zero that are score operands as MatMuls of the constant vector 1."""
-    operands = {o.reference.name for o in editor.structure.operands if o.definer is None}
-    for initial in editor.netsor.initial:
-        law = initial_law(editor.netsor, initial) if initial.name in operands else None
-        if law is None or np.any(law.mean):
-            continue
-        diagonal = not np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool))
-        if not diagonal and law.blocks.size > MAX_FACTOR:
-            continue
-        made = _independent(editor, initial, law) if diagonal else _joint(editor, initial, law)
-        editor.add(-1, made, str(made.target))
-        editor.replaced.add(initial.name)
-        text = f"the initial vectors {made.target} become {made}"
-        yield Rewrite("biases", str(made.target), initial.span.line, text, "equal in law at every n")
-
-
-def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str], variance: Expr) -> MatMul:
-    """The family `name` of dedicated weights times the constant vector 1."""
-    weight, slots = editor.name(f"W_{initial.name}"), slots_of(indices)
-    editor.weights.append(Weight(weight, tuple(indices), variance, (initial.width, initial.width), initial.span))
-    editor.initials[weight] = initial.name
-    ones = editor.ones(-1, initial.width, str(Variable(initial.name, slots_of(initial.indices))))
-    return MatMul(Variable(name, slots), Variable(weight, slots), ones, initial.span)
-
-
-def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
-    """b_i = W_i 1 for members that are independent of each other."""
-    variance = initial.cov
-    if law.joint or not isinstance(variance, Expr) or initial.data is not None:
-        values = np.diagonal(law.blocks, axis1=-2, axis2=-1)
-        own = (*law.independent, *law.joint)
-        sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in own]
-        if not own:
-            return _product(editor, initial, initial.name, (), Number(values.item()))
-        table = ConstantDef(editor.name(f"v_{initial.name}"), Table.of(values.reshape(sizes)), own, initial.span)
-        editor.constants.append(table)
-        variance = Constant(table.name, slots_of(own))
-    return _product(editor, initial, initial.name, initial.indices, variance)
-
-
-def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
-    """b_i = sum_k L_ik (W_k 1), with L L^T the covariance over the joint indices."""
-    target = Variable(initial.name, slots_of(initial.indices))
-    own = (*law.independent, *law.joint)
-    copies = tuple(editor.copy_index(name) for name in law.joint)
-    sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in law.joint]
-    factor = Table.of(law.factor.reshape(*law.blocks.shape[:-2], *sizes, *sizes))
-    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, (*own, *copies), initial.span)
-    editor.constants.append(constant)
-    source = _product(editor, initial, editor.name(f"{initial.name}_x"), (*law.independent, *copies), Number(1))
-    editor.add(-1, source, str(target))
-    product = Call("multiply", (Constant(constant.name, slots_of(constant.indices)), source.target))
-    return Nonlin(target, Reduction("sum", copies, product), "", initial.span)
 
 
 def inline(editor: Editor) -> Iterator[Rewrite]:

@@ -21,8 +21,8 @@ from tensorprog.validity.body import (
 from tensorprog.validity.checker import Checker
 from tensorprog.validity.declarations import MAX_INDEX, check_constants, check_names, declared_families
 from tensorprog.validity.kinds import with_kinds
+from tensorprog.validity.masks import check_masks
 from tensorprog.validity.outputs import check_outputs, note_unused
-from tensorprog.validity.values import check_masks
 
 __all__ = ["MAX_INDEX", "MAX_STATEMENTS", "Draft", "problems_of", "validate"]
 
@@ -69,11 +69,11 @@ def _check(checker: Checker) -> dict[str, Family]:
     sound = sound_statements(checker, families)
     families = with_kinds(checker, families, sound)
     body = [netsor.body[position] for position in sound]
-    _, problems = schedule(body, netsor.ranges, {name: family.boundaries for name, family in families.items()})
+    order, problems = schedule(body, netsor.ranges, {name: family.boundaries for name, family in families.items()})
     checker.problems += problems
     check_outputs(checker, families)
     if not checker.problems and not checker.unknown:
-        check_masks(checker)
+        check_masks(checker, order)
         note_unused(checker)
     return families
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, Span
 from tensorprog.evaluate import index_array
-from tensorprog.expr import Call, Constant, Expr, Number, Reduction, Variable, walk
-from tensorprog.ir import ConstantDef, Family, Initial, Nonlin, Table
-from tensorprog.rename import substitute
+from tensorprog.expr import Constant, Expr, walk
+from tensorprog.ir import ConstantDef, Family, Initial, Table
 from tensorprog.validity.checker import Checker, constants_and_indices
 from tensorprog.validity.expressions import is_closed
 
@@ -149,68 +147,3 @@ def evaluated(
     except (ProgramError, ArithmeticError, ValueError, TypeError) as error:
         checker.error(f"{what} cannot be evaluated: {error}", span)
         return None
-
-
-def check_masks(checker: Checker) -> None:
-    """A softmax row whose every entry is -inf has no value: found here, before anything runs."""
-    for statement in checker.netsor.body:
-        if not isinstance(statement, Nonlin):
-            continue
-        for node in walk(statement.expr):
-            if not (isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max")):
-                continue
-            hidden = _hidden(checker, node.arg)
-            if hidden is None:
-                continue
-            free = constants_and_indices(hidden) & checker.netsor.index.keys() - {*node.indices}
-            axes = [*sorted(free), *node.indices]
-            if checker.size(axes) > MAX_CHECKED:
-                continue
-            masked = index_array(checker.netsor, hidden, axes).astype(bool)
-            rows = masked.reshape(*masked.shape[: len(axes) - len(node.indices)], -1).all(axis=-1)
-            if rows.any():
-                where = np.argwhere(rows)[0]
-                values = zip(axes, where, strict=False)
-                row = ", ".join(f"{name}={checker.netsor.ranges[name][0] + value}" for name, value in values)
-                what = f"{node.reducer}[{', '.join(node.indices)}]"
-                checker.error(f"{what}: every entry is masked{' at ' + row if row else ''}",
-                              statement.span.at(node.column), "leave at least one entry of each row unmasked")
-
-
-def _hidden(checker: Checker, expr: Expr, seen: frozenset[str] = frozenset()) -> Expr | None:
-    """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
-    if isinstance(expr, Variable):
-        return _hidden_in_definition(checker, expr, seen)
-    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "multiply", "divide"):
-        parts = [part for arg in expr.args if (part := _hidden(checker, arg, seen)) is not None]
-        return reduce(lambda a, b: Call("maximum", (a, b)), parts) if parts else None
-    if not (isinstance(expr, Call) and expr.atom == "where"):
-        return None
-    condition, first, second = expr.args
-    if any(isinstance(node, Variable) for node in walk(condition)):
-        return None
-
-    def masked(branch: Expr) -> Expr | None:
-        if isinstance(branch, Number) and branch.value == -math.inf:
-            return Number(1)
-        return _hidden(checker, branch, seen)
-
-    yes, no = masked(first), masked(second)
-    if yes is None and no is None:
-        return None
-    return Call("where", (condition, Number(0) if yes is None else yes, Number(0) if no is None else no))
-
-
-def _hidden_in_definition(checker: Checker, reference: Variable, seen: frozenset[str]) -> Expr | None:
-    """The same for a reference to a Nonlin, in the reference's indices."""
-    definitions = [statement for statement in checker.netsor.body if statement.target.name == reference.name]
-    definition = definitions[0] if len(definitions) == 1 else None
-    if not isinstance(definition, Nonlin) or reference.name in seen:
-        return None
-    own = [slot.bare or "" for slot in definition.target.slots]
-    if any(checker.netsor.index[name].boundary for name in own if name):
-        return None
-    found = _hidden(checker, definition.expr, seen | {reference.name})
-    if found is None or any(isinstance(node, Reduction) for node in walk(found)):
-        return None
-    return substitute(found, dict(zip(own, reference.slots, strict=True)))

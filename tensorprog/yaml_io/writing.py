@@ -1,4 +1,4 @@
-"""A program to text: `dump`."""
+"""A program to text: `dump`, and `shown` for those to read that no file could hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorprog.errors import fail
+from tensorprog.errors import ProgramError, fail
 from tensorprog.expr import Expr
 from tensorprog.ir import ConstantDef, Index, Initial, Netsor, Table, Weight
 from tensorprog.yaml_io.nodes import MAX_NODES, MAX_TEXT
@@ -48,6 +48,14 @@ def dump(netsor: Netsor, schema: str = "") -> str:
     if len(text) > MAX_TEXT or text.count(",") + text.count("\n") > MAX_NODES // 2:
         raise fail("the program is too large for a file", fix="give its tables as .npy files")
     return text
+
+
+def shown(netsor: Netsor) -> str:
+    """The program as a file, or its statements alone where a file could not hold it."""
+    try:
+        return dump(netsor)
+    except ProgramError as error:
+        return "\n".join(["body:", *(f"  - {s}" for s in netsor.body), "", f"not a whole file: {error}"])
 
 
 class _Block(list[str]):

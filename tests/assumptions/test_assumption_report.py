@@ -366,3 +366,47 @@ def test_facts_imply_each_other() -> None:
     assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN), Fact("c", FAILS)]).verdict is FAILS
     assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN)]).verdict is UNKNOWN
     assert facts.all_hold("x", [Fact("a", HOLDS)]).verdict is HOLDS
+
+
+def test_degenerate_scores_are_named_with_members() -> None:
+    said = {
+        "equal tokens": "p[a,i,j] at a=0, i=0, j=0 and p[a,i,j] at a=0, i=0, j=1: the correlation is 1",
+        "a token of zeros": "p[a,i,j] at a=0, i=0, j=0: the variance is 0",
+        "a token that is the sum of two": "p[a,i,j] at a=1, i=3, j=3: a linear function of other scores",
+        "scores and their transposes": "p[i,j] at i=0, j=0 and r[i,j] at i=0, j=0: the correlation is 1",
+    }
+    for name, text in said.items():
+        (finding,) = (f for f in judge(CASES[name].load()).findings if f.verdict == "warning")
+        assert finding.rule == "positive variance"
+        assert finding.message.startswith(text)
+
+
+def test_scores_of_nearly_equal_tokens_are_not_degenerate() -> None:
+    case = CASES["equal tokens"]
+    near = replace(case, initial={"h[i]": {"cov": "where(i == i_, 1, 0.9999)"}},
+                   replace={"MatMul(W[i], h)": "MatMul(W, h[i])"})  # fmt: skip
+    assert not [f for f in judge(near.load()).findings if f.verdict == "warning"]
+    equal = replace(near, initial={"h[i]": {"cov": "1 + 0 * i * i_"}})
+    assert [f for f in judge(equal.load()).findings if f.verdict == "warning"]
+
+
+def test_a_claim_says_when_there_was_no_room_for_rewrites() -> None:
+    """Residual layers without nonlinearities fall under the theorem; each doubles the parts of the next."""
+    layer = """
+q{t}[i] = MatMul(WQ{t}, x{s}[i])
+k{t}[j] = MatMul(WK{t}, x{s}[j])
+p{t}[i,j] = Dot(q{t}[i], k{t}[j])
+v{t}[j] = MatMul(WV{t}, x{s}[j])
+x{t}[i] = Nonlin(x{s}[i] + sum[j](softmax[j](p{t}[i,j]) * v{t}[j]))
+"""
+    for depth, grade, long in ((2, "remark", False), (8, "extension", True)):
+        body = "x0[i] = Nonlin(clip(h[i], -C, C))" + "".join(layer.format(t=t, s=t - 1) for t in range(1, depth + 1))
+        case = Case("stack", base="nothing", then=body, initial={"h[i]": {"cov": 1}}, outputs=(f"x{depth}",))
+        report = judge(case.load())
+        assert report.grade == grade
+        assert any("too long for the rewrites" in claim.text for claim in report.claims) == long
+
+
+def test_functions_that_are_no_number_are_not_covered() -> None:
+    case = replace(CASES["tied queries and keys"], replace={"WK[a]": "WQ[a]", "clip(u[i], -C, C)": "sqrt(u[i])"})
+    assert judge(case.load()).grade == "outside"

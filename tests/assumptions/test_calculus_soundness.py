@@ -60,6 +60,7 @@ def test_what_is_certified_has_no_witness_against_it(expr: Expr) -> None:
             assert calculus.witness(name, LAST) is None, (str(expr), name, facts)
 
 
+REALS = ((-math.inf, math.inf),)
 CERTIFIED = [  # expression, range, growth, modulus
     ("clip(g[i], -C, C)", (-2, 2), 0, 0),
     ("g[i] / (1 + g[i]**2)", (-0.5, 0.5), 0, 0),
@@ -129,6 +130,10 @@ CERTIFIED = [  # expression, range, growth, modulus
     ("tanh(g[i]) / (tanh(g[i]) + 1.5)", (-2, 0.4), 0, 0),
     ("where(abs(g[i]) < 1, g[i], 0.5)", (-1, 1), 0, math.inf),
     ("tanh(where(i < 1, sin(g[i]**2), exp(g[i])))", (-math.tanh(1), 1), 0, 1),
+    ("(v[0] - mean[j](v[j])) / sqrt(mean[j](v[j]**2) - mean[l](v[l])**2 + 0.1)", (-(3**0.5), 3**0.5), 0, 0),
+    ("sum[j](where(j <= i, exp(p[i,j]) * v[j], 0)) / sum[l](where(l <= i, exp(p[i,l]), 0))", *REALS, 1, 1),
+    ("sum[j](where(j < 2, 1, 0) * exp(p[i,j]) * v[j]) / sum[l](where(l < 2, 1, 0) * exp(p[i,l]))", *REALS, 1, 1),
+    ("sum[j](where(j < 2, exp(p[i,j] - logsumexp[l](where(l < 2, p[i,l], -inf))) * v[j], 0))", *REALS, 1, 1),
 ]
 
 
@@ -187,6 +192,27 @@ UNDECIDED = [
     ("log(where(i < 1, 0, exp(g[i])))", "pseudo-Lipschitz"),
     ("g[i] / where(i < 1, 0, exp(g[i]))", "pseudo-Lipschitz"),
     ("log(sum[j](exp(p[i,j]) * where(j < i, 1, 0)))", "pseudo-Lipschitz"),
+    ("log(sum[j](where(j < i, 2, 0) * exp(p[i,j])))", "pseudo-Lipschitz"),
+    ("log(where(i < 1, 0, exp(g[i])) + where(i < 1, 0, exp(e)))", "controlled"),
+    ("abs(v[0]) * log(g[i]) / (1 + abs(v[0]) + abs(e))", "controlled"),
+    ("sign(g[i]) * sign(e) * g[i]", "pseudo-Lipschitz"),
+    ("1 / sqrt(mean[j](v[j]**2) + e**2 - mean[l](v[l])**2)", "pseudo-Lipschitz"),
+    ("e / sqrt(d[i] - 1 + g[i]**2 + e**2)", "pseudo-Lipschitz"),
+    ("sum[j](1 / (1 + tanh(where(j <= i, abs(p[i,j]), -inf))))", "controlled"),
+    # more is left of one sum than of the other
+    ("sum[j](exp(p[i,j]) * v[j]) / sum[l](where(l < 2, 1, 0) * exp(p[i,l]))", "pseudo-Lipschitz"),
+    ("sum[j](where(j < 2, exp(p[i,j] - logsumexp[l](where(l < 1, p[i,l], -inf))), 0))", "pseudo-Lipschitz"),
+    ("v[0] / sqrt(mean[j](v[j]**2) - mean[l](p[i,l])**2 + 0.1)", "pseudo-Lipschitz"),
+    # softmax reads all members, of which one has the sign, or the value
+    ("sum[j](sign(p[i,j]) * (softmax[j](p[i,j]) - 1/3))", "pseudo-Lipschitz"),
+    ("sum[j](where(p[i,j] > 0, softmax[j](p[i,j]), 1/3))", "pseudo-Lipschitz"),
+    ("sum[j](where(p[i,j] > 1, softmax[j](log(p[i,j])), 1/3) * v[j])", "controlled"),
+    ("sum[j](v[j] / (1 / 3 + abs(v[j]) - softmax[j](abs(v[j]))))", "pseudo-Lipschitz"),
+    # masks are -inf, where nothing is known of what they leave out
+    ("sum[j](abs(where(j <= i, sigmoid(p[i,j]), -inf)))", "pseudo-Lipschitz"),
+    ("sum[j](1 / relu(where(j <= i, 1 + sigmoid(p[i,j]), -inf)))", "pseudo-Lipschitz"),
+    ("sum[j](1 / max(where(j <= i, 1 + sigmoid(p[i,j]), -inf), 0))", "pseudo-Lipschitz"),
+    ("sum[j](max(where(j <= i, p[i,j], -inf), where(j <= i, v[j], -inf)))", "pseudo-Lipschitz"),
 ]
 
 

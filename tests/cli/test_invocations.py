@@ -508,3 +508,12 @@ def test_output_survives_a_terminal_without_unicode(folder):
     result = _shell(f"{TP} graph u.yaml; {TP} check u.yaml", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert result.returncode == 0
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("place", "instead"), [
+    ("x.png", "x.svg"), ("pics/x.png", "pics/x.svg"), (".svg", "small.svg"), (".", "small.svg"), ("x", "x.svg"),
+])
+def test_pictures_of_another_kind_are_refused_with_a_name_that_works(tp, place, instead):
+    code, _, err = tp("graph", "small.yaml", "-o", place)
+    assert code == 2
+    assert err.splitlines()[-1].replace("\\", "/") == f"  try   -o {instead}"

@@ -12,10 +12,12 @@ import pytest
 
 from tensorprog.assumptions import Report, check
 from tensorprog.display import show_report
-from tensorprog.findings import COLOURS, notebook
+from tensorprog.findings import COLOURS, HEADER, notebook
+from tensorprog.markup import badge
 from tests.corpus import CASES
 
 TIED = CASES["tied queries and keys"]
+GRADES = {"theorem", "remark", "extension", "outside"}  # stand above the table
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -148,6 +150,23 @@ def test_reasons_stand_below_where_there_is_no_room_for_a_column() -> None:
     assert shown.count("flex-wrap:wrap") == shown.count("<tr")
     assert shown.count("flex:9 1 24em") == shown.count("<tr")  # the last cell grows, and shrinks when it is alone
     assert "overflow-x" not in shown
+
+
+def test_verdicts_fit_into_their_column() -> None:
+    em = float(re.fullmatch(r"0 1 ([\d.]+)em", HEADER["verdict"])[1])  # type: ignore[index]
+    frame = re.search(r"border:([\d.]+)px.*padding:[\d.]+em ([\d.]+)em", badge("fails", "#000000"))
+    assert frame is not None
+    sides = 2 * (float(frame[1]) / 14 + float(frame[2]))
+    widest = max(len(word) for word in COLOURS if word not in GRADES) * 0.75  # bold letters of wide typefaces
+    assert widest + sides <= em
+
+
+def test_nothing_stands_between_a_name_and_its_comma() -> None:
+    """Notebooks have style sheets that pad code."""
+    shown = notebook(check(TIED.load()))
+    codes = re.findall(r'<code style="([^"]*)">[^<]*</code>, line', shown)
+    assert codes
+    assert all("padding:0" in style.split(";") for style in codes)
 
 
 def test_notebooks_escape_everything() -> None:

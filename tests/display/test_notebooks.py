@@ -36,7 +36,21 @@ def attention() -> tp.Program:
 def test_programs_show_text_and_graph(attention: tp.Program) -> None:
     shown = read(attention)
     assert "Multi-head attention" in shown and "softmax[j](p[a,i,j])" in shown
-    assert "<svg" in attention._repr_html_()  # type: ignore[operator]
+    page = ElementTree.fromstring(attention._repr_html_())
+    assert next(page.iter("{http://www.w3.org/2000/svg}svg"), None) is not None
+    (text,) = page.iter("pre")  # a notebook's own style sheet may show it in another typeface
+    assert "font-family:monospace" in text.get("style", "")
+    assert "".join(text.itertext()) == str(attention).rstrip()
+
+
+def test_programs_that_no_file_could_hold_are_shown() -> None:
+    program = tp.Program("large")
+    i = program.index("i", 400)
+    h = program.initial("h[i]", mean=0, cov=np.eye(400) + 1)
+    program.outputs(program.nonlin("y[i]", tp.tanh(h[i])))
+    for shown in (str(program), read(program)):
+        assert "y[i] = Nonlin(tanh(h[i]))" in shown
+        assert "a table of shape (400, 400) is too large for a program file" in shown
 
 
 def test_a_law_shows_what_it_knows(attention: tp.Program) -> None:

@@ -145,6 +145,18 @@ def test_statements_are_broken_between_words() -> None:
     assert max(len(graph_lines(text)) for text in texts) == 2
 
 
+def test_ways_of_a_fault_are_not_counted_one_by_one() -> None:
+    """Of 2**40 shortest ways all statements are on some."""
+    rounds = [f"  - a{k} = Nonlin(tanh(x{k}))\n  - b{k} = Nonlin(sin(x{k}))\n  - x{k + 1} = Nonlin(a{k} + b{k})\n"
+              for k in range(40)]
+    netsor = loads("program: many\ninitial: {h: {cov: 1}}\nweights: {W: 1}\nbody:\n  - x0 = MatMul(W, h)\n"
+                   f"{''.join(rounds)}outputs: [x40]\n")
+    view, report = graph.build(netsor), judge(netsor)
+    failing = replace(report.findings[0], verdict="fails", where="x0, x40", nodes=("x0", "x40"))
+    marks = marks_of(view, replace(report, findings=(failing,)))
+    assert marks.path == {str(statement.target) for statement in netsor.body}
+
+
 def test_the_way_of_a_fault_has_no_gaps() -> None:
     netsor = load("attention_same_bias")
     view = graph.build(netsor)

@@ -43,10 +43,13 @@ FOLDED = (
     ("sum[j](softmax[j](where(zero > 0, t[i,j], p[i,j])) * x[j])", "sum[j](softmax[j](p[i,j]) * x[j])", "zero = 0"),
     ("softmax[i](one * p[i,0]) * x[i]", "softmax[i](p[i,0]) * x[i]", "one = 1"),
     ("zero * x[i]", "0", "zero = 0"),
+    ("1 * x[i] + 0 * u[i]", "1 * x[i]", "0 times a finite number is 0"),
+    ("x[i] - tanh(p[i,0]) * 0 * x[i]", "x[i]", "0 times a finite number is 0"),
 )
 KEPT = (
     "half * x[i] + (1 - half) * u[i]",  # takes nothing away
-    "1 * x[i] + 0 + 0 * u[i]",  # written so
+    "1 * x[i] + 0",  # written so
+    "x[i] + 0 * sqrt(u[i])",
     "mixed[i] * x[i]",  # not the same for all indices
     "i * x[i]",
     "twice[i] * x[i]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,8 +23,9 @@ from tensorprog.graph import Structure
 from tensorprog.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.judge import judge
 from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
+from tensorprog.normalize.biases import biases
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import biases, constants, expand, inline, move, turn
+from tensorprog.normalize.steps import constants, expand, inline, move, turn
 from tensorprog.yaml_io import dump, loads
 
 STEPS = {step.__name__: step for step in (constants, turn, biases, expand, move, inline)}
@@ -52,6 +54,24 @@ def test_the_whole_pipeline(name: str) -> None:
     kinds = {step.kind for step in normalize(netsor).steps}
     assert kinds == set(CASES[name].kinds.split())
     assert "move" not in kinds or not Structure(definitions).behind_scores
+
+
+@pytest.mark.parametrize("between", ["z{}[i]", "2 * z{}[i]", "sum[j](c[j] * z{}[j])"])
+def test_weights_in_a_row_behind_attention_make_one_matmul_each(between: str) -> None:
+    rows = range(1, 7)
+    body = "".join(
+        f"z{k}[i] = MatMul(A{k}, y{k - 1}[i])\ny{k}[i] = Nonlin({between.replace('{}', str(k))})\n" for k in rows
+    )
+    attention = ONE_HEAD + "v[j] = MatMul(WV[0], x[j])\ny0[i] = Nonlin(sum[j](softmax[j](p[i,j]) * v[j]))\n"
+    case = Case(
+        "a row", attention + body, "move",
+        weights=" & ".join(f"A{k}: 1" for k in rows), outputs="y6",
+    )
+    netsor = case.load()
+    rewritten = normalize(netsor)
+    check_same(rewritten, netsor)
+    assert not Structure(rewritten.netsor).behind_scores
+    assert len(rewritten.netsor.body) == len(netsor.body) + len(rows)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -264,7 +284,7 @@ def broken_factor(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(mean=law.mean, independent=law.independent, joint=law.joint, blocks=law.blocks,
                                factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)))
 
-    monkeypatch.setattr(steps, "initial_law", transposed)
+    monkeypatch.setattr(sys.modules[biases.__module__], "initial_law", transposed)
 
 
 def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,45 @@
+"""Whether weights behind scores could all be moved inside the combinations that they multiply, however long that is."""
+
+from __future__ import annotations
+
+from tensorprog.expr import Variable
+from tensorprog.ir import Dot, Netsor, Nonlin
+from tensorprog.normalize.editor import Editor
+from tensorprog.normalize.linear import Stuck
+from tensorprog.normalize.steps import leaves
+
+__all__ = ["linear_given_scores"]
+
+
+def linear_given_scores(netsor: Netsor) -> bool:
+    """Whether every weight behind a score multiplies a combination of vectors whose coefficients are scalars.
+
+    The vectors of a combination do not depend on scores, or are products of such combinations with weights, or such
+    combinations again; by induction over members all are sums of c(p) W_k .. W_1 x, where x depends on no score.  So
+    moving all MatMuls inside is exact at every n, and leaves one layer of scores.  False where averages behind scores
+    or widths that stay finite would be among the coefficients.
+
+    Source    theory.md sections 3 and 4
+    """
+    editor = Editor(netsor, ())
+    structure, body = editor.structure, netsor.body
+    random = (body[position] for position in structure.random & structure.relevant)
+    if structure.finite_dependent or any(isinstance(s, Dot) and s.scale == "1/n" for s in random):
+        return False
+    waiting = [definer for definers in structure.behind_scores.values() for definer in definers]
+    seen: set[int] = set()
+    while waiting:
+        position = waiting.pop()
+        statement = body[position]
+        if position in seen or position not in structure.score_dependent or not isinstance(statement, Nonlin):
+            continue
+        seen.add(position)
+        try:
+            scored = [leaf for leaf in leaves(editor, statement.expr, editor.scored) if editor.scored(leaf)]
+        except Stuck:
+            return False
+        for leaf in scored:
+            if not isinstance(leaf, Variable):
+                return False
+            waiting += structure.definers(position, leaf)
+    return True
