@@ -59,6 +59,7 @@ ORDER = """
     display
     page
     cli
+    __main__
 """
 RANK = {name: rank for rank, line in enumerate(ORDER.split("\n")) for name in line.split()}
 # never, not even inside functions

@@ -96,12 +96,17 @@ def _reused(check: Context) -> Iterator[Finding]:
 
 
 def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
-    """Where a weight of score operands is used again in a later round of a recurrence."""
+    """Where a weight of score operands is used again in a later round of a recurrence, unless no score is behind it."""
     for first, second in product(makers, repeat=2):
         for index in check.structure.loops(first.position, second.position):
             verdict, _ = check.structure.same_member(first.position, second.position, apart=index)
-            if verdict is not HOLDS:
+            if verdict is not HOLDS and _behind_score(check, first.dot, second.dot):
                 yield _again(check, first, second, verdict, index)
+
+
+def _behind_score(check: Context, *dots: int) -> bool:
+    """Whether some scores depend on scores; those that do not are one layer, whatever weights they share."""
+    return not check.structure.ancestors(*dots).isdisjoint(check.structure.scores)
 
 
 def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:

@@ -131,11 +131,18 @@ class Structure:
         return self._later[key]
 
     def tangled(self, together: Iterable[tuple[int, int]]) -> frozenset[int]:
-        """Scores that cannot be taken layer after layer if the two of each pair belong to one layer."""
+        """Scores that cannot be taken layer after layer if the two of each pair belong to one layer.
+
+        Rounds of a recurrence are layers of their own only if all scores of a layer belong to it: one that does not may
+        tie a round to another.
+        """
         layer = nx.utils.UnionFind(self.scores)
         for pair in together:
             layer.union(*pair)
-        order = nx.DiGraph((layer[a], layer[b]) for a in self.scores for b in self.scores if self.precedes(a, b))
+        apart = {a for group in layer.to_sets() if all(self.loops(a, b) for a in group for b in group) for a in group}
+        order = nx.DiGraph((layer[a], layer[b]) for a in self.scores for b in self.scores
+                           if b in self._descendants(a, {a, b} <= apart and bool(self.loops(a, b)))
+                           or (a == b and a not in apart and a in self.ancestors(a)))
         found: set[int] = set()
         for group in nx.strongly_connected_components(order):
             if len(group) > 1 or any(order.has_edge(one, one) for one in group):

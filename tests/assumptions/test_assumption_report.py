@@ -307,6 +307,56 @@ outputs: [y]
     assert "m: averages of vectors that depend on u" in {claim.text for claim in report.claims}
 
 
+RECURRENT = """program: recurrent
+constants: {T: 3}
+indices: {t: 1..T, u: 1..4}
+initial: {h: {cov: 1}, x0: {cov: 1}}
+weights: {"Q[u]": 1, "A[t]": 1, "K[u]": 1, "B[t]": 1, S: 1, C: 1, "D[t]": 1, "E[t]": 1, O: 1}
+body:
+  - x[0] = Nonlin(tanh(x0))
+  - e = Nonlin(tanh(h))
+"""
+LOOP = """  - q[t] = MatMul(Q[t], x[t-1])
+  - k[t] = MatMul(A[t], x[t-1])
+  - p[t] = Dot(q[t], k[t])
+  - f[t] = MatMul(K[t], x[t-1])
+  - g[t] = MatMul(B[t], x[t-1])
+  - s[t] = Dot(f[t], g[t])
+  - x[t] = Nonlin(tanh(p[t] * e + s[t] * x[t-1]))
+  - a[t] = MatMul({left}, e)
+  - b[t] = MatMul({right}, e)
+  - r[t] = Dot(a[t], b[t])
+  - y[t] = Nonlin(tanh(r[t]) * x[t])
+outputs: [y]
+"""
+SAME = """  - q[t] = MatMul(S, x[t-1])
+  - x[t] = Nonlin(tanh(q[t]))
+  - k = MatMul(C, e)
+  - p[t] = Dot(q[t], k)
+  - y[t] = Nonlin(tanh(p[t] * x[t]))
+  - o[t] = MatMul(O, y[t])
+outputs: [o]
+"""
+
+
+@pytest.mark.parametrize(("left", "right", "grade"), [
+    ("D[t]", "E[t]", "extension"),
+    ("Q[t]", "K[t+1]", "outside"),  # r[t] belongs to the layer of p[t], and to that of s[t+1] behind it
+    ("Q[t]", "Q[t+1]", "outside"),
+    ("Q[t]", "C", "outside"),  # all r share C, so all p would be in one layer
+], ids=lambda word: word)
+def test_a_score_beside_a_recurrence_may_tie_its_rounds(left: str, right: str, grade: str) -> None:
+    report = check(loads(RECURRENT + LOOP.format(left=left, right=right)))
+    assert report.grade == grade
+    assert {finding.rule for finding in report.failing} <= {"one layer of scores"}
+
+
+def test_scores_with_no_score_behind_them_are_one_layer_in_a_recurrence_too() -> None:
+    assert check(loads(RECURRENT + SAME)).grade == "extension"
+    behind = SAME.replace("tanh(q[t])", "tanh(q[t] * p[t])")
+    assert check(loads(RECURRENT + behind)).grade == "outside"
+
+
 def test_facts_imply_each_other() -> None:
     assert {f.name for f in facts.implied(Fact("Lipschitz", HOLDS))} == {"pseudo-Lipschitz", "continuous", "controlled"}
     refuted = facts.implied(Fact("controlled", FAILS))
