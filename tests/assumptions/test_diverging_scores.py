@@ -193,6 +193,31 @@ def test_a_score_whose_parts_cancel_is_not_said_to_diverge(name: str) -> None:
     assert error < 0.02
 
 
+@pytest.mark.parametrize("size", [1, 1e3, 1e5])
+def test_what_rounding_leaves_of_parts_that_cancel_is_no_mean(size: float) -> None:
+    gate = f"z = Nonlin({size} * x)\nr = Nonlin((sin(p)**2 + cos(p)**2 - 1) * z + v)\n"
+    report = judge(gated(gate + TIED.replace("MatMul(U, x)", "MatMul(U, z)")).load())
+    assert report.consequence == "not covered"
+    assert "which is 0" in report.failing[0].message
+
+
+def test_large_families_are_looked_at_in_few_members() -> None:
+    body = """x[i] = Nonlin(tanh(h[i]))
+q[i] = MatMul(Q, x[i])
+k[j] = MatMul(K, x[j])
+v[j] = MatMul(V, x[j])
+p[i,j] = Dot(q[i], k[j])
+r[i] = Nonlin({}sum[j](softmax[j](p[i,j]) * v[j]))
+L[i,w] = Dot(r[i], h[w])"""
+    found = {}
+    for part in ("x[i] + ", "0 * x[i] + "):
+        case = Case("w", "nothing", then=body.format(part), outputs=("L",), constants={"s": 512},
+                    indices={"w": 20_000}, initial={"h[w]": {"mean": 0, "cov": 1}})
+        found[part] = judge(case.load())
+    assert found["x[i] + "].consequence == "diverges"
+    assert found["0 * x[i] + "].consequence == "not covered"
+
+
 def test_one_voice_for_each_score() -> None:
     for case in (gated("r = Nonlin(x + sigmoid(p)*v)\n" + TIED), CANCELLING["gates"][0]):
         said = {re.search(r"The mean of L is (.*?)(, and no|, so|\. )", finding.message)[1]  # type: ignore[index]
