@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensorprog.judge import judge
+from tensorprog.limit.coefficients import coefficients
 from tests.corpus import Case
 
 Array = np.ndarray
@@ -243,3 +244,25 @@ def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
     mean, error = simulated(simulate)
     assert abs(mean - float(found[1])) < 4.5 * error + 2 / WIDTH * abs(mean) + 5e-4
     assert error < 0.3 * abs(mean)
+
+
+@pytest.mark.parametrize(("boundary", "read"), [("wrap", "r[t-1], x[t+2]"), ("zero", "r[t-1], x[t-1]"),
+                                                ("wrap", "r[t-1], x[t]")])
+def test_operands_that_are_read_beyond_a_boundary(boundary: str, read: str) -> None:
+    body = """x[t] = Nonlin(tanh(h[t]))
+q[t] = MatMul(Q, x[t])
+k[t] = MatMul(K, x[t])
+p[t] = Dot(q[t], k[t])
+r[t] = Nonlin(sigmoid(p[t]) * x[t])
+L[t] = Dot({}, scale=1/n)"""
+    found = []
+    for operands in ("r[t], x[t]", read):
+        case = Case("b", "nothing", then=body.format(operands), outputs=("L",),
+                    indices={"t": {"size": 3, "boundary": boundary}},
+                    initial={"h[t]": {"mean": 0, "cov": "where(t == t_, 1, 0)"}})
+        found.append(coefficients(case.load(), "L"))
+    (inside, *_), (value, error, *_) = found
+    expected = np.roll(inside, 1, axis=1) * (read != "r[t-1], x[t]")
+    expected[:, 0] *= boundary == "wrap"
+    assert np.all(np.abs(value - expected) <= 3 * error + 1e-12)
+    assert np.max(inside.std(axis=0)) > 0.03  # so that members of other draws would be noticed
