@@ -42,6 +42,7 @@ def _argument(check: Context, position: int) -> str:
     for left, right in check.pairs(position):
         one, two = left.statement, right.statement
         elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
+        elsewhere = elsewhere or not check.zeros.isdisjoint((left.position, right.position))
         if not elsewhere and structure.same_weight_in_score(left.operand, right.operand)[0] is FAILS:
             same, place = structure.same_weight_in_score(left.operand, right.operand, vectors=True)
             profiles = [calculus.vector(side.statement.vector, side.position) for side in (left, right)]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.several import POINTS, integrate
 from tensorprog.ir import Dot, MatMul, Range
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import Box, positions_of
+from tensorprog.limit.definitions import Box, indicator, positions_of, product_of, readings
 from tensorprog.limit.forms import Form, free_indices, reductions
 from tensorprog.limit.linear import LinearCovariance, coefficient, linear_mean, sum_product
 from tensorprog.limit.parts import FORMAL, Inner, Part
@@ -64,10 +65,16 @@ class ConditionalAverage:
         self.error = 0.0  # the largest error of the numbers given so far
 
     def _written(self, reference: Variable, names: Mapping[str, Affine]) -> Expr:
-        read, parts = reindexed(reference, names), self.compiler.parts
-        if parts.is_base(read.name):
-            return read
-        return parts.fresh(parts.inlined(read.name), {str(k): slot for k, slot in enumerate(read.slots)})
+        """A vector that is read, as a function of Gaussian variables; elsewhere or zero beyond a boundary."""
+        parts, family = self.compiler.parts, self.netsor.families[reference.name]
+        cases = []
+        for case in readings(reindexed(reference, names), family, self.positions):
+            read: Expr = Variable(reference.name, case.slots)
+            if not parts.is_base(reference.name):
+                slots = {str(k): slot for k, slot in enumerate(case.slots)}
+                read = parts.fresh(parts.inlined(reference.name), slots)
+            cases.append(product_of((indicator(case.inside), read)))
+        return reduce(lambda one, two: Call("add", (one, two)), cases)
 
     def _refuse(self) -> None:
         for reference in variables(self.expr):

@@ -29,6 +29,7 @@ Array = NDArray[Any]
 DRAWS, FEWEST = 64, 8
 NUMBERS = 1 << 22  # held by all draws together
 MEMBERS = 1 << 4  # members of the average
+SMALL, NEARBY = 1e-3, 1 + 1e-9  # values that may be rounding, and how far off draws are that tell
 COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
 
 
@@ -50,8 +51,12 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     spans = compiler.netsor.families[name].ranges
     along = len(spans) and max(2, int(MEMBERS ** (1 / len(spans))))
     box = tuple((start, min(stop, start + along)) for start, stop in spans)
-    few = _layered if compiler.layered else _one_layer
-    value, error = few(compiler, name, box, seed) if name in compiler.random else _number(compiler, name, box)
+    if name not in compiler.random:
+        return *_of(compiler, compiler.average(name), name, box, 1), box, box == spans
+    drawn = _layered if compiler.layered else _one_layer
+    value, error = drawn(compiler, name, box, seed)
+    if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
+        error = error + np.abs(drawn(compiler, name, box, seed, NEARBY)[0] - value).max(axis=0)
     return value, error, box, box == spans
 
 
@@ -61,21 +66,17 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
     return members * max(1, members // weights)
 
 
-def _number(compiler: Compiler, name: str, box: Box) -> tuple[Array, Array]:
-    return _of(compiler, compiler.average(name), name, box, 1)
-
-
-def _one_layer(compiler: Compiler, name: str, box: Box, seed: int) -> tuple[Array, Array]:
+def _one_layer(compiler: Compiler, name: str, box: Box, seed: int, near: float = 1.0) -> tuple[Array, Array]:
     sampler = Sampler(compiler, {name: box}, vectors=False)
     count = sum(math.prod(b - a for a, b in members) for members in sampler.demand.values())
-    values = sampler.draw(_points(sampler.dim, max(sampler.dim, count), seed))
+    values = sampler.draw(near * _points(sampler.dim, max(sampler.dim, count), seed))
     value = plain(sampler.wanted_value(name, values), len(values[name].data))
-    return value, np.full(value.shape, max(average.error for average in sampler.averages.values()))
+    return value, np.full(value.shape, max((average.error for average in sampler.averages.values()), default=0.0))
 
 
-def _layered(compiler: Compiler, name: str, box: Box, seed: int) -> tuple[Array, Array]:
+def _layered(compiler: Compiler, name: str, box: Box, seed: int, near: float = 1.0) -> tuple[Array, Array]:
     layers = Layers(compiler, (name,))
-    points = _points(layers.dim, layers.width, seed)
+    points = near * _points(layers.dim, layers.width, seed)
     found = layers.at(points)
     value, error = _of(compiler, found.average(name), name, box, len(points))
     return value, error + found.relative * np.abs(value)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensorprog.judge import judge
+from tensorprog.limit.coefficients import coefficients
 from tests.corpus import Case
 
 Array = np.ndarray
@@ -193,6 +194,31 @@ def test_a_score_whose_parts_cancel_is_not_said_to_diverge(name: str) -> None:
     assert error < 0.02
 
 
+@pytest.mark.parametrize("size", [1, 1e3, 1e5])
+def test_what_rounding_leaves_of_parts_that_cancel_is_no_mean(size: float) -> None:
+    gate = f"z = Nonlin({size} * x)\nr = Nonlin((sin(p)**2 + cos(p)**2 - 1) * z + v)\n"
+    report = judge(gated(gate + TIED.replace("MatMul(U, x)", "MatMul(U, z)")).load())
+    assert report.consequence == "not covered"
+    assert "which is 0" in report.failing[0].message
+
+
+def test_large_families_are_looked_at_in_few_members() -> None:
+    body = """x[i] = Nonlin(tanh(h[i]))
+q[i] = MatMul(Q, x[i])
+k[j] = MatMul(K, x[j])
+v[j] = MatMul(V, x[j])
+p[i,j] = Dot(q[i], k[j])
+r[i] = Nonlin({}sum[j](softmax[j](p[i,j]) * v[j]))
+L[i,w] = Dot(r[i], h[w])"""
+    found = {}
+    for part in ("x[i] + ", "0 * x[i] + "):
+        case = Case("w", "nothing", then=body.format(part), outputs=("L",), constants={"s": 512},
+                    indices={"w": 20_000}, initial={"h[w]": {"mean": 0, "cov": 1}})
+        found[part] = judge(case.load())
+    assert found["x[i] + "].consequence == "diverges"
+    assert found["0 * x[i] + "].consequence == "not covered"
+
+
 def test_one_voice_for_each_score() -> None:
     for case in (gated("r = Nonlin(x + sigmoid(p)*v)\n" + TIED), CANCELLING["gates"][0]):
         said = {re.search(r"The mean of L is (.*?)(, and no|, so|\. )", finding.message)[1]  # type: ignore[index]
@@ -218,3 +244,28 @@ def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
     mean, error = simulated(simulate)
     assert abs(mean - float(found[1])) < 4.5 * error + 2 / WIDTH * abs(mean) + 5e-4
     assert error < 0.3 * abs(mean)
+
+
+@pytest.mark.parametrize(("boundary", "read"), [("wrap", "r[t-1], x[t+2]"), ("zero", "r[t-1], x[t-1]"),
+                                                ("wrap", "r[t-1], x[t]")])
+def test_operands_that_are_read_beyond_a_boundary(boundary: str, read: str) -> None:
+    body = """x[t] = Nonlin(tanh(h[t]))
+q[t] = MatMul(Q, x[t])
+k[t] = MatMul(K, x[t])
+p[t] = Dot(q[t], k[t])
+r[t] = Nonlin(sigmoid(p[t]) * x[t])
+L[t] = Dot({}, scale=1/n)"""
+    found = []
+    for operands in ("r[t], x[t]", read):
+        case = Case("b", "nothing", then=body.format(operands), outputs=("L",),
+                    indices={"t": {"size": 3, "boundary": boundary}},
+                    initial={"h[t]": {"mean": 0, "cov": "where(t == t_, 1, 0)"}})
+        found.append(coefficients(case.load(), "L"))
+    (inside, *_), (value, error, *_) = found
+    if boundary == "zero":  # fewer scores are read, so that draws are others
+        assert not value[:, 0].any()
+        assert np.abs(value[:, 1:].mean() - inside.mean()) < 4.5 * inside.std() / np.sqrt(inside.size / 2)
+    else:
+        expected = np.roll(inside, 1, axis=1) * (read != "r[t-1], x[t]")
+        assert np.all(np.abs(value - expected) <= 3 * error + 1e-12)
+    assert np.max(inside.std(axis=0)) > 0.03  # so that members of other draws would be noticed
