@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,20 +29,24 @@ __all__ = ["identity"]
 
 INF = math.inf
 ZERO = Number(0)
-SWITCHES = ("sigmoid", "tanh", "erf")  # bounded, with derivatives that decay faster than any power
+LIMITS = {"sigmoid": (0, 1), "tanh": (-1, 1), "erf": (-1, 1), "gaussian": (0, 0), "exp": (0, INF)}  # at -inf and inf
+POLYNOMIALS = ("multiply", "add", "subtract", "power")
 
 
 def identity(rules: Composition, node: Call) -> Profile | None:
     """Facts that hold by a relation between the arguments, e.g. u / (1 + u**2) is bounded."""
     relation = RELATIONS.get(node.atom)
     found = relation(rules, node) if relation is not None else None
-    if found is None and node.atom in ("multiply", "add", "subtract", "power"):
-        base, c = polynomial(rules, node)
-        if base is not None and base != node and len(c) > 2:
-            return ratio(rules, node, Number(1), 1.0)
-        if base is not None and sum(part == base for part in walk(node)) > 1:
-            return _line(rules, base, c)
-    return found
+    return _both(found, _polynomial(rules, node)) if node.atom in POLYNOMIALS else found
+
+
+def _polynomial(rules: Composition, node: Call) -> Profile | None:
+    base, c = polynomial(rules, node)
+    if base is None or base == node:
+        return None
+    if len(c) > 2:
+        return ratio(rules, node, Number(1), 1.0)
+    return _line(rules, base, c) if sum(part == base for part in walk(node)) > 1 else None
 
 
 def _line(rules: Composition, base: Expr, c: Poly) -> Profile | None:
@@ -161,7 +166,9 @@ def _sqrt(rules: Composition, node: Call) -> Profile | None:
 
 def _power(rules: Composition, node: Call) -> Profile | None:
     exponent = rules.number(node.args[1])
-    return quotient(rules, Number(1), node.args[0], -exponent) if exponent is not None and exponent < 0 else None
+    if exponent is None or (exponent >= 0 and exponent.is_integer()):
+        return None
+    return quotient(rules, Number(1), node.args[0], -exponent)
 
 
 def _multiply(rules: Composition, node: Call) -> Profile | None:
@@ -172,7 +179,7 @@ def _multiply(rules: Composition, node: Call) -> Profile | None:
     if len(curves) > 1:
         total = functools.reduce(lambda a, b: Call("add", (a, b)), (curve.children[0] for curve in curves))
         return rules.expression(multiplied([*rest, Call("exp", (total,))]), rules.at)
-    return _both(switched(rules, node), gated(rules, node))
+    return _both(switched(rules, node), gated(rules, node), powers(rules, node), halves(rules, node))
 
 
 def gated(rules: Composition, node: Call) -> Profile | None:
@@ -211,9 +218,21 @@ def _masked_exponent(factor: Expr) -> Expr | None:
     return Call("exp", (Call("subtract", (Call("where", (condition, first, Number(-INF))), second)),))
 
 
+def _exp(rules: Composition, node: Call) -> Profile | None:
+    """exp(a + b log(x)) is exp(a) x**b."""
+    log, line = polynomial(rules, node.args[0])
+    if not (isinstance(log, Call) and log.atom == "log" and len(line) == 2):
+        return None
+    if rules.expression(log, rules.at).partial or rules.expression(log, rules.at).masked:
+        return None
+    power = Call("power", (log.args[0], Number(float(line[1]))))
+    start = Call("exp", (Number(float(line[0])),))
+    return rules.expression(Call("multiply", (start, power)) if line[0] else power, rules.at)
+
+
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {
     "divide": _divide, "log": _log, "sqrt": _sqrt, "power": _power, "multiply": _multiply, "subtract": _subtract,
-    "abs": _magnitude, "relu": _magnitude, "where": _where,
+    "exp": _exp, "abs": _magnitude, "relu": _magnitude, "where": _where,
 }
 
 
@@ -254,39 +273,62 @@ def halves(rules: Composition, node: Call) -> Profile | None:
     return replace(found, parity=0, kinks=join_kinks(found.kinks, ((u, (0.0,)),)))
 
 
-def switched(rules: Composition, node: Call) -> Profile | None:
-    """P(u) s(u): slope of degree deg P - 1, because u**k s'(u) is bounded; bounded for a Gaussian factor.
+def powers(rules: Composition, node: Call) -> Profile | None:
+    """abs(u)**d or u abs(u)**(d - 1), from factors that are powers of u or abs(u): of slope d abs(u)**(d - 1)."""
+    base: Expr | None = None
+    degree = 0.0
+    for factor in factors(node):
+        if rules.closed(factor) is not None:
+            continue
+        x, exponent = rooted(rules, factor)
+        positive = isinstance(x, Call) and x.atom == "abs"
+        u = x.children[0] if positive else x
+        if (base is not None and u != base) or not (positive or exponent.is_integer()):
+            return None
+        base, degree = u, degree + exponent
+    if base is None or degree < 1:
+        return None
+    inner = rules.expression(base, rules.at)
+    if inner.masked or inner.partial:
+        return None
+    found = compose(Regularity(degree, degree - 1, INF), [inner], (-INF, INF))
+    return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
 
-    s is a product of sigmoid, tanh, erf of a u + b, or of 1 + such a function; or gaussian(a u + b), exp(-u**2).
+
+def switched(rules: Composition, node: Call) -> Profile | None:
+    """P(u) s(u): slope of degree deg P - 1, because u**k s'(u) is bounded; bounded if s vanishes at the ends.
+
+    s is a product of polynomials in sigmoid, tanh, erf, gaussian of a u + b, and of exp(q(u)) with a polynomial q that
+    goes to -inf; all of them come to their limits faster than any power of u grows.
     """
     rest: list[Expr] = []
-    switches: list[Expr] = []
-    decays: list[Expr] = []
+    curves: list[tuple[Call, Poly]] = []
     for factor in factors(node):
         base, c = polynomial(rules, factor)
-        if isinstance(base, Call) and base.atom in SWITCHES and len(c) == 2:
-            switches.append(base.args[0])
-        elif isinstance(base, Call) and base.atom == "gaussian" and len(c) == 2 and c[0] == 0:
-            decays.append(base.args[0])
-        elif isinstance(base, Call) and base.atom == "exp" and len(c) == 2 and c[0] == 0:
-            _, q = polynomial(rules, base.args[0])
-            if not (len(q) == 3 and q[2] < 0):
-                return None
-            decays.append(base.args[0])
+        if isinstance(base, Call) and base.atom in LIMITS:
+            curves.append((base, c))
         else:
             rest.append(factor)
-    if not switches and not decays:
-        return None
     u, p = polynomial(rules, multiplied(rest))
-    bases = {polynomial(rules, arg)[0] for arg in (*switches, *decays)}
-    if u is None or bases != {u} or any(len(polynomial(rules, arg)[1]) != 2 for arg in switches):
-        return None
-    if not p or any(len(polynomial(rules, arg)[1]) < 2 for arg in decays):
+    if u is None or not curves or not p or any(polynomial(rules, curve.args[0])[0] != u for curve, _ in curves):
         return None
     inner = rules.expression(u, rules.at)
     if inner.masked or inner.partial:
         return None
-    degree = float(len(p) - 1)
-    regularity = Regularity(0, 0) if decays else Regularity(degree, max(degree - 1, 0.0))
-    found = replace(compose(regularity, [inner], (-INF, INF)), kinks=inner.kinks)
+    ends = [end for end in inner.interval if math.isinf(end)]
+    limits = [[_limit(rules, curve, c, end) for curve, c in curves] for end in ends]
+    if any(math.isinf(limit) for at_end in limits for limit in at_end):
+        return None
+    degree = 0.0 if all(0 in at_end for at_end in limits) else float(len(p) - 1)
+    found = replace(compose(Regularity(degree, max(degree - 1, 0.0)), [inner], (-INF, INF)), kinks=inner.kinks)
     return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
+
+
+def _limit(rules: Composition, curve: Call, c: Poly, end: float) -> float:
+    """The limit of a polynomial in sigmoid, tanh, .. of a polynomial in u, as u goes to one end; inf if it grows."""
+    _, q = polynomial(rules, curve.args[0])
+    if len(q) < 2 or (curve.atom != "exp" and len(q) > 2):
+        return INF
+    way = math.copysign(1, q[-1]) * (math.copysign(1, end) if len(q) % 2 == 0 else 1)
+    value = LIMITS[curve.atom][way > 0]
+    return INF if math.isinf(value) else float(sum(a * Fraction(value) ** k for k, a in enumerate(c)))

@@ -100,6 +100,10 @@ RELATED = [
     "log(softplus(g[i] + e))",
     "p[i,0] * (exp(g[i]) - 1) / (exp(g[i])**2 + 1)",
     "g[i] * e - max(g[i] * e, p[i,0])",
+    "g[i]**2 * (1 - tanh(2 * g[i] + 1)**2)",
+    "g[i] * exp(-abs(g[i])) + e",
+    "g[i] * abs(g[i])**0.5 * e",
+    "p[i,0] * exp(0.5 * log(1 + g[i]**2))",
 ]
 
 

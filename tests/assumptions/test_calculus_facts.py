@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from calculus_expressions import EXPRESSIONS, PROGRAM, profile
+from calculus_expressions import EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -245,3 +245,33 @@ def test_sums_over_different_ranges_are_different(text: str) -> None:
     assert Calculus(loads(RANGES.format(text))).fact("bounded", 1).verdict is not HOLDS
     same = text.replace("[l]", "[j]")
     assert Calculus(loads(RANGES.format(same))).fact("bounded", 1).verdict is HOLDS
+
+
+# (expression, bounded or not, the best growth of the slope; None: not pseudo-Lipschitz, or not known to be)
+RELATIONS = [
+    ("sigmoid(e) * (1 - sigmoid(e)) * e", True, 0),
+    ("e**3 * (1 - tanh(2*e - 1)**2)", True, 0),
+    ("e**2 * (1 + erf(e)) * sigmoid(-e)", True, 0),
+    ("e * exp(-abs(e))", True, 0),
+    ("e**2 * exp(e - e**4)", True, 0),
+    ("relu(e) * exp(-relu(e))", True, 0),
+    ("e * (1 - sigmoid(e))", False, 0),
+    ("e**2 * (1 - sigmoid(e)) * (2 - tanh(e))", False, 1),
+    ("e**2 * (1 + exp(-e**2))", False, 1),
+    ("e * exp(-e)", False, None),
+    ("e * exp(-e**3)", False, None),
+    ("e * abs(e)**0.5", False, 0.5),
+    ("e**2 * sqrt(abs(e)) * 3", False, 1.5),
+    ("sqrt(abs(e)) * abs(e)**0.25", False, None),
+    ("exp(0.5 * log(1 + e**2))", False, 0),
+    ("exp(-0.5 * log(1 + e**2))", True, 0),
+    ("exp(2 + 2 * log(1 + abs(e)))", False, 1),
+]
+
+
+@pytest.mark.parametrize(("text", "bounded", "modulus"), RELATIONS, ids=[case[0] for case in RELATIONS])
+def test_relations_certify_what_holds_and_no_more(text: str, bounded: bool, modulus: float | None) -> None:
+    calculus, found = profile(parsed(text))
+    assert found.modulus == (math.inf if modulus is None else modulus)
+    assert found.bounded == bounded
+    assert calculus.fact("bounded", LAST).verdict is (HOLDS if bounded else FAILS)
