@@ -45,7 +45,7 @@ class Rewritten:
 
     `origin`: what in the program as written each statement comes from, by its left side.  `initials`: weights that
     stand for initial families, by name.  `complete`: whether scores were expanded as far as they can be; if not, the
-    program grew too long.  `outgrown`: whether it did when MatMuls were moved, so that they stayed where they were.
+    program grew too long.
     """
 
     netsor: Netsor
@@ -53,7 +53,6 @@ class Rewritten:
     origin: tuple[str, ...] = ()
     initials: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
-    outgrown: bool = False
 
 
 def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> Rewritten:
@@ -80,8 +79,6 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if not Structure(found.netsor).behind_scores:
         return found
     moved = _run(found, (*kinds, move))
-    if moved is not None and found.complete and not moved.complete:
-        return replace(found, outgrown=True)
     return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
 
 

@@ -23,6 +23,7 @@ OWN = re.compile(r"^give (?P<target>\S.*) a weight of its own: declare another w
                  r"(?P<weight>\w+)")
 EACH = re.compile(r"^(?P<target>[^=]+) = (?P<right>MatMul\(.*\)), with a weight (?P<weight>\S+) for each \w+$")
 CLIPPED = re.compile(r"^(?P<target>[^=]+) = (?P<right>Nonlin\(clip\(.*, -10, 10\)\))")
+WITHIN = re.compile(r"^(?P<new>clip\((?P<old>\S+), -10, 10\)) in place of (?P=old) in (?P<target>\S+)$")
 INSTEAD = re.compile(r", and (?P<new>\w+) in place of (?P<old>\w+) in (?:what makes (?P<maker>\w+)|the operand)$")
 
 
@@ -126,6 +127,11 @@ def clipped(edited: Edited, finding: Finding) -> bool:
     if found:
         edited.instead(finding)
         edited.put(found["target"], found["right"])
+        return True
+    found = WITHIN.search(finding.fix)
+    if found:
+        at = edited.line(found["target"])
+        edited.body[at] = edited.body[at].replace(found["old"], found["new"])
     return bool(found)
 
 
@@ -136,8 +142,9 @@ FAULTY = [case for case in CASES.values() if case.grade in ("outside", "remark")
 
 
 def mended(case: Case) -> Iterator[Edited]:
-    """The program after each kind of fix that all its findings propose."""
-    findings = [f for f in judge(case.load()).findings if f.verdict in ("fails", "unknown", "remark")]
+    """The program after each kind of fix that all findings propose which decide its grade."""
+    decides = ("remark",) if case.grade == "remark" else ("fails", "unknown")
+    findings = [f for f in judge(case.load()).findings if f.verdict in decides and f.fix]
     for fix in FIXES:
         edited = Edited.of(case)
         applied = [fix(edited, finding) for finding in findings]
