@@ -82,7 +82,7 @@ def _text(p: polynomials.Poly) -> str:
     return " + ".join(f"({float(a)!r}) * e**{k}" if k else f"({float(a)!r})" for k, a in enumerate(p))
 
 
-@settings(RANDOM, max_examples=150)
+@settings(RANDOM, max_examples=80)
 @given(FACTORS, FACTORS, SCALES)
 @example([], [(1, "0", 2), (2, "0", 2)], "1")
 @example([(0, "0", 1)], [(0, "1", 1)], "1e-150")
@@ -108,7 +108,7 @@ def test_expanded_quotients_are_judged_as_their_factors_say(
             assert value * (1 - mp.sign(value) * mp.mpf("1e-14")) <= facts.high
 
 
-@settings(RANDOM, max_examples=200)
+@settings(RANDOM, max_examples=80)
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=7), st.integers(-3, 3), st.integers(0, 4))
 def test_signs_agree_with_the_zeros_of_mpmath(numbers: list[int], low: int, width: int) -> None:
     p = polynomials.trim(map(Fraction, numbers))

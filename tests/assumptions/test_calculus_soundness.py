@@ -29,7 +29,7 @@ def _valid(expr: Expr) -> tuple[Calculus, Profile]:
         raise
 
 
-@settings(RANDOM, max_examples=80)
+@settings(RANDOM, max_examples=40)
 @given(EXPRESSIONS)
 def test_certified_facts_survive_the_hunt(expr: Expr) -> None:
     _, facts = _valid(expr)
@@ -47,7 +47,7 @@ def test_certified_facts_of_many_expressions_survive_the_hunt(kind: str, data: s
     assert violation(expr, facts) == "", (str(expr), facts)
 
 
-@settings(RANDOM, max_examples=200)
+@settings(RANDOM, max_examples=80)
 @given(EXPRESSIONS)
 def test_what_is_certified_has_no_witness_against_it(expr: Expr) -> None:
     calculus, facts = _valid(expr)

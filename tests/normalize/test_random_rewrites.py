@@ -61,13 +61,13 @@ def check_wide(seeds: range) -> Counter[str]:
 
 
 def test_wide_random_programs_keep_their_values() -> None:
-    seen = check_wide(range(60))
+    seen = check_wide(range(30))
     assert {"constants", "turn", "biases", "expand", "move", "inline", "unused"} <= set(seen), seen
 
 
 @pytest.mark.slow
 def test_many_wide_random_programs_keep_their_values() -> None:
-    assert check_wide(range(1000, 4000))["move"] > 300
+    assert check_wide(range(1000, 1500))["move"] > 40
 
 
 @pytest.mark.slow
