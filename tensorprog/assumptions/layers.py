@@ -31,7 +31,7 @@ def one_layer(check: Context) -> Iterator[Finding]:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         message = (
             f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
-            "which is exact, they leave one layer of scores (not written out: the program would be too long)"
+            "which is exact, they leave one layer of scores (not written out: a recurrence, or too long)"
         )
         yield check.finding("holds", tuple(behind), message)
         return

@@ -6,8 +6,9 @@ Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; theory.md section 3
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +50,7 @@ from tensorprog.expr import (
     walk,
 )
 from tensorprog.ir import Netsor, Range
-from tensorprog.rename import free_indices, substitute
+from tensorprog.rename import free_indices, indices_of, substitute
 
 __all__ = ["Composition"]
 
@@ -103,7 +104,7 @@ class Composition(ABC):
                 rises=True,
                 falls=True,
                 kinks=(),
-                assumes=tuple(dict.fromkeys((*found.assumes, (_smooth(expr), expr)))),
+                assumes=tuple(dict.fromkeys((*found.assumes, _smooth(expr, self.ranges)))),
             )
         return found
 
@@ -304,7 +305,7 @@ class Composition(ABC):
             return (
                 replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF),
                 partial,
-                ((_apart(node.args[1]), Call("divide", (Number(1), node.args[1]))),),
+                (_apart(node.args[1], self.ranges),),
             )
         if gap == 0:
             fault = Fault(
@@ -545,12 +546,22 @@ def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
     return linear and not factor.masked and not factor.depends and factor.low > 0
 
 
-def _smooth(expr: Expr) -> str:
-    return f"{expr} is finite and smooth at the limiting value of the averages"
+def _smooth(expr: Expr, ranges: Collection[str]) -> tuple[str, Expr]:
+    expr = _in_program(expr, ranges)
+    return f"{expr} is finite and smooth at the limiting value of the averages", expr
 
 
-def _apart(expr: Expr) -> str:
-    return f"{expr} is not 0 at the limiting value of the averages"
+def _apart(expr: Expr, ranges: Collection[str]) -> tuple[str, Expr]:
+    expr = _in_program(expr, ranges)
+    return f"{expr} is not 0 at the limiting value of the averages", Call("divide", (Number(1), expr))
+
+
+def _in_program(expr: Expr, ranges: Collection[str]) -> Expr:
+    """An expression under the names that its indices have in the program, where that keeps them apart."""
+    names = {name: re.split("['#]", name)[0] for name in indices_of(expr, ranges)}
+    if len(set(names.values())) < len(names):
+        return expr
+    return substitute(expr, {old: Affine(((new, 1),)) for old, new in names.items() if old != new}, along=True)
 
 
 def _removed(expr: Expr, name: str) -> bool:

@@ -209,7 +209,7 @@ def join(first: Profile, second: Profile) -> Profile:
 
 def meet(first: Profile, second: Profile) -> Profile:
     """What is known when both are certified of the same function; `second` brings range and regularity only."""
-    return tidy(
+    both = tidy(
         replace(
             first,
             low=max(first.low, second.low),
@@ -225,9 +225,11 @@ def meet(first: Profile, second: Profile) -> Profile:
             kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
             partial=None if second.partial is None else first.partial,
             wild=None if second.wild is None else first.wild,
-            assumes=_fewer(first, second),
         )
     )
+    alone = [one.assumes for one in (first, second) if _claims(one) == _claims(both)]
+    every = tuple(dict.fromkeys(first.assumes + second.assumes))
+    return replace(both, assumes=min(alone, key=len, default=every))
 
 
 def join_kinks(*parts: Kinks) -> Kinks:
@@ -243,11 +245,9 @@ def join_kinks(*parts: Kinks) -> Kinks:
     return tuple((expr, tuple(sorted(thresholds))) for expr, thresholds in found.items() if thresholds)
 
 
-def _fewer(first: Profile, second: Profile) -> Assumes:
-    """Assumptions of the one certificate that needs fewer; what may be no number is no certificate."""
-    if (first.partial is None) != (second.partial is None):
-        return first.assumes if first.partial is None else second.assumes
-    return min(first.assumes, second.assumes, key=len)
+def _claims(p: Profile) -> tuple[object, ...]:
+    """What assumptions may be needed for; constants of moduli and shapes never decide alone."""
+    return p.low, p.high, p.growth, p.modulus, p.exponent, p.partial is None, p.rough is None, p.wild is None
 
 
 def times(a: float, b: float) -> float:

@@ -56,7 +56,7 @@ def _line(rules: Composition, base: Expr, c: Poly) -> Profile | None:
         return None
     start, slope = (Number(float(x)) for x in (*c, 0, 0)[:2])
     line = Call("add", (start, Call("multiply", (slope, base)))) if slope.value else start
-    return rules.expression(line, rules.at)
+    return _with(inner, rules.expression(line, rules.at))
 
 
 def _divide(rules: Composition, node: Call) -> Profile | None:
@@ -223,11 +223,17 @@ def _exp(rules: Composition, node: Call) -> Profile | None:
     log, line = polynomial(rules, node.args[0])
     if not (isinstance(log, Call) and log.atom == "log" and len(line) == 2):
         return None
-    if rules.expression(log, rules.at).partial or rules.expression(log, rules.at).masked:
+    inner = rules.expression(log, rules.at)
+    if inner.partial or inner.masked:
         return None
     power = Call("power", (log.args[0], Number(float(line[1]))))
     start = Call("exp", (Number(float(line[0])),))
-    return rules.expression(Call("multiply", (start, power)) if line[0] else power, rules.at)
+    return _with(inner, rules.expression(Call("multiply", (start, power)) if line[0] else power, rules.at))
+
+
+def _with(inner: Profile, found: Profile) -> Profile:
+    """What is known of another form of an expression, with what the parts of the first form need."""
+    return replace(found, assumes=tuple(dict.fromkeys(inner.assumes + found.assumes)))
 
 
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {

@@ -17,13 +17,14 @@ def linear_given_scores(netsor: Netsor) -> bool:
     The vectors of a combination do not depend on scores, or are products of such combinations with weights, or such
     combinations again; by induction over members all are sums of c(p) W_k .. W_1 x, where x depends on no score.  So
     moving all MatMuls inside is exact at every n, and leaves one layer of scores.  False where averages behind scores
-    or widths that stay finite would be among the coefficients.
+    may be among the coefficients, or there are widths that stay finite.
 
     Source    theory.md sections 3 and 4
     """
     editor = Editor(netsor, ())
     structure, body = editor.structure, netsor.body
-    random = (body[position] for position in structure.random & structure.relevant)
+    behind = {position for later in structure.behind_scores for position in structure.ancestors(later)}
+    random = (body[position] for position in structure.random & behind)
     if structure.finite_dependent or any(isinstance(s, Dot) and s.scale == "1/n" for s in random):
         return False
     waiting = [definer for definers in structure.behind_scores.values() for definer in definers]

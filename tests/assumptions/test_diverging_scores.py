@@ -211,12 +211,12 @@ p[i,j] = Dot(q[i], k[j])
 r[i] = Nonlin({}sum[j](softmax[j](p[i,j]) * v[j]))
 L[i,w] = Dot(r[i], h[w])"""
     found = {}
-    for part in ("x[i] + ", "0 * x[i] + "):
+    for part in ("x[i] + ", "x[i] - x[i] + "):
         case = Case("w", "nothing", then=body.format(part), outputs=("L",), constants={"s": 512},
                     indices={"w": 20_000}, initial={"h[w]": {"mean": 0, "cov": 1}})
         found[part] = judge(case.load())
     assert found["x[i] + "].consequence == "diverges"
-    assert found["0 * x[i] + "].consequence == "not covered"
+    assert found["x[i] - x[i] + "].consequence == "not covered"
 
 
 def test_one_voice_for_each_score() -> None:
