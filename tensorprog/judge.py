@@ -16,7 +16,7 @@ from tensorprog.assumptions import Degenerate, Numbers, Report, check
 from tensorprog.assumptions.means import Mean
 from tensorprog.errors import TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
-from tensorprog.ir import Dot, Netsor, Range
+from tensorprog.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.order import upstream
 
 __all__ = ["judge"]
@@ -127,10 +127,13 @@ class _Limit(Numbers):
         from tensorprog.evaluate import Scope, evaluate
 
         compiler = self._compiler(netsor)
+        known = [v for v in variables(expr) if _of_averages(compiler.netsor, v.name)]
         scope = compiler.scope({})
 
         def at(move: float, direction: int) -> np.ndarray[Any, Any]:
             def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
+                if reference not in known:
+                    return Open((), np.full((), math.nan))  # in a branch that stands nowhere
                 value = scope.variable(reference, ranges)
                 turned = _turned(compiler.netsor, reference, ranges, direction)
                 axes = union(value.axes, turned.axes)
@@ -144,7 +147,9 @@ class _Limit(Numbers):
 
         here = at(0.0, 0)
         near = [at(move, direction) for direction in range(DIRECTIONS) for move in (-NEAR, NEAR)]
-        limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in variables(expr))
+        limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in known)
+        if np.isnan(here).any() and any(v not in known for v in variables(expr)):
+            return None
         if not all(np.isfinite(x).all() for x in (here, *near)):
             return f"it is not finite where {limits}"
         if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in near) > JUMP:
@@ -184,6 +189,22 @@ class _Limit(Numbers):
         away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
         value, error = mean(Call("step", (away,)))
         return 1 - value if 1 - value > max(error, RARE) else 0.0
+
+
+def _of_averages(netsor: Netsor, name: str) -> bool:
+    """Whether a family is numbers in the limit: scalars, or vectors that are functions of scalars alone."""
+    read, left = {name}, [name]
+    while left:
+        family = netsor.families[left.pop()]
+        if family.kind == "scalar":
+            continue
+        made = [netsor.body[position] for position in family.statements]
+        if not made or not all(isinstance(statement, Nonlin) for statement in made):
+            return False
+        new = {v.name for statement in made if isinstance(statement, Nonlin) for v in variables(statement.expr)} - read
+        read |= new
+        left += new
+    return True
 
 
 def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:

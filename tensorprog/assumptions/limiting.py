@@ -5,7 +5,7 @@ Source    Yang 2019 (arXiv 1910.12478), Netsor+: nonlinearities with parameters,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
@@ -21,45 +21,66 @@ CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in th
 
 def limiting_values(check: Context) -> Iterator[Finding]:
     """Functions of averages are finite and continuous at their limits; vectors made with averages are not at a jump."""
-    needed = {need: position for position in reversed([*check.sinks()])
-              for need in check.calculus.statement(position).assumes}  # fmt: skip
-    for (text, expr), position in reversed(needed.items()):  # each where it is met first
-        wrong = _vanishes(check, position) if expr is None else check.numbers.singular(check.written, expr)
-        if wrong:
-            yield check.finding(
-                "fails",
-                (position,),
-                f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
-                "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root",
-                NOT_COVERED,
-            )
+    needed: dict[tuple[str, Expr | None], list[int]] = {}
+    for position in check.sinks():
+        for need in check.calculus.statement(position).assumes:
+            needed.setdefault(need, []).append(position)
+    for (text, expr), positions in needed.items():
+        position = positions[0]  # where it is met first
+        if expr is None:
+            yield from _vanishing(check, text, positions)
+        elif wrong := check.numbers.singular(check.written, expr):
+            yield _needed(check, position, text, wrong)
         elif wrong is None:
-            yield check.finding("warning", (position,), f"it is needed that {text}; that is not known")
+            yield _doubted(check, position, text, "that is not known")
     if check.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)
 
 
-def _vanishes(check: Context, position: int) -> str | None:
-    """Whether a denominator of vectors, in a Nonlin or those that it reads, is 0 with some probability in the limit."""
-    found: list[float | None] = []
-    for at in sorted({position, *check.structure.ancestors(position)}):
+def _needed(check: Context, position: int, text: str, wrong: str) -> Finding:
+    return check.finding(
+        "fails",
+        (position,),
+        f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
+        "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root",
+        NOT_COVERED,
+    )
+
+
+def _doubted(check: Context, position: int, text: str, doubt: str) -> Finding:
+    return check.finding("warning", (position,), f"it is needed that {text}; {doubt}")
+
+
+def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[Finding]:
+    """The worst of the denominators of vectors, in some Nonlins or those that they read, that may be 0 in the limit."""
+    doubts: list[str] = []
+    for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
         statement = check.netsor.body[at]
         for below, chosen in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
-            if check.calculus.expression(below, at).low <= 0:
-                probability = check.numbers.atom(check.netsor, below)
-                if probability and not chosen:
-                    return f"{below} is 0 with probability {probability:.3g} in the limit"
-                found.append(None if probability else probability)  # another branch may stand there
-    return None if None in found or not found else ""
+            probability = check.numbers.atom(check.netsor, below) if _reaches_zero(check, below, at) else 0.0
+            if probability is None:
+                doubts.append("that is not known")
+            elif probability:
+                wrong = f"{below} is 0 with probability {probability:.3g} in the limit"
+                if not chosen:
+                    yield _needed(check, at, text, wrong)
+                    return
+                doubts.append(f"{wrong}, and it is not known whether the branch stands there")
+    if doubts:
+        yield _doubted(check, positions[0], text, doubts[0])
+
+
+def _reaches_zero(check: Context, expr: Expr, position: int) -> bool:
+    return check.calculus.expression(expr, position).low <= 0
 
 
 def _denominators(node: Expr, chosen: bool = False) -> Iterator[tuple[Expr, bool]]:
-    """What an expression divides by, and whether a condition decides if it does."""
+    """What an expression divides by, and whether a condition on vectors or scalars decides if it does."""
     if isinstance(node, Call) and node.atom == "divide":
         yield node.args[1], chosen
-    chosen = chosen or (isinstance(node, Call) and node.atom == "where")
-    for child in node.children:
-        yield from _denominators(child, chosen)
+    branches = isinstance(node, Call) and node.atom == "where" and bool(variables(node.children[0]))
+    for k, child in enumerate(node.children):
+        yield from _denominators(child, chosen or (branches and k > 0))
 
 
 def _jumps(check: Context) -> Iterator[Finding]:
