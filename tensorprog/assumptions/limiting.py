@@ -5,18 +5,20 @@ Source    Yang 2019 (arXiv 1910.12478), Netsor+: nonlinearities with parameters,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tensorprog.assumptions.context import NOT_COVERED, Context
 from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS
 from tensorprog.calculus.composition import COMPARISONS
-from tensorprog.expr import Call, Expr, variables
+from tensorprog.expr import Call, Expr, Number, variables
 from tensorprog.ir import Nonlin
 
 __all__ = ["limiting_values"]
 
 CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in these is said of their parts
+
+Used = Callable[[Expr], Expr]
 
 
 def limiting_values(check: Context) -> Iterator[Finding]:
@@ -56,16 +58,17 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
     doubts: list[str] = []
     for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
         statement = check.netsor.body[at]
-        for below, chosen in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
+        for below, used in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
             probability = check.numbers.atom(check.netsor, below) if _reaches_zero(check, below, at) else 0.0
-            if probability is None:
+            hit = check.numbers.atom(check.netsor, used(below)) if probability else probability
+            if hit:
+                yield _needed(check, at, text, f"{below} is 0 with probability {hit:.3g} in the limit")
+                return
+            if probability:
+                chance = f"{below} is 0 with probability {probability:.3g} in the limit"
+                doubts.append(f"{chance}, and it is not known whether the branch stands there")
+            elif probability is None:
                 doubts.append("that is not known")
-            elif probability:
-                wrong = f"{below} is 0 with probability {probability:.3g} in the limit"
-                if not chosen:
-                    yield _needed(check, at, text, wrong)
-                    return
-                doubts.append(f"{wrong}, and it is not known whether the branch stands there")
     if doubts:
         yield _doubted(check, positions[0], text, doubts[0])
 
@@ -74,13 +77,18 @@ def _reaches_zero(check: Context, expr: Expr, position: int) -> bool:
     return check.calculus.expression(expr, position).low <= 0
 
 
-def _denominators(node: Expr, chosen: bool = False) -> Iterator[tuple[Expr, bool]]:
-    """What an expression divides by, and whether a condition on vectors or scalars decides if it does."""
+def _denominators(node: Expr, used: Used = lambda below: below) -> Iterator[tuple[Expr, Used]]:
+    """What an expression divides by, with the map that puts 1 in its place where a condition chooses another branch."""
     if isinstance(node, Call) and node.atom == "divide":
-        yield node.args[1], chosen
-    branches = isinstance(node, Call) and node.atom == "where" and bool(variables(node.children[0]))
-    for k, child in enumerate(node.children):
-        yield from _denominators(child, chosen or (branches and k > 0))
+        yield node.args[1], used
+    if isinstance(node, Call) and node.atom == "where" and variables(node.args[0]):
+        condition, first, second = node.args
+        yield from _denominators(condition, used)
+        yield from _denominators(first, lambda below: used(Call("where", (condition, below, Number(1)))))
+        yield from _denominators(second, lambda below: used(Call("where", (condition, Number(1), below))))
+        return
+    for child in node.children:
+        yield from _denominators(child, used)
 
 
 def _jumps(check: Context) -> Iterator[Finding]:
