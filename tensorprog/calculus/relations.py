@@ -266,8 +266,8 @@ def halves(rules: Composition, node: Call) -> Profile | None:
     if inner is None:
         return None
     u = inner.args[0]
-    if variables(put(node, u, ZERO)):
-        return None  # not a function of u alone
+    if variables(put(node, u, ZERO)) or inner in walk(put(node, inner, u)):
+        return None  # not a function of u alone, or of it at other members
     reach = rules.expression(u, rules.at)
     sides = []
     for value, half in ((u, (0.0, INF)), (Call("negative", (u,)), (-INF, 0.0))):

@@ -37,6 +37,11 @@ def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
     return x**exponent if x >= 0 else mp.nan
 
 
+def _not_tiny(x: mp.mpf) -> mp.mpf:
+    """exp(x), and no number where it is too small to be told from 0, which it never is."""
+    return _exp(x) if not x < -LARGEST else mp.nan
+
+
 def _exp(x: mp.mpf) -> mp.mpf:
     return mp.exp(x) if not abs(x) > LARGEST else mp.inf if x > 0 else mp.mpf(0)
 
@@ -68,11 +73,11 @@ ATOMS = {
     "leaky_relu": lambda x, slope: x if x > 0 else slope * x, "clip": lambda x, lo, hi: MIN(MAX(x, lo), hi),
     "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": _capped(mp.tanh), "erf": _capped(mp.erf),
     "sin": _wave(mp.sin), "cos": _wave(mp.cos),
-    "exp": _exp, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
+    "exp": _not_tiny, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
     "silu": lambda x: x / (1 + _exp(-x)), "elu": _elu,
     "softplus": lambda x: MAX(x, mp.mpf(0)) + mp.log1p(mp.exp(-MIN(abs(x), FAR))),
     "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),
-    "gaussian": lambda x: _exp(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
+    "gaussian": lambda x: _not_tiny(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
     "log": lambda x: mp.log(x) if x > 0 else (-mp.inf if x == 0 else mp.nan),
 }
 
