@@ -14,6 +14,7 @@ mp.mp.dps = 60
 Env = dict[str, int]
 Read = Callable[[str, Sequence[int]], mp.mpf]
 FAR = mp.mpf(1000)  # from here on, tails are as good as 0
+TINY: list[mp.mpf] = []  # exponents of numbers that were taken for 0, though a logarithm would tell them from it
 LARGEST = mp.mpf(10) ** 7  # exponents beyond are infinite: their digits would fill the memory
 POLES: list[mp.mpf] = []  # met since it was last emptied
 DENOMINATORS: list[mp.mpf] = []
@@ -37,9 +38,11 @@ def _power(x: mp.mpf, exponent: mp.mpf) -> mp.mpf:
     return x**exponent if x >= 0 else mp.nan
 
 
-def _not_tiny(x: mp.mpf) -> mp.mpf:
-    """exp(x), and no number where it is too small to be told from 0, which it never is."""
-    return _exp(x) if not x < -LARGEST else mp.nan
+def _positive(x: mp.mpf) -> mp.mpf:
+    """exp(x); where it is taken for 0, which it never is, x is noted."""
+    if x < -LARGEST:
+        TINY.append(x)
+    return _exp(x)
 
 
 def _exp(x: mp.mpf) -> mp.mpf:
@@ -73,11 +76,11 @@ ATOMS = {
     "leaky_relu": lambda x, slope: x if x > 0 else slope * x, "clip": lambda x, lo, hi: MIN(MAX(x, lo), hi),
     "sign": mp.sign, "step": lambda x: mp.mpf(x > 0), "tanh": _capped(mp.tanh), "erf": _capped(mp.erf),
     "sin": _wave(mp.sin), "cos": _wave(mp.cos),
-    "exp": _not_tiny, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
+    "exp": _positive, "sigmoid": lambda x: 1 / (1 + _exp(-x)), "gelu": lambda x: x * mp.ncdf(MAX(MIN(x, FAR), -FAR)),
     "silu": lambda x: x / (1 + _exp(-x)), "elu": _elu,
     "softplus": lambda x: MAX(x, mp.mpf(0)) + mp.log1p(mp.exp(-MIN(abs(x), FAR))),
     "selu": lambda x: mp.mpf("1.05070098735548049342") * _elu(x, mp.mpf("1.67326324235437728482")),
-    "gaussian": lambda x: _not_tiny(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
+    "gaussian": lambda x: _positive(-(x**2)), "sqrt": lambda x: mp.sqrt(x) if x >= 0 else mp.nan,
     "log": lambda x: mp.log(x) if x > 0 else (-mp.inf if x == 0 else mp.nan),
 }
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import mpmath as mp
 import numpy as np
-from calculus_exact import exact
+from calculus_exact import TINY, exact
 from calculus_expressions import BASE
 from numpy.typing import NDArray
 
@@ -146,8 +146,9 @@ def outside_range(expr: Expr, f: Profile) -> str:
             for best in climb(excess, x, scales=scales):
                 if not excess(best[None])[0] > 1e-9:
                     continue
+                TINY.clear()
                 v = sign * _exactly(expr, _precise(best))
-                if mp.isfinite(v) and v - end > 1e-9 * (1 + abs(v)):
+                if not TINY and mp.isfinite(v) and v - end > 1e-9 * (1 + abs(v)):
                     return f"range: {float(sign * v)} at {best}, certified {f.interval}"
     return ""
 
