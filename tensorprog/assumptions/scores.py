@@ -74,20 +74,19 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
     read = ", ".join(f"{' and '.join(targets)} of {score}" for score, targets in made.items())
     operands = f"the operand{'s' if len(makers) > 1 else ''} {read}"
     definers = tuple(dict.fromkeys(maker.position for maker in makers))
-    fix = _bounded_fix(check, definers[0], culprit)
     dropped = "the remark after Theorem 1 says that this condition can be dropped"
     if culprit is None:
         vector = makers[0].statement.vector
         message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
         made_of = [(maker.position, maker.dot) for maker in makers]
-        return check.finding("remark", definers, message, fix, ways=made_of, weights=(check.weight(vector.name),))
+        fix, weights = _bounded_fix(check, definers[0], None), (check.weight(vector.name),)
+        return check.finding("remark", definers, message, fix, ways=made_of, weights=weights)
     fact = check.calculus.fact("bounded", culprit)
     fault = check.calculus.blame("bounded", culprit)
-    if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):  # a combination is to stay one
-        scored = not check.structure.score_dependent.isdisjoint(
-            check.structure.definers(fault.position, fault.expr)
-        )
-        fix = f"clip({fault.expr}, -10, 10) in place of {fault.expr} in {check.text(fault.position)}" * (not scored)
+    if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):
+        fix = _term_fix(check, fault.expr, fault.position)
+    else:
+        fix = _bounded_fix(check, definers[0], culprit)
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
@@ -110,6 +109,13 @@ def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
         names, place = [name for slot in vector.slots for name in slot.indices], f"what makes {read.name}"
     clipped = Variable(check.fresh(f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
     return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped.name} in place of {vector.name} in {place}"
+
+
+def _term_fix(check: Context, term: Variable, position: int) -> str:
+    """How a term of a combination is bounded, which stays a combination; nothing where the term depends on scores."""
+    if not check.structure.score_dependent.isdisjoint(check.structure.definers(position, term)):
+        return ""
+    return f"clip({term}, -10, 10) in place of {term} in {check.text(position)}"
 
 
 def dedicated(check: Context) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from tensorprog.calculus.profile import (
     Fault,
     Kinks,
     Profile,
+    assumed,
     compose,
     constant,
     join,
@@ -52,7 +53,7 @@ from tensorprog.expr import (
 from tensorprog.ir import Netsor, Range
 from tensorprog.rename import free_indices, indices_of, substitute
 
-__all__ = ["Composition"]
+__all__ = ["COMPARISONS", "Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
@@ -172,7 +173,7 @@ class Composition(ABC):
     def _applied(self, node: Call, args: list[Profile]) -> Profile:
         atom = ATOMS[node.atom]
         depends = frozenset[str]().union(*(p.depends for p in args))
-        assumes = tuple(dict.fromkeys(text for p in args for text in p.assumes))
+        assumes = assumed(*args)
         inherited = next((p.rough for p in args if p.rough), None)
         partial = next((p.partial for p in args if p.partial), None)
         wild = next((p.wild for p in args if p.wild), None)
@@ -354,8 +355,8 @@ class Composition(ABC):
         kinks = join_kinks(found.kinks, given.kinks)
         glued = self._glued(condition, first, second)
         asked = self._arguments(condition.children) if glued else [given]
-        assumes = tuple(dict.fromkeys(text for p in (found, *asked) for text in p.assumes))
-        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=assumes)
+        needs = assumed(found, *asked)
+        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=needs)
         if found.masked:
             found = replace(found, open=Fault(node, self.at, f"{node} may mask every entry"))
         if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.matching import apart, factors, multiplied, same_up_to_indices, summands
-from tensorprog.calculus.profile import Profile, join_kinks, product, product_parity, tidy
+from tensorprog.calculus.profile import Profile, assumed, join_kinks, product, product_parity, tidy
 from tensorprog.calculus.rational import squares
 from tensorprog.expr import Call, Expr, Number, Reduction, variables
 
@@ -183,7 +183,7 @@ def share(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
     d(x / b) = dx / b - (x / b) db / b, where |dx| and |db| are at most K (1 + |..|**r) (1 + b)
     """
     below = rules.expression(bottom, rules.at)
-    if not below.low > 0 or below.partial or below.masked:
+    if not (below.low > 0 and below.real):
         return None
     parts = factors(top)
     for k, x in enumerate(parts):
@@ -191,7 +191,7 @@ def share(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
         if reach == INF:
             continue
         own = rules.expression(x, rules.at)
-        if own.partial or own.masked:
+        if not own.real:
             continue
         steep = max(own.steepness, below.steepness)
         found = Profile(
@@ -204,13 +204,13 @@ def share(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
             kinks=join_kinks(own.kinks, below.kinks),
             depends=own.depends | below.depends,
             rough=own.rough or below.rough,
-            assumes=tuple(dict.fromkeys(own.assumes + below.assumes)),
+            assumes=assumed(own, below),
         )
         rest = parts[:k] + parts[k + 1 :]
         if not rest:
             return tidy(found)
         other = rules.expression(multiplied(rest), rules.at)
-        if other.partial or other.masked:
+        if not other.real:
             return None
         return tidy(
             replace(
@@ -218,7 +218,7 @@ def share(rules: Composition, top: Expr, bottom: Expr) -> Profile | None:
                 depends=other.depends | found.depends,
                 rough=other.rough or found.rough,
                 wild=other.wild,
-                assumes=tuple(dict.fromkeys(other.assumes + found.assumes)),
+                assumes=assumed(other, found),
             )
         )
     return None

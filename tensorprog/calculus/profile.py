@@ -20,6 +20,7 @@ __all__ = [
     "Fault",
     "Kinks",
     "Profile",
+    "assumed",
     "compose",
     "constant",
     "join",
@@ -200,11 +201,16 @@ def join(first: Profile, second: Profile) -> Profile:
             first.rough or second.rough,
             first.wild or second.wild,
             first.partial or second.partial,
-            tuple(dict.fromkeys(first.assumes + second.assumes)),
+            assumed(first, second),
             max(first.steepness, second.steepness),
             first.open or second.open,
         )
     )
+
+
+def assumed(*parts: Profile) -> Assumes:
+    """What all parts need of averages."""
+    return tuple(dict.fromkeys(need for part in parts for need in part.assumes))
 
 
 def meet(first: Profile, second: Profile) -> Profile:
@@ -228,8 +234,7 @@ def meet(first: Profile, second: Profile) -> Profile:
         )
     )
     alone = [one.assumes for one in (first, second) if _claims(one) == _claims(both)]
-    every = tuple(dict.fromkeys(first.assumes + second.assumes))
-    return replace(both, assumes=min(alone, key=len, default=every))
+    return replace(both, assumes=min(alone, key=len, default=assumed(first, second)))
 
 
 def join_kinks(*parts: Kinks) -> Kinks:

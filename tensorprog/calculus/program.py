@@ -34,7 +34,7 @@ from tensorprog.graph import Structure
 from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin
 from tensorprog.normalize.boundaries import crossed
 
-__all__ = ["Calculus"]
+__all__ = ["PROPERTIES", "Calculus"]
 
 INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read

@@ -14,7 +14,7 @@ from tensorprog.atoms import Interval, Regularity
 from tensorprog.calculus import polynomials
 from tensorprog.calculus.matching import apart, factors, multiplied, same_up_to_indices
 from tensorprog.calculus.polynomials import Poly
-from tensorprog.calculus.profile import Fault, Profile, compose, product, tidy
+from tensorprog.calculus.profile import Fault, Profile, assumed, compose, product, tidy
 from tensorprog.expr import Call, Expr, Number, Reduction
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def ratio(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profile 
     if base in (top, bottom) and len(p) <= 2 and len(q) <= 2 and (u is None or v is None):
         return None  # composition does as well
     inner = rules.expression(base, rules.at)
-    if inner.masked or inner.partial:
+    if not inner.real:
         return None
     low, high = inner.interval
     positive = polynomials.sign(q, low, high)
@@ -149,14 +149,14 @@ def monomial(rules: Composition, top: Expr, bottom: Expr, power: float) -> Profi
         return None
     inner = [rules.expression(s.base, rules.at) for s in terms]
     other = rules.expression(multiplied(rest), rules.at)
-    if any(p.partial or p.masked for p in (*inner, other)):
+    if not all(p.real for p in (*inner, other)):
         return None
     with np.errstate(all="ignore"):  # an infinite bound is no bound
         weights = np.prod([s.weight**-0.5 for s in taken]) * (np.float64(floor) ** (excess / 2) if excess else 1.0)
     reach = math.nextafter(float(weights) * (1 + 1e-9), INF) if excess <= 0 else INF
     share = tidy(compose(Regularity(max(excess, 0.0), max(excess - 1, 0.0)), inner, (-reach, reach)))
     depends = frozenset[str]().union(*(p.depends for p in inner))
-    assumes = tuple(dict.fromkeys(text for p in (*inner, other) for text in p.assumes))
+    assumes = assumed(*inner, other)
     rough = None
     if singular:
         node = Call("divide", (top, Call("sqrt", (bottom,))))

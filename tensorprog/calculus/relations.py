@@ -18,7 +18,7 @@ from tensorprog.atoms import Regularity
 from tensorprog.calculus.matching import apart, factors, multiplied, put, summands
 from tensorprog.calculus.polynomials import Poly
 from tensorprog.calculus.positive import bounded_above, logarithm, share, weight
-from tensorprog.calculus.profile import Profile, compose, join, join_kinks, meet, tidy
+from tensorprog.calculus.profile import Profile, assumed, compose, join, join_kinks, meet, tidy
 from tensorprog.calculus.rational import monomial, polynomial, ratio, rooted
 from tensorprog.expr import Call, Expr, Number, Reduction, variables, walk
 
@@ -52,7 +52,7 @@ def _polynomial(rules: Composition, node: Call) -> Profile | None:
 def _line(rules: Composition, base: Expr, c: Poly) -> Profile | None:
     """A polynomial of degree 1 or 0 that terms of higher degree left: (u + 1)**2 - u**2 - 2 * u is 1."""
     inner = rules.expression(base, rules.at)
-    if inner.masked or inner.partial:
+    if not inner.real:
         return None
     start, slope = (Number(float(x)) for x in (*c, 0, 0)[:2])
     line = Call("add", (start, Call("multiply", (slope, base)))) if slope.value else start
@@ -120,7 +120,7 @@ def _log(rules: Composition, node: Call) -> Profile | None:
             falls=one.falls and other.falls,
             kinks=join_kinks(one.kinks, other.kinks),
             depends=one.depends | other.depends,
-            assumes=tuple(dict.fromkeys(one.assumes + other.assumes)),
+            assumes=assumed(one, other),
             partial=one.partial or other.partial,
         )
     return tidy(one)
@@ -224,7 +224,7 @@ def _exp(rules: Composition, node: Call) -> Profile | None:
     if not (isinstance(log, Call) and log.atom == "log" and len(line) == 2):
         return None
     inner = rules.expression(log, rules.at)
-    if inner.partial or inner.masked:
+    if not inner.real:
         return None
     power = Call("power", (log.args[0], Number(float(line[1]))))
     start = Call("exp", (Number(float(line[0])),))
@@ -233,7 +233,7 @@ def _exp(rules: Composition, node: Call) -> Profile | None:
 
 def _with(inner: Profile, found: Profile) -> Profile:
     """What is known of another form of an expression, with what the parts of the first form need."""
-    return replace(found, assumes=tuple(dict.fromkeys(inner.assumes + found.assumes)))
+    return replace(found, assumes=assumed(inner, found))
 
 
 RELATIONS: dict[str, Callable[[Composition, Call], Profile | None]] = {
@@ -295,7 +295,7 @@ def powers(rules: Composition, node: Call) -> Profile | None:
     if base is None or degree < 1:
         return None
     inner = rules.expression(base, rules.at)
-    if inner.masked or inner.partial:
+    if not inner.real:
         return None
     found = compose(Regularity(degree, degree - 1, INF), [inner], (-INF, INF))
     return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
@@ -319,7 +319,7 @@ def switched(rules: Composition, node: Call) -> Profile | None:
     if u is None or not curves or not p or any(polynomial(rules, curve.args[0])[0] != u for curve, _ in curves):
         return None
     inner = rules.expression(u, rules.at)
-    if inner.masked or inner.partial:
+    if not inner.real:
         return None
     ends = [end for end in inner.interval if math.isinf(end)]
     limits = [[_limit(rules, curve, c, end) for curve, c in curves] for end in ends]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tensorprog.atoms import Interval
 from tensorprog.calculus.profile import Kinks, shown, shown_kinks
-from tensorprog.calculus.program import Calculus
+from tensorprog.calculus.program import PROPERTIES, Calculus
 from tensorprog.expr import Variable
 from tensorprog.ir import Netsor, Nonlin
 
@@ -81,8 +81,7 @@ def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactR
 def _lost(calculus: Calculus, position: int) -> Iterator[Loss]:
     """Why a statement's value lacks properties, unless G-vars lack them; where it may be no real number, this alone."""
     p = calculus.statement(position)
-    has = {"bounded": p.bounded, "pseudo-Lipschitz": p.pseudo_lipschitz, "controlled": p.controlled}
-    for name in (name for name, held in has.items() if not held):
+    for name in (name for name, known in PROPERTIES.items() if not known.certified(p)):
         fault = calculus.blame(name, position)
         if not isinstance(fault.expr, Variable):
             at = str(calculus.netsor.body[fault.position].target)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, affine_values
+from tensorprog.calculus.composition import COMPARISONS
 from tensorprog.errors import ProgramError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Call, Expr, Number, Reduction, Variable, variables, walk
@@ -32,7 +33,7 @@ NARROW = 1e-11  # relative distance of the two sides of a jump
 NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an infinite slope
 NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
 NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
-SWITCHES = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign", "step")
+SWITCHES = (*COMPARISONS, "sign", "step")
 BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
 SUMS = ("add", "subtract")
 ROUNDING = 1e-14  # of the largest number met on the way to a comparison

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tensorprog.expr import Variable
 from tensorprog.ir import Dot, Netsor, Nonlin
 from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.linear import Stuck
-from tensorprog.normalize.steps import leaves
+from tensorprog.normalize.steps import combined
 
 __all__ = ["linear_given_scores"]
 
@@ -35,12 +33,8 @@ def linear_given_scores(netsor: Netsor) -> bool:
         if position in seen or position not in structure.score_dependent or not isinstance(statement, Nonlin):
             continue
         seen.add(position)
-        try:
-            scored = [leaf for leaf in leaves(editor, statement.expr, editor.scored) if editor.scored(leaf)]
-        except Stuck:
+        scored = combined(editor, statement.expr, editor.scored)
+        if scored is None:
             return False
-        for leaf in scored:
-            if not isinstance(leaf, Variable):
-                return False
-            waiting += structure.definers(position, leaf)
+        waiting += [definer for vector in scored for definer in structure.definers(position, vector)]
     return True

@@ -26,7 +26,7 @@ from tensorprog.normalize.linear import Stuck, bound_indices, mapped
 from tensorprog.normalize.split import parts
 from tensorprog.rename import MAX_NODES, replace_variables
 
-__all__ = ["Rewrite", "constants", "expand", "inline", "leaves", "move", "restricted", "turn", "used"]
+__all__ = ["Rewrite", "combined", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
 
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
 
@@ -151,7 +151,7 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
     position, nonlin = definers[0], editor.netsor.body[definers[0]]
     if len(definers) > 1 or not isinstance(nonlin, Nonlin):
         raise Stuck
-    scored = leaves(editor, nonlin.expr, editor.scored)
+    scored = _leaves(editor, nonlin.expr, editor.scored)
     beside = {v for leaf in scored if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
     known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
     if not beside:
@@ -163,7 +163,7 @@ def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
         yield _changed(editor, "inline", position, expr)
 
 
-def leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
+def _leaves(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Expr]:
     """The vectors to which a linear map of an expression would be applied.
 
     Raises    Stuck if it is not linear, or if they are too many: products of k sums have 2^k terms
@@ -211,7 +211,7 @@ def _through(editor: Editor, position: int, side: str, inside: Callable[[Expr], 
         return _image(editor, position, replace(statement, **change))
 
     try:  # before anything is added
-        if not _is_linear(editor, nonlin.expr, inside):
+        if combined(editor, nonlin.expr, inside) is None:
             return None
         expr = editor.instance(nonlin, operand, {name for slot in target.slots for name in slot.indices})
     except Stuck:
@@ -223,21 +223,23 @@ def _combined(editor: Editor, position: int, nonlin: Nonlin, inside: Callable[[E
     """A combination with the combinations that it reads written out: else k weights in a row pass k times through k."""
     def linear(reference: Expr) -> bool:
         read = editor.definition(position, reference) if isinstance(reference, Variable) and inside(reference) else None
-        return read is not None and _is_linear(editor, read.expr, inside)
+        return read is not None and combined(editor, read.expr, inside) is not None
 
     try:
-        wanted = [v for v in leaves(editor, nonlin.expr, inside) if isinstance(v, Variable) and linear(v)]
+        wanted = [v for v in _leaves(editor, nonlin.expr, inside) if isinstance(v, Variable) and linear(v)]
     except Stuck:
         return nonlin.expr
     return _written_out(editor, position, nonlin, wanted)
 
 
-def _is_linear(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> bool:
-    """Whether a linear map can be taken to the vectors that an expression reads."""
+def combined(editor: Editor, expr: Expr, inside: Callable[[Expr], bool]) -> list[Variable] | None:
+    """The vectors inside which a linear map of an expression goes on; None if it is no combination of vectors read."""
     try:
-        return all(isinstance(leaf, Variable) or not inside(leaf) for leaf in leaves(editor, expr, inside))
+        found = [leaf for leaf in _leaves(editor, expr, inside) if inside(leaf)]
     except Stuck:
-        return False
+        return None
+    read = [leaf for leaf in found if isinstance(leaf, Variable)]
+    return read if len(read) == len(found) else None
 
 
 def _image(editor: Editor, position: int, new: MatMul | Dot) -> Variable:
@@ -260,7 +262,7 @@ def _split(editor: Editor, position: int, side: str, inside: Callable[[Expr], bo
     definers = editor.structure.definers(position, getattr(old, side))
     try:
         for nonlin in (s for s in map(body.__getitem__, definers) if isinstance(s, Nonlin)):
-            leaves(editor, nonlin.expr, inside)
+            _leaves(editor, nonlin.expr, inside)
     except Stuck:
         return None
     made = [Nonlin(part.target, _image(editor, position, part), "", old.span) for part in split]
