@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,7 @@ from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Quadrature, Rule, converge
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
+from tensorprog.limit.intervals import TAME
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.moments import Moment, Term
@@ -29,6 +31,8 @@ from tensorprog.limit.summands import Block, Function, Summands
 __all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
 
 Array = NDArray[Any]
+UNSEEN = 14.0  # a set of that many times the mass of a draw is missed once in a million times
+CONFIRMING = 1 << 8  # draws per replicate that confirm a product rule
 CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
 MOST_MARGINALS = 16  # members whose laws are found one by one
 JOINT_DRAWS = 1 << 11  # per replicate
@@ -107,52 +111,61 @@ class Outputs:
         if not blocks:
             return Mixture((), mean, var, summands.error)
         rules = [self.quadrature(block, var) for block in blocks]
-        if any(rule is not None and rule.panels is None for rule in rules):
-            found = Mixture(
-                tuple(_by_rule(b, r) for b, r in zip(blocks, rules, strict=True) if r is not None),
-                mean, var, summands.error, rule=Rule(orders=True),
-            )  # fmt: skip
+        one = [None if r is None or r.panels is None else _by_rule(b, r) for b, r in zip(blocks, rules, strict=True)]
+        members = math.prod(function.members)
+
+        def by_draws(drawn: Sequence[Block], known: Sequence[Summand], aim: float | None, most: int) -> Mixture:
+            """Quasi-Monte Carlo over the normals of some blocks, the others as they are."""
+            beside = Mixture(tuple(known), mean, var, rule=Rule(orders=True))
+            value, error = beside.standardised(4) if known else (np.ones(()), np.zeros(()))
+            with np.errstate(invalid="ignore"):
+                relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
+            width, regions = _width(drawn, members), [block.region() for block in drawn]
+
+            def replicate(points: Array) -> list[tuple[Array, Array]]:
+                pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
+                for part in _chunks(points, width):
+                    for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
+                        values = block.draw(own)
+                        found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+                return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
+
+            def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
+                own = [
+                    Summand(
+                        _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
+                    )
+                    for k, block in enumerate(drawn)
+                ]
+                own += [_repeated(summand, len(results)) for summand in known]
+                smoothed = not var.any() and not any(s.var.any() for s in own)
+                found = Mixture(tuple(own), mean, var, summands.error + relative, smoothed, rule)
+                hidden = [region.hidden(UNSEEN / weights.size) for region in regions]
+                if any(np.any(second) for second, _ in hidden):
+                    found = replace(found, relative_error=found.relative_error + _relative(found, drawn, hidden))
+                return found
+
+            return self._converged(sum(b.sampler.dim for b in drawn), replicate, build, name, width, aim, most)
+
+        if all(rule is not None for rule in rules):
+            known = [o or _by_rule(b, r) for o, b, r in zip(one, blocks, rules, strict=True) if r is not None]
+            smoothed = not var.any() and not any(s.var.any() or s.panels is not None for s in known)
+            found = Mixture(tuple(known), mean, var, summands.error, smoothed, Rule(orders=True))
+            several = [block for o, block in zip(one, blocks, strict=True) if o is None]
+            if not several:
+                return found
             value, error = found.standardised(4)
             aim = FINE_AIM if self.accuracy is None else self.accuracy
-            if not (np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim):
-                rules = [rule if rule is not None and rule.panels is not None else None for rule in rules]
-        by_rule = [b if r is None else _by_rule(b, r) for b, r in zip(blocks, rules, strict=True)]
-        drawn = [block for block in by_rule if isinstance(block, Block)]
-        if not drawn:
-            known = tuple(s for s in by_rule if isinstance(s, Summand))
-            smoothed = not var.any() and not any(s.var.any() or s.panels is not None for s in known)
-            return Mixture(known, mean, var, summands.error, smoothed, Rule(orders=True))
-        known = tuple(s for s in by_rule if isinstance(s, Summand))
-        beside = Mixture(known, mean, var, rule=Rule(orders=True))
-        value, error = beside.standardised(4) if known else (np.ones(()), np.zeros(()))
-        with np.errstate(invalid="ignore"):
-            relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
-        members = math.prod(function.members)
-        width = _width(drawn, members)
-
-        def replicate(points: Array) -> list[tuple[Array, Array]]:
-            pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
-            for part in _chunks(points, width):
-                for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
-                    values = block.draw(own)
-                    found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
-            return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
-
-        def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
-            own = [
-                Summand(
-                    _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
-                )
-                for k, block in enumerate(drawn)
-            ]
-            own += [_repeated(summand, len(results)) for summand in known]
-            smoothed = not var.any() and not any(s.var.any() for s in own)
-            return Mixture(tuple(own), mean, var, summands.error + relative, smoothed, rule)
-
+            if np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim:
+                other = by_draws(several, [o for o in one if o is not None], np.inf, CONFIRMING)
+                if all(_agree(getattr(found, ask)(k), getattr(other, ask)(k)) for ask, k in
+                       (("moment", 2), ("standardised", 4))):  # fmt: skip
+                    return found
+        drawn = [block for o, block in zip(one, blocks, strict=True) if o is None]
         # mean and variance of every draw are kept, twice while they are put together
         heads = sum(block.size for block in drawn)
         most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
-        return self._converged(sum(b.sampler.dim for b in drawn), replicate, build, name, width, FINE_AIM, most)
+        return by_draws(drawn, [o for o in one if o is not None], FINE_AIM, most)
 
     def quadrature(self, block: Block, fixed: Array | None = None) -> Quadrature | None:
         """Two rules for the normals of a block; None where there are too many of them.
@@ -170,7 +183,7 @@ class Outputs:
             )
             one, two = found.points()
             return Quadrature((one[:, None], two[:, None]), found.both_weights(), found)
-        if dim not in ORDERS:
+        if dim not in ORDERS or block.region().steepest > TAME:
             return None
         (one, first), (two, second) = (product_points(dim, order) for order in ORDERS[dim])
         return Quadrature((one, two), (first, second))
@@ -388,6 +401,22 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
             pieces.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
         each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
+
+
+def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
+    """Whether two numbers agree within twice their errors."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(one[0] - two[0]) > 2 * (one[1] + two[1]) + 1e-12 * np.abs(one[0])
+    return not apart.any()
+
+
+def _relative(mixture: Mixture, blocks: Sequence[Block], hidden: Sequence[tuple[Array, Array]]) -> float:
+    """Relative error of variances that stands for what a set of draws may not have seen of some blocks."""
+    total = np.maximum(mixture.moment(2)[0], 1e-300)
+    second = sum(b.count * h[0].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
+    fourth = sum(b.count * h[1].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
+    with np.errstate(over="ignore"):
+        return float(np.max(np.maximum(second / total, fourth / (4 * total**2)), initial=0.0))
 
 
 def _repeated(summand: Summand, sets: int) -> Summand:
