@@ -81,11 +81,18 @@ class Outputs:
             first=first,
         )
 
-    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
-        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
+    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
+        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for.
+
+        `dense`: for densities and distribution functions, which need more than moments do.
+        """
         if not self.linear(name):
             return self._drawn_mixture(name, box)
-        return (self._marginals(name, box) if split else None) or self._linear_mixture(name, box, split)
+        if split and not dense:
+            marginals = self._marginals(name, box)
+            if marginals is not None:
+                return marginals
+        return self._linear_mixture(name, box, split, dense)
 
     def _marginals(self, name: str, box: Box) -> Marginals | None:
         """Member by member, where each has so few scores that a rule serves; joint laws do not matter."""
@@ -102,7 +109,7 @@ class Outputs:
                 return None
         return Marginals(found, tuple(stop - start for start, stop in box))
 
-    def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
+    def _linear_mixture(self, name: str, box: Box, split: bool, dense: bool = False) -> Mixture:
         function = Function(self.compiler, name, box)
         summands = Summands(self.compiler, [function], split)
         fixed, blocks = summands.fixed, summands.blocks
@@ -126,8 +133,7 @@ class Outputs:
                 pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
                 for part in _chunks(points, width):
                     for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
-                        values = block.draw(own)
-                        found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+                        found.append(block.conditional(own))
                 return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
 
             def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
@@ -156,7 +162,7 @@ class Outputs:
                 return found
             value, error = found.standardised(4)
             aim = FINE_AIM if self.accuracy is None else self.accuracy
-            if np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim:
+            if np.all(error <= aim * np.abs(value)) and (not dense or found.disagreement() <= aim):
                 other = by_draws(several, [o for o in one if o is not None], np.inf, CONFIRMING)
                 if all(_agree(getattr(found, ask)(k), getattr(other, ask)(k)) for ask, k in
                        (("moment", 2), ("standardised", 4))):  # fmt: skip
@@ -397,8 +403,7 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
     for points in rule.points:
         pieces = []
         for part in _chunks(points, _width([block], math.prod(shape))):
-            values = block.draw(part)
-            pieces.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+            pieces.append(block.conditional(part))
         each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
 

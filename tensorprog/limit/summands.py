@@ -7,6 +7,7 @@ converge quickly, and moments and characteristic functions of the sum are powers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, w
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
-from tensorprog.limit.intervals import Moving, Steepness, moving_values
+from tensorprog.limit.intervals import TAME, Moving, Steepness, moving_values
 from tensorprog.limit.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moments import Equations, canonical, difference, solve
 from tensorprog.limit.parts import Part
@@ -33,6 +34,7 @@ __all__ = ["HEAD", "Block", "Function", "Summands"]
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
+PROBES, SAME = 24, 1e-12  # draws that tell whether a mean is affine, and to what accuracy
 HEAD = "%"  # the index of the summands of a block
 
 
@@ -174,13 +176,49 @@ class Block:
         read = self.sampler.reader(values)
         return self._ranges(count, [Moving(read, count, half) for half in (False, True)])
 
-    def region(self) -> Region:
-        """How fast functions are anywhere in the region of the normals."""
+    def conditional(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
+
+        Shapes    points (draws, dim) -> (draws, heads, *members) twice
+        """
+        values, count = self.draw(points), len(points)
+        mean, var = self.mean(0, values, count), self.var(0, values, count)
+        if self.drift is None:
+            return mean, var
+        centre, square = self.drift
+        return np.full_like(mean, centre), var + square
+
+    @cached_property
+    def drift(self) -> tuple[float, float] | None:
+        """If the one summand has a mean a + g.z and its variance does not change along g: a and g.g.
+
+        A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
+        """
+        dim = self.sampler.dim
+        if self.size * math.prod(self.functions[0].members) > 1 or dim < 2 or self.region().steepest > TAME:
+            return None
+        z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
+        mean, var = (a.reshape(-1) for a in self.at(z)[:2])
+        design = np.concatenate([np.ones((len(z), 1)), z], axis=1)
+        found = np.linalg.lstsq(design, mean, rcond=None)[0]
+        size = float(np.linalg.norm(found[1:]))
+        if size == 0 or np.abs(design @ found - mean).max() > SAME * size:
+            return None
+        along = found[1:] / size
+        moved = self.at(z + np.outer(1 + np.arange(len(z)) % 3, along))[1].reshape(-1)
+        return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
+
+    @cached_property
+    def _region(self) -> Region:
         reader = Steepness(self.sampler)
         readers = [copy(reader) for _ in range(2)]
         readers[1].half = True
         ranges = self._ranges(reader.boxes, readers)
         return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
+
+    def region(self) -> Region:
+        """How fast functions are anywhere in the region of the normals."""
+        return self._region
 
     def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
         """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
