@@ -164,8 +164,7 @@ class Outputs:
             aim = FINE_AIM if self.accuracy is None else self.accuracy
             if np.all(error <= aim * np.abs(value)) and (not dense or found.disagreement() <= aim):
                 other = by_draws(several, [o for o in one if o is not None], np.inf, CONFIRMING)
-                if all(_agree(getattr(found, ask)(k), getattr(other, ask)(k)) for ask, k in
-                       (("moment", 2), ("standardised", 4))):  # fmt: skip
+                if _agree(found.moment(2), other.moment(2)):
                     return found
         drawn = [block for o, block in zip(one, blocks, strict=True) if o is None]
         # mean and variance of every draw are kept, twice while they are put together
@@ -249,6 +248,7 @@ class Outputs:
         functions = [Function(self.compiler, name, box) for name, box in members]
         summands = Summands(self.compiler, functions, split=False)
         (block,) = summands.blocks
+        region = block.region()
         kept: list[Joint] = []
 
         def replicate(points: Array) -> tuple[Array, Array, Array]:
@@ -262,8 +262,11 @@ class Outputs:
 
         def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
             mean, cov, normals = (np.stack([r[x] for r in results]) for x in range(3))
-            kept[:] = [Joint(mean, cov, normals, summands.error)]
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
+            hidden = region.hidden(UNSEEN / math.prod(mean.shape[:2]))[0].max(initial=0.0)
+            size = float(seconds.mean(axis=0).diagonal().min())
+            relative = float(hidden) / size if hidden else 0.0
+            kept[:] = [Joint(mean, cov, normals, summands.error + relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
@@ -336,36 +339,73 @@ class Outputs:
         functions = [Function(self.compiler, name, self.netsor.families[name].ranges) for name in names]
         other = len(names) - 1
         summands = Summands(self.compiler, functions)
-        fixed = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
-        width = _width(summands.blocks, math.prod(shape))
+        known = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
+        wrong = np.zeros(shape)
+        blocks = []
+        for block in summands.blocks:
+            rule = self.quadrature(block)
+            found = None if rule is None else self._cov_by_rule(block, rule, other, shape)
+            if found is None or not np.all(found[1] <= FINE_AIM * np.abs(found[0]).max(initial=0.0)):
+                blocks.append(block)
+            else:
+                known, wrong = known + found[0], wrong + found[1]
+        if not blocks:
+            return known, wrong + summands.error * np.abs(known)
+        width, regions = _width(blocks, math.prod(shape)), [block.region() for block in blocks]
+        counted: list[int] = []
 
         def replicate(points: Array) -> list[tuple[Array, Array, Array]]:
-            sums: list[Any] = [(0.0, 0.0, 0.0)] * len(summands.blocks)
+            sums: list[Any] = [(0.0, 0.0, 0.0)] * len(blocks)
             for part in _chunks(points, width):
-                for k, (block, own) in enumerate(zip(summands.blocks, summands.points(part), strict=True)):
-                    values = block.draw(own)
+                for k, (block, own) in enumerate(zip(blocks, _columns(blocks, part), strict=True)):
                     total, one, two = sums[k]
-                    total = total + block.cov(0, other, values, len(part)).sum(axis=0)
-                    m = block.mean(0, values, len(part)).reshape(len(part), block.size, -1)
-                    n = m if not other else block.mean(1, values, len(part)).reshape(len(part), block.size, -1)
-                    if m.any() and n.any():
-                        total = total + np.einsum("dhi,dhj->ij", m, n, optimize=True).reshape(shape)
-                    sums[k] = total, one + m.sum(axis=0), two + n.sum(axis=0)
+                    more, m, n = _seconds(block, own, other, shape)
+                    sums[k] = total + more.sum(axis=0), one + m.sum(axis=0), two + n.sum(axis=0)
+            counted.append(len(points))
             return [(total / len(points), one / len(points), two / len(points)) for total, one, two in sums]
 
         def finish(results: Sequence[list[tuple[Array, Array, Array]]]) -> tuple[Array, Array]:
-            value: Any = fixed
-            for k, block in enumerate(summands.blocks):
+            value: Any = known
+            for k, block in enumerate(blocks):
                 means: list[Any] = [sum(r[k][x] for r in results) / len(results) for x in range(3)]
                 value = value + block.count * _centred(*means)
             each = [
-                np.asarray(sum(block.count * _centred(*own) for block, own in zip(summands.blocks, r, strict=True)))
+                np.asarray(sum(block.count * _centred(*own) for block, own in zip(blocks, r, strict=True)))
                 for r in results
             ]
-            error = standard_errors(each) if summands.blocks else np.zeros(shape)
-            return value, error + summands.error * np.abs(value)
+            error = standard_errors(each) + wrong + summands.error * np.abs(value)
+            unseen = UNSEEN / (counted[-1] * len(results))
+            for block, region in zip(blocks, regions, strict=True):
+                error = error + block.count * _spread_over(block, region.hidden(unseen)[0], other, shape)
+            return value, error
 
-        return self.converge(summands.dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
+        dim = sum(block.sampler.dim for block in blocks)
+        return self.converge(dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
+
+    def _cov_by_rule(
+        self, block: Block, rule: Quadrature, other: int, shape: tuple[int, ...]
+    ) -> tuple[Array, Array]:
+        """A block's covariance by two rules, and its error."""
+        each = []
+        for points, weights in zip(rule.points, rule.weights, strict=True):
+            total: Any = 0.0
+            one: Any = 0.0
+            two: Any = 0.0
+            step = len(_chunks(points, _width([block], math.prod(shape)))[0])
+            for start in range(0, len(points), step):
+                more, m, n = _seconds(block, points[start : start + step], other, shape)
+                own = weights[start : start + step]
+                total, one, two = (t + np.tensordot(own, x, 1) for t, x in ((total, more), (one, m), (two, n)))
+            each.append(block.count * _centred(total, one, two))
+        error = 3 * np.abs(each[1] - each[0])
+        if rule.panels is not None:
+            found, mass = rule.panels, rule.panels.masses[:, None]
+            with np.errstate(invalid="ignore", over="ignore"):
+                size = np.abs(found.mean).max(axis=1), found.var.max(axis=1)
+                slack = mass * (found.var_slack + found.mean_slack * (2 * size[0] + found.mean_slack))
+                slack = np.where(mass > 0, np.nan_to_num(slack, nan=np.inf), 0.0).sum(axis=0)
+            error = error + block.count * _spread_over(block, slack, other, shape)
+        return each[0], error
 
     def _drawn_cov(self, first: str, second: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
         boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
@@ -408,8 +448,33 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
 
 
+def _seconds(block: Block, points: Array, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Conditional second moments of two functions of a block, summed over heads, and their means.
+
+    Shapes    points (draws, dim) -> (draws, *shape), (draws, heads, members) twice
+    """
+    values, count = block.draw(points), len(points)
+    total = block.cov(0, other, values, count)
+    m = block.mean(0, values, count).reshape(count, block.size, -1)
+    n = m if not other else block.mean(1, values, count).reshape(count, block.size, -1)
+    if m.any() and n.any():
+        total = total + np.einsum("dhi,dhj->dij", m, n, optimize=True).reshape(count, *shape)
+    return total, m, n
+
+
+def _spread_over(block: Block, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
+    """Slack of covariances from that of second moments, by Cauchy and Schwarz.
+
+    Shapes    slack (numbers,), of one function after the other -> shape
+    """
+    sizes = [block.size * math.prod(f.members) for f in block.functions]
+    parts = np.split(slack, np.cumsum(sizes)[:-1])
+    roots = [np.sqrt(part.reshape(block.size, -1).sum(axis=0)) for part in (parts[0], parts[other])]
+    return np.multiply.outer(*roots).reshape(shape)
+
+
 def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
-    """Whether two numbers agree within twice their errors."""
+    """Whether two numbers agree within twice three of their standard errors."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(one[0] - two[0]) > 2 * (one[1] + two[1]) + 1e-12 * np.abs(one[0])
     return not apart.any()
