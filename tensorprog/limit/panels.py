@@ -214,7 +214,15 @@ class _Points:
         panels, count = self.panels, len(self.panels.low)
         # jumps and kinks: panels without width whose values are only bounded
         cells = np.isfinite(self.mean).all(axis=1) & np.isfinite(self.var).all(axis=1) & (panels.masses > 0)
-        points, which = (a.reshape(-1) for a in np.meshgrid(np.arange(len(self.grid)), np.flatnonzero(cells), indexing="ij"))
+        with np.errstate(invalid="ignore"):
+            ends = np.concatenate([self.mean, self.mean @ _ends()], axis=1)
+            far = FAR * np.sqrt(np.maximum(self.var.max(axis=1), (self.var @ _ends()).max(axis=1)))
+            clear = cells & (panels.var_slack == 0) & (panels.mean_slack == 0)
+            over = clear & (self.grid[:, None] > ends.max(axis=1) + far)
+            under = clear & (self.grid[:, None] < ends.min(axis=1) - far)
+        if self.cumulative:
+            self.value += over @ panels.masses
+        points, which = np.nonzero(cells & ~over & ~under)
         low, high = panels.low[which], panels.high[which]
         mean, var = self.mean[which], self.var[which]
         left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
