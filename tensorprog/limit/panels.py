@@ -346,7 +346,8 @@ class _Points:
             np.add.at(self.value, points, mass / 2)
             np.add.at(self.error, points, mass / 2)
             return
-        slack, more = self.panels.mean_slack[which], self.panels.var_slack[which]
+        more = self.panels.var_slack[which]
+        slack = self.panels.mean_slack[which] + np.ptp(mean, axis=1)  # nodes do not reach the ends
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             away = np.maximum(0.0, np.maximum(mean.min(axis=1) - slack - y, y - mean.max(axis=1) - slack))
             least, most = np.maximum(var.min(axis=1) - more, 0.0), var.max(axis=1)
