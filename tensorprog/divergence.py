@@ -298,7 +298,8 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
     bases = singular if singular.size else np.array([centre])
     if bases.size > MOST_BASES:
         bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
-    cuts = np.concatenate([[min(centre - reach, bases[0])], (bases[1:] + bases[:-1]) / 2, [max(centre + reach, bases[-1])]])
+    low, high = min(centre - reach, bases[0]), max(centre + reach, bases[-1])
+    cuts = np.concatenate([[low], (bases[1:] + bases[:-1]) / 2, [high]])
     value, error = 0.0, 1e-14
     for k, base in enumerate(bases):
         for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
@@ -310,9 +311,11 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
 
 
 class _Side:
-    """The part of a divergence from a Gaussian on one side of a value: Integral of f log(f / Gaussian), and its error."""
+    """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
 
-    def __init__(self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool) -> None:
+    def __init__(
+        self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool
+    ) -> None:
         self.law, self.sign, self.centre, self.variance, self.singular = law, sign, centre, variance, singular
         self.value = self.error = 0.0
         if singular:

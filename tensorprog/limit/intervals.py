@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, Open, broadcast, gather, union
+from tensorprog.arrays import BATCH, Open, align, broadcast, gather, union
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Call, Expr, Reduction, Variable
@@ -114,17 +114,11 @@ def over_boxes(expr: Expr, scope: Scope) -> Open:
         if not any(BATCH in arg.axes for arg in args):
             return evaluate(expr, scope)
         axes = union(*(arg.axes for arg in args))
-        whole = [_aligned(arg, axes) for arg in args]
+        whole = [align(arg, axes) for arg in args]
         return Open(axes, _applied(expr.atom, whole))
     if isinstance(expr, Reduction):
         return _reduced(expr, scope)
     return evaluate(expr, scope)
-
-
-def _aligned(value: Open, axes: Sequence[str]) -> Array:
-    from tensorprog.arrays import align
-
-    return align(value, axes)
 
 
 def _applied(name: str, args: Sequence[Array]) -> Array:
@@ -184,7 +178,7 @@ def _range(name: str, spans: Sequence[tuple[float, float]], params: Sequence[flo
         found = atom.range_on(spans[0], *params)
         if found == (-np.inf, np.inf) and not (atom.image or atom.monotone) and np.isfinite(spans[0]).all():
             with np.errstate(all="ignore"):
-                values = atom.numpy(np.linspace(*spans[0], PROBES), *params)
+                values = atom.numpy(np.linspace(spans[0][0], spans[0][1], PROBES), *params)
             spread = MARGIN * np.ptp(values)
             found = float(values.min() - spread), float(values.max() + spread)
     low, high = found
@@ -278,7 +272,7 @@ def _over_index(name: str, data: Array) -> Array:
 def _index_image(name: str, low: Array, high: Array) -> Pair:
     function = REDUCTIONS[name].numpy
     if name != "softmax":  # increasing in every argument
-        return function(low, (low.ndim - 1,)), function(high, (high.ndim - 1,))
+        return np.asarray(function(low, (low.ndim - 1,))), np.asarray(function(high, (high.ndim - 1,)))
     if np.array_equal(low, high):
         value = function(np.array(low), (low.ndim - 1,))
         return value, value
@@ -312,8 +306,9 @@ def _index_followed(name: str, low: Array, high: Array) -> NDArray[np.bool_]:
 class Steepness:
     """A reader over the whole region of normals: how fast the arguments of functions move, in units of their structure.
 
-    A batch holds five blocks of boxes that cover the region: lower and upper end, a bound on the sum of the sizes of the derivatives by the normals, and
-    both ends with functions held that are tame: without jump, their arguments moving no faster than TAME.
+    A batch holds five blocks of boxes that cover the region: lower and upper end, a bound on the sum of the sizes of
+    the derivatives by the normals, and both ends with functions held that are tame: without jump, their arguments
+    moving no faster than TAME.
     `steepest` is the largest speed met; it is infinite where a function has a kink, a jump or a singularity.
     """
 
@@ -322,8 +317,8 @@ class Steepness:
         dim = sampler.dim
         along = TILES.get(dim, 1)
         edge = REGION * (2 * np.arange(along) + 1 - along) / along
-        self.centres = np.stack([a.reshape(-1) for a in np.meshgrid(*[edge] * dim, indexing="ij")], axis=1) if (
-            along > 1) else np.zeros((1, dim))
+        tiles = np.meshgrid(*[edge] * dim, indexing="ij") if along > 1 else [np.zeros(1)] * dim
+        self.centres = np.stack([a.reshape(-1) for a in tiles], axis=1)
         self.away = REGION / along
         count = self.boxes = len(self.centres)
         # derivatives along the axes of boxes, or in any direction of the whole region
@@ -368,7 +363,8 @@ class Steepness:
             return Open(value.axes, np.zeros_like(value.data)) if self.half else value
         _, _, _, low, high = self._rows(value.data)
         with np.errstate(invalid="ignore"):
-            found = np.where(low == high, 0.0, (high - low) / 2) if self.half else np.where(low == high, low, low / 2 + high / 2)
+            ends = (high - low) / 2 if self.half else (low / 2 + high / 2)
+            found = np.where(low == high, 0.0 if self.half else low, ends)
         return Open(value.axes, np.where(np.isnan(found), np.inf, found) if self.half else np.nan_to_num(found))
 
     def _over(self, expr: Expr, scope: Scope) -> Open:
@@ -377,7 +373,7 @@ class Steepness:
             if not any(BATCH in arg.axes for arg in args):
                 return evaluate(expr, scope)
             axes = union(*(arg.axes for arg in args))
-            aligned = [_aligned(arg, axes) for arg in args]
+            aligned = [align(arg, axes) for arg in args]
             shape = np.broadcast_shapes(*(a.shape for a in aligned))
             rows = [self._rows(np.array(np.broadcast_to(a, shape))) for a in aligned]
             for row, arg in zip(rows, args, strict=True):
@@ -392,7 +388,8 @@ class Steepness:
             inner = self._over(expr.arg, local)
             if BATCH not in inner.axes:
                 return evaluate(expr, scope)
-            return over_index(expr, inner, scope, local, lambda data: self._reduced(expr.reducer, data))
+            reducer = expr.reducer
+            return over_index(expr, inner, scope, local, lambda data: self._reduced(reducer, data))
         return evaluate(expr, scope)
 
     def _rows(self, data: Array) -> Array:
@@ -447,7 +444,8 @@ class Steepness:
             local = atom.regularity_on(span, *params)
             bound = local.lipschitz if local.modulus == 0 else np.inf
             if not np.isfinite(bound) and atom.derivative is not None and np.isfinite(span).all():
-                bound = 2 * float(np.nanmax(np.abs(atom.derivative(np.linspace(*span, 257), *params)), initial=0.0))
+                slopes = np.abs(atom.derivative(np.linspace(span[0], span[1], 257), *params))
+                bound = 2 * float(np.nanmax(slopes, initial=0.0))
             fast = own.reshape(-1)[places]
             slope.reshape(-1)[places] = np.where(fast > 0, fast * bound, 0.0)
             kinks = atom.kinks(*params) if atom.kinks is not None else ()

@@ -301,7 +301,7 @@ class Mixture:
         typical = float(weights[weights > 0].mean())
         with np.errstate(divide="ignore", invalid="ignore"):
             for k, y in enumerate(grid):
-                if not np.isfinite(value[k]) or not low <= y <= high and not still:
+                if not np.isfinite(value[k]) or (not low <= y <= high and not still):
                     continue
                 each = weights * _normal_density(y - mean, sd)
                 largest = np.unravel_index(np.argmax(each), each.shape)

@@ -470,7 +470,7 @@ def _spread_over(block: Block, slack: Array, other: int, shape: tuple[int, ...])
     sizes = [block.size * math.prod(f.members) for f in block.functions]
     parts = np.split(slack, np.cumsum(sizes)[:-1])
     roots = [np.sqrt(part.reshape(block.size, -1).sum(axis=0)) for part in (parts[0], parts[other])]
-    return np.multiply.outer(*roots).reshape(shape)
+    return np.asarray(np.multiply.outer(*roots).reshape(shape))
 
 
 def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:

@@ -231,10 +231,10 @@ class Block:
                 var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=bool(half))
                 found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
                 found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
-        mean, var, more, square = (np.concatenate(each, axis=1) for each in found)
+        centre, spread, more, square = (np.concatenate(each, axis=1) for each in found)
         with np.errstate(invalid="ignore"):
             more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
-        return mean, np.maximum(var, 0.0), more, np.sqrt(np.maximum(square, 0.0))
+        return centre, np.maximum(spread, 0.0), more, np.sqrt(np.maximum(square, 0.0))
 
     def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
         """Cov[summands of function k, of function m | p-ring], summed over the heads.
