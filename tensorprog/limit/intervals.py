@@ -259,7 +259,7 @@ def _over_index(name: str, data: Array) -> Array:
     """
     blocks = _blocks(data)
     if REDUCTIONS[name].linear:
-        return data.sum(axis=-1) if name == "sum" else data.mean(axis=-1)
+        return np.asarray(data.sum(axis=-1) if name == "sum" else data.mean(axis=-1))
     over, kept = (_index_image(name, low, high) for low, high in (blocks[:2], blocks[2:]))
     followed = _index_followed(name, blocks[0], blocks[1])
     if not REDUCTIONS[name].removes:
@@ -351,7 +351,8 @@ class Steepness:
 
     def __call__(self, reference: Variable, ranges: Mapping[str, Any]) -> Open:
         """The rows of a variable."""
-        return self._read(reference, ranges)
+        value: Open = self._read(reference, ranges)
+        return value
 
     def walk(self, expr: Expr, scope: Scope) -> Open:
         """The centre, or half, of what is left of the range of an expression with tame functions held.
@@ -461,7 +462,7 @@ class Steepness:
     def _reduced(self, name: str, data: Array) -> Array:
         """Rows of a function over the last axis."""
         if REDUCTIONS[name].linear:
-            return data.sum(axis=-1) if name == "sum" else data.mean(axis=-1)
+            return np.asarray(data.sum(axis=-1) if name == "sum" else data.mean(axis=-1))
         low, high, speed, first, last = self._rows(data)
         over, held = _index_image(name, low, high), _index_image(name, first, last)
         fastest = speed.max(axis=-1)

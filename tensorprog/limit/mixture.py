@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ Kernel = Callable[[Array, Array], Array]
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 UNSEEN = 1e-30  # weight of draws
+MANY = 4096  # draws
 LONE, MISSED = 0.02, 14.0  # share of one draw in a density from which few decide; draws of what may be missed
 MOST_FREQUENCY = 1e6
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
@@ -290,7 +291,7 @@ class Mixture:
         Beside means that move that is the kernel estimate; at a distance from a mean a normal density is at most
         1 / (4 distance).
         """
-        if not self.summands:
+        if self.rule.orders or not self.summands or self.summands[0].weights.size < MANY:
             return error
         own = self.summands[0]
         mean, sd = own.mean[..., 0] + self.mean, np.sqrt(own.var[..., 0] + self.var)
@@ -382,13 +383,13 @@ class Marginals:
         """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
         return self._asked("standardised", order)
 
-    def member(self, key: tuple[int, ...]) -> Mixture:
+    def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """The mixture of one member."""
-        one = self.each[int(np.ravel_multi_index(key, self.shape))]
+        one = self.each[int(np.ravel_multi_index(cast("tuple[int, ...]", key), self.shape))]
         return one.member((0,) * len(self.shape))
 
 
-def crossing(function: Callable[[Array], Array], low: Array, high: Array, most: int = 200) -> Array:
+def crossing(function: Callable[[Array], Array], low: Array, high: Any, most: int = 200) -> Array:
     """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
 
     Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection
