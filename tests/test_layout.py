@@ -87,6 +87,8 @@ LONG = {
     "limit/intervals": "what functions do while scores move: over boxes, and anywhere",
     "limit/mixture": "every number of a law that is an average of Gaussians",
     "limit/outputs": "every average over scores",
+    "limit/sampler": "every Gaussian source of draws",
+    "limit/summands": "independent blocks, and what they do while scores move",
     "limit/panels": "panels of one score: how they are made, and what they say",
 }
 
