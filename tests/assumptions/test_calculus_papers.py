@@ -8,6 +8,7 @@ from calculus_hunter import violation
 from test_calculus_witness import refutes
 
 from tensorprog.facts import FAILS, HOLDS
+from tests.rotation import some
 
 BOUNDED = {  # bounded and pseudo-Lipschitz
     "hardsigmoid": "clip(g[i]/6+0.5,0,1)",

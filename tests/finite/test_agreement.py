@@ -22,7 +22,6 @@ from tensorprog.finite.frames import Draw
 from tensorprog.finite.job import METHODS, make_job
 from tensorprog.finite.lazy import Lazy
 from tensorprog.finite.run import run
-
 from tests.rotation import some
 
 from . import oracles
