@@ -9,7 +9,7 @@ from itertools import product
 
 from tensorprog.errors import NotCompiledError
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Affine, Call, Expr, Number, Variable
+from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.order import Loop, acyclic, schedule
 from tensorprog.rename import affine_expr, reindexed
@@ -17,6 +17,7 @@ from tensorprog.rename import affine_expr, reindexed
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
     "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
+    "reduces_numbered", "reductions",
     "refuse_steps", "single", "target_box",
 ]  # fmt: skip
 
@@ -134,6 +135,17 @@ def depth(expr: Expr) -> int:
     while level:
         level, deepest = [child for node in level for child in node.children], deepest + 1
     return deepest
+
+
+def reductions(expr: Expr) -> list[Reduction]:
+    """All reductions in an expression."""
+    found = [expr] if isinstance(expr, Reduction) else []
+    return found + [node for child in expr.children for node in reductions(child)]
+
+
+def reduces_numbered(expr: Expr) -> bool:
+    """Whether numbered variables, ".0", ".1", ..., stand below a reduction."""
+    return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
 
 
 def carried(netsor: Netsor) -> frozenset[str]:
