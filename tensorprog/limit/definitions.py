@@ -16,9 +16,8 @@ from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "not_compiled", "place", "product_of", "readings",
-    "reduces_numbered", "reductions",
-    "refuse_steps", "single", "target_box",
+    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "not_compiled", "place", "product_of",
+    "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at", "single", "target_box",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
