@@ -185,12 +185,14 @@ class Sampler:
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
-        for slot, (start, stop) in zip(rows.group.statement.weight.slots, rows.group.weight.ranges, strict=True):
+        family = rows.group.weight
+        for slot, (start, stop), rule in zip(
+            rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
+        ):
             value = affine_values(compose(slot, names), ranges)
             joined = union(axes, value.axes)
-            total = align(Open(axes, total), joined) * (stop - start) + align(
-                Open(value.axes, value.data - start), joined
-            )
+            number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
+            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)
             axes = joined
         return reference, rows, Open(axes, total)
 
