@@ -63,6 +63,7 @@ __all__ = ["COMPARISONS", "Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
+MAX_STEPS = 2_000  # functions in a statement, and in what they are related to, after which composition alone goes on
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
 ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
@@ -76,6 +77,7 @@ class Composition(ABC):
         self.netsor = netsor
         self.ranges: dict[str, Range] = dict(netsor.ranges)
         self.at = -1  # the statement in which the expression stands
+        self.steps: dict[int, int] = {}  # functions that were looked at, by statement
         self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
         self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
@@ -134,10 +136,15 @@ class Composition(ABC):
         if isinstance(expr, Reduction):
             return self.reduce(expr)
         assert isinstance(expr, Call)
-        known = identity(self, expr)
+        self.steps[self.at] = self.steps.get(self.at, 0) + 1
+        known = None if self.exhausted(self.at) else identity(self, expr)
         composed = self.call(expr)
         # -inf is no value of a relation between numbers
         return composed if known is None or known.masked > composed.masked else meet(composed, known)
+
+    def exhausted(self, position: int) -> bool:
+        """Whether a statement is so large that relations between its parts are no longer looked for."""
+        return self.steps.get(position, 0) > MAX_STEPS
 
     def _infinite(self, expr: Number) -> Profile:
         if expr.value < 0:
@@ -147,7 +154,7 @@ class Composition(ABC):
 
     def _unmasked(self, expr: Expr) -> Interval | None:
         """Interval of the values of an expression of constants and indices that are not -inf, if others are."""
-        if variables(expr) or self.closed(expr) is not None:
+        if self.closed(expr) is not None or any(isinstance(node, Variable) for node in walk(expr)):
             return None
         names = {name for node in walk(expr) for name in index_names(node)}
         if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
@@ -155,7 +162,8 @@ class Composition(ABC):
         values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
         values, errors = np.broadcast_arrays(values, errors)
         seen = values != -INF
-        return around(values[seen], errors[seen]) if np.isfinite(values[seen]).all() and seen.any() else None
+        known = seen.any() and np.isfinite(values[seen]).all() and np.isfinite(errors[seen]).all()
+        return around(values[seen], errors[seen]) if known else None
 
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""
@@ -166,6 +174,12 @@ class Composition(ABC):
         """Value of an expression that is one number, up to rounding, else None."""
         found = self._enclosed(expr)
         return None if found is None else found[1]
+
+    def exact(self, expr: Expr) -> Fraction | None:
+        """Value of an expression that is one number: exact where it is rational, else up to rounding."""
+        number = self.number(expr)
+        found = None if number is None else rational(self.netsor, expr)
+        return Fraction(number) if found is None and number is not None else found
 
     def _enclosed(self, expr: Expr) -> tuple[Interval, float | None] | None:
         if expr not in self._closed:
@@ -189,7 +203,7 @@ class Composition(ABC):
         if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
             return None
         values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
-        if not np.isfinite(values).all():
+        if not (np.isfinite(values).all() and np.isfinite(errors).all()):
             return None
         low, high, most = float(np.min(values)), float(np.max(values)), float(np.max(errors, initial=0.0))
         return around(values, errors), low if low == high and most <= ROUNDING * abs(low) else None
@@ -231,6 +245,9 @@ class Composition(ABC):
                     self.at,
                     f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
                 )
+                inherited = inherited or partial
+            if partial is None and (found.low >= LARGEST or found.high <= -LARGEST):
+                partial = Fault(node, self.at, f"{node} is infinite")
                 inherited = inherited or partial
             if partial is None and not self._real(node, args[0].interval):
                 partial = Fault(
@@ -305,7 +322,8 @@ class Composition(ABC):
 
     def _nearby(self, node: Call, params: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
         """Parameters between which those of an atom lie: their ends, where they are not exact; ranges move with them."""
-        exact = [(span := self.closed(p)) is not None and span[0] == span[1] for p in node.params]
+        spans = [self.closed(p) for p in node.params]
+        exact = [math.isinf(p) or (span is not None and span[0] == span[1]) for p, span in zip(params, spans, strict=True)]
         ends = [(p,) if sure else (p - ROUNDING * abs(p), p + ROUNDING * abs(p))
                 for p, sure in zip(params, exact, strict=True)]  # fmt: skip
         return itertools.product(*ends)
