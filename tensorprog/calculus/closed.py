@@ -45,6 +45,10 @@ def rational(netsor: Netsor, expr: Expr) -> Fraction | None:
 EXACT: Mapping[str, Callable[..., Fraction]] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
     "negative": lambda x: -x, "minimum": min, "maximum": max, "abs": abs, "relu": lambda x: max(x, Fraction(0)),
+    "less": lambda x, y: Fraction(x < y), "less_equal": lambda x, y: Fraction(x <= y),
+    "greater": lambda x, y: Fraction(x > y), "greater_equal": lambda x, y: Fraction(x >= y),
+    "equal": lambda x, y: Fraction(x == y), "not_equal": lambda x, y: Fraction(x != y),
+    "logical_and": min, "logical_or": max,
 }  # fmt: skip
 
 
@@ -60,6 +64,8 @@ def _exact(atom: str, args: list[Fraction]) -> Fraction | None:
     if atom == "sqrt" and args[0] >= 0:
         roots = [math.isqrt(x) for x in args[0].as_integer_ratio()]
         return Fraction(*roots) if [r * r for r in roots] == [*args[0].as_integer_ratio()] else None
+    if atom == "log" and args[0] == 1:
+        return Fraction(0)
     if ATOMS[atom].arity == 1 and len(args) == 1 and args[0] == 0:  # libraries are exact there
         value = ATOMS[atom].near(0.0)
         return Fraction(value[0]) if value[0] == value[1] and math.isfinite(value[0]) else None

@@ -53,6 +53,7 @@ from tensorprog.expr import (
     Number,
     Reduction,
     Variable,
+    rebuild,
     variables,
     walk,
 )
@@ -497,13 +498,27 @@ class Composition(ABC):
 
     def _agree(self, first: Expr, second: Expr, u: Expr, c: Expr) -> bool:
         """Whether two expressions are equal where a subexpression has a value."""
-        sides = [put(branch, u, c) for branch in (first, second)]
+        sides = [self._decided(put(branch, u, c)) for branch in (first, second)]
         if sides[0] == sides[1]:
             return True
         if rational(self.netsor, sides[0]) is not None:
             return rational(self.netsor, sides[0]) == rational(self.netsor, sides[1])
         values = [self.closed(side) for side in sides]  # exactly: what is glued may be scaled up
         return values[0] is not None and values[0] == values[1] and values[0][0] == values[0][1]
+
+    def _decided(self, expr: Expr) -> Expr:
+        """The expression with one branch for each `where` whose condition is known to hold, or not to."""
+
+        def change(node: Expr) -> Expr | None:
+            if not (isinstance(node, Call) and node.atom == "where"):
+                return None
+            holds: Fraction | float | None = rational(self.netsor, node.args[0])
+            span = self.closed(node.args[0]) if holds is None else None
+            if span is not None and span[0] == span[1]:
+                holds = span[0]
+            return None if holds is None else self._decided(node.args[1 if holds else 2])
+
+        return rebuild(expr, change)
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
         if node.atom in AT_MASKS:
