@@ -103,6 +103,10 @@ class AccuracyError(TensorprogError):
     exit_code = 3
 
 
+class NotFiniteError(AccuracyError):
+    """Values overflow, or are no numbers, though the functions that made them are certified; or nobody certified them."""
+
+
 class MemoryLimitError(TensorprogError):
     """A result would not fit in the memory allowed."""
 

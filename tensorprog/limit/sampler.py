@@ -27,8 +27,8 @@ from tensorprog.arrays import (
     take,
     union,
 )
-from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import Scope, evaluate
+from tensorprog.errors import NotCompiledError, NotFiniteError
+from tensorprog.evaluate import Scope, evaluate, overflow
 from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
@@ -327,6 +327,8 @@ class Sampler:
                 if ranges is not None and all(known):
                     self._make_room(step, values, normals.draws)
                     result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    if wrong := overflow(statement.target, statement.expr, result):
+                        raise NotFiniteError(f"a draw of the limit: {wrong}")
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)
         return values
 
