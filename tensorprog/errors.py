@@ -104,7 +104,7 @@ class AccuracyError(TensorprogError):
 
 
 class NotFiniteError(AccuracyError):
-    """Values overflow, or are no numbers, though the functions that made them are certified; or nobody certified them."""
+    """Values overflow, or are no numbers; a function that is certified may still be too large for a computer."""
 
 
 class MemoryLimitError(TensorprogError):

@@ -238,8 +238,8 @@ class Compiler:
         except FloatingPointError as error:
             told = dict.fromkeys(str(s) for s in self.netsor.body if s.target.name in names)
             raise NotFiniteError(
-                f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or leaves "
-                "the domain of a function (log, sqrt, division)"
+                f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
+                "leaves the domain of a function (log, sqrt, division)"
             ) from error
 
     def centred(self, f: str, g: str) -> Moment:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open
-from tensorprog.errors import MemoryLimitError
+from tensorprog.errors import MemoryLimitError, NotFiniteError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.several import product_points
 from tensorprog.limit.averages import ConditionalAverage
@@ -121,8 +121,11 @@ class Outputs:
             pieces: list[list[tuple[Array, Array]]] = [[] for _ in summands.blocks]
             for part in _chunks(points, width):
                 for found, block, own in zip(pieces, summands.blocks, summands.points(part), strict=True):
-                    values = block.draw(own)
-                    found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+                    with np.errstate(all="ignore"):
+                        values = block.draw(own)
+                        pair = block.mean(0, values, len(part)), block.var(0, values, len(part))
+                    self._numbers(name, *pair)
+                    found.append(pair)
             return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
 
         def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
@@ -146,6 +149,16 @@ class Outputs:
         heads = sum(block.size for block in summands.blocks)
         most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
         return self._converged(summands.dim, replicate, build, name, width, FINE_AIM, most)
+
+    def _numbers(self, names: str, *arrays: Array) -> None:
+        """Refuse arrays, with the statements that made them, where they overflow or are no numbers."""
+        if all(np.isfinite(array).all() for array in arrays):
+            return
+        told = dict.fromkeys(str(s) for s in self.netsor.body if s.target.name in names.split(" and "))
+        raise NotFiniteError(
+            f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
+            "overflows, or leaves the domain of a function (log, sqrt, division)"
+        )
 
     def _drawn_mixture(self, name: str, box: Box) -> Mixture:
         """Draws of the variable itself, where it is not Gaussian given the scores."""
@@ -296,9 +309,12 @@ class Outputs:
             sums: list[Any] = [(0.0, 0.0, 0.0)] * len(summands.blocks)
             for part in _chunks(points, width):
                 for k, (block, own) in enumerate(zip(summands.blocks, summands.points(part), strict=True)):
-                    values = block.draw(own)
                     total, one, two = sums[k]
-                    total = total + block.cov(0, other, values, len(part)).sum(axis=0)
+                    with np.errstate(all="ignore"):
+                        values = block.draw(own)
+                        more = block.cov(0, other, values, len(part))
+                    self._numbers(" and ".join(names), more)
+                    total = total + more.sum(axis=0)
                     m = block.mean(0, values, len(part)).reshape(len(part), block.size, -1)
                     n = m if not other else block.mean(1, values, len(part)).reshape(len(part), block.size, -1)
                     if m.any() and n.any():
