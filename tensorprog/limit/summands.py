@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, broadcast
+from tensorprog.errors import NotFiniteError
 from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, walk
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
+from tensorprog.limit.intervals import Moving, moving_values
 from tensorprog.limit.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moments import Equations, canonical, difference, solve
 from tensorprog.limit.parts import Part
@@ -38,7 +40,7 @@ class Function:
     """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
 
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
-        self.parts = compiler.parts.of(name)
+        self.name, self.parts = name, compiler.parts.of(name)
         self.ranges = {str(k): span for k, span in enumerate(box)}
 
     @property
@@ -102,8 +104,9 @@ class Block:
         """
         f = self.functions[k]
         ranges = f.ranges | {HEAD: self.heads}
-        value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
         """Var[summands of function k | p-ring].
@@ -111,8 +114,43 @@ class Block:
         Shapes    (draws, heads, *members)
         """
         f = self.functions[k]
-        value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+
+    def at(self, points: Array) -> tuple[Array, Array]:
+        """Means and variances of the summands of all functions at standard normals.
+
+        Shapes    points (draws, dim) -> two arrays (draws, numbers), one function after the other
+        """
+        values, count = self.draw(points), len(points)
+        found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.functions))]
+        means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
+        return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+
+    def effects(self, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+        """Means and variances at the centres of boxes of normals, and how far what is not followed on a box (see
+        `intervals`) may move means and deviations.
+
+        Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
+        """
+        count = len(low)
+        values = moving_values(self.sampler, low, high)
+        read = self.sampler.reader(values)
+        found: list[list[Array]] = [[], [], [], []]
+        for k, f in enumerate(self.functions):
+            sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
+            axes = (BATCH, HEAD, *f.positions)
+            for half in (False, True):
+                reader = Moving(read, count, half)
+                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=half)
+                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=half)
+                found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
+                found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
+        mean, var, more, square = (np.concatenate(each, axis=1) for each in found)
+        with np.errstate(invalid="ignore"):
+            more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
+        return mean, np.maximum(var, 0.0), more, np.sqrt(np.maximum(square, 0.0))
 
     def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
         """Cov[summands of function k, of function m | p-ring], summed over the heads.
@@ -122,13 +160,25 @@ class Block:
         f, g = self.functions[k], self.functions[m]
         second = tuple(f"{name}_" for name in g.positions)
         sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
-        value = self._covariance(k, m).value(self.sampler.reader(values), [HEAD])
+        with np.errstate(all="ignore"):
+            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD]), k, m)
         if HEAD in value.axes:
             axis = value.axes.index(HEAD)
             value = Open(tuple(name for name in value.axes if name != HEAD), value.data.sum(axis=axis))
         else:
             value = Open(value.axes, value.data * self.size)
         return broadcast(value, (BATCH, *f.positions, *second), sizes)
+
+    def _finite(self, value: Open, *functions: int) -> Open:
+        """The value itself; refused, with the statements that made it, where it overflows or is no number."""
+        if np.isfinite(value.data).all():
+            return value
+        names = {self.functions[k].name for k in functions}
+        told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
+        raise NotFiniteError(
+            f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
+            "overflows, or leaves the domain of a function (log, sqrt, division)"
+        )
 
     def _sizes(self, draws: int, f: Function) -> dict[str, int]:
         return {BATCH: draws, HEAD: self.size} | dict(zip(f.positions, f.members, strict=True))
