@@ -18,7 +18,7 @@ from tensorprog.atoms import ATOMS
 from tensorprog.atoms.outward import EPSILON, Interval
 from tensorprog.errors import ProgramError
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr
 from tensorprog.ir import Netsor, Range, Table
 
 __all__ = ["around", "rational", "with_errors"]
@@ -32,7 +32,7 @@ def rational(netsor: Netsor, expr: Expr) -> Fraction | None:
     """The value of an expression of numbers, where it is rational and arithmetic on decimals gives it."""
     if isinstance(expr, Constant) and not expr.slots:
         value = netsor.constant[expr.name].value
-        return None if isinstance(value, Table) else rational(netsor, value if isinstance(value, Expr) else Number(value))
+        return None if isinstance(value, Table) else rational(netsor, as_expr(value))
     if isinstance(expr, Number):
         return None if not math.isfinite(expr.value) or expr.value == math.pi else Fraction(repr(expr.value))
     if not isinstance(expr, Call):
@@ -142,14 +142,17 @@ def _of_call(atom: str, value: Array, x: list[Array], e: list[Array]) -> Array:
         return total + np.abs((first - (value - moved)) + (second - moved))
     if atom == "multiply":
         return np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + _rounding(value, x)
+    found: Array
     if atom == "divide":
         gap = np.abs(x[1]) - e[1]
         shifted = (np.abs(np.frexp(x[1])[0]) == 0.5) & (np.abs(value) > 1e-300)
         exact = (np.fmod(x[0], x[1]) == 0) & (np.abs(value) <= 2**53) | shifted
         moved = np.where(gap > 0, (e[0] + np.abs(value) * e[1]) / np.maximum(gap, 5e-324), INF)
-        return moved + np.where(exact, 0.0, np.spacing(np.abs(value)))
+        found = moved + np.where(exact, 0.0, np.spacing(np.abs(value)))
+        return found
     if atom in ("minimum", "maximum"):
-        return np.maximum(*e)
+        found = np.maximum(*e)
+        return found
     if atom == "where":
         chosen = np.where(x[0], e[1], e[2])
         return np.where(e[0] > 0, np.abs(x[1] - x[2]) + e[1] + e[2], chosen)

@@ -322,11 +322,11 @@ class Composition(ABC):
         return [tuple(map(float, row)) for row in unique] if len(unique) <= MAX_PARAMS else None
 
     def _nearby(self, node: Call, params: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
-        """Parameters between which those of an atom lie: their ends, where they are not exact; ranges move with them."""
-        spans = [self.closed(p) for p in node.params]
-        exact = [math.isinf(p) or (span is not None and span[0] == span[1]) for p, span in zip(params, spans, strict=True)]
-        ends = [(p,) if sure else (p - ROUNDING * abs(p), p + ROUNDING * abs(p))
-                for p, sure in zip(params, exact, strict=True)]  # fmt: skip
+        """Parameters between which those of an atom lie: both ends of those that are not exact."""
+        ends = []
+        for p, span in zip(params, map(self.closed, node.params), strict=True):
+            exact = math.isinf(p) or (span is not None and span[0] == span[1])
+            ends.append((p,) if exact else (p - ROUNDING * abs(p), p + ROUNDING * abs(p)))
         return itertools.product(*ends)
 
     def _real(self, node: Call, interval: Interval) -> bool:
@@ -426,7 +426,10 @@ class Composition(ABC):
         glued = self._glued(condition, first, second)
         asked = self._arguments(condition.children) if glued else [given]
         needs = assumed(found, *asked)
-        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=needs)
+        partial = found.partial or given.partial  # what is no number is neither so nor not
+        found = replace(
+            found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=needs, partial=partial
+        )
         if found.masked:
             found = replace(found, open=Fault(node, self.at, f"{node} may mask every entry"))
         if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed

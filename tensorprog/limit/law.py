@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
 from tensorprog.averages import Averages, with_averages
-from tensorprog.errors import AccuracyError, NotCompiledError, Problem, ProgramError, did_you_mean
+from tensorprog.errors import AccuracyError, NotCompiledError, NotFiniteError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
@@ -720,7 +720,7 @@ def _expected(added: Averages) -> Iterator[None]:
     """Raise ProgramError where a function of averages is not a number for some values of its variables."""
     try:
         yield
-    except FloatingPointError as error:
+    except (FloatingPointError, NotFiniteError) as error:
         psi = ", ".join(added.psi.values())
         message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
         fix = "a function of all real numbers, such as log(1 + y[0]**2)"
