@@ -69,6 +69,7 @@ MAX_PARAMS = 2_000  # different parameters of one atom over its indices
 ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+LOGICAL = ("logical_and", "logical_or")
 
 
 class Composition(ABC):
@@ -424,7 +425,7 @@ class Composition(ABC):
         found = join(yes, no)
         kinks = join_kinks(found.kinks, given.kinks)
         glued = self._glued(condition, first, second)
-        asked = self._arguments(condition.children) if glued else [given]
+        asked = self._arguments(_compared(condition)) if glued else [given]
         needs = assumed(found, *asked)
         partial = found.partial or given.partial  # what is no number is neither so nor not
         found = replace(
@@ -479,6 +480,11 @@ class Composition(ABC):
         return (right, c, flipped[condition.atom]) if c is not None else None
 
     def _branch(self, condition: Expr) -> tuple[dict[Expr, Interval], dict[Expr, Interval]]:
+        """Intervals of subexpressions where a condition holds, and where it does not."""
+        if isinstance(condition, Call) and condition.atom in LOGICAL:
+            first, second = (self._branch(part)[LOGICAL.index(condition.atom)] for part in condition.args)
+            both = first | {u: _overlap(span, first.get(u, span)) for u, span in second.items()}
+            return (both, {}) if condition.atom == "logical_and" else ({}, both)
         found = self._threshold(condition)
         if found is None:
             return {}, {}
@@ -490,7 +496,9 @@ class Composition(ABC):
         return (below, above) if atom.startswith("less") else (above, below)
 
     def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
-        """Whether both branches agree where the two sides of a comparison are equal."""
+        """Whether both branches agree wherever the two sides of a comparison are equal."""
+        if isinstance(condition, Call) and condition.atom in LOGICAL:
+            return all(self._glued(part, first, second) for part in condition.args if variables(part))
         if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
             return False
         return any(
@@ -604,6 +612,13 @@ def _overlap(a: Interval, b: Interval) -> Interval:
     """The common part of two intervals; the first, where there is none."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else a
+
+
+def _compared(condition: Expr) -> list[Expr]:
+    """The sides of all comparisons of a condition."""
+    if isinstance(condition, Call) and condition.atom in LOGICAL:
+        return [side for part in condition.args for side in _compared(part)]
+    return list(condition.children)
 
 
 def _places(u: Expr, c: Expr) -> list[tuple[Expr, Expr]]:
