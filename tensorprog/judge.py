@@ -75,7 +75,7 @@ class _Limit(Numbers):
 
     @_if_compiled
     def _mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
-        from tensorprog.limit.covariance import random_families
+        from tensorprog.limit.definitions import random_families
 
         reads = {dot.left.name, dot.right.name}
         return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)

@@ -16,8 +16,9 @@ from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "not_compiled", "place", "product_of",
-    "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at", "single", "target_box",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "place",
+    "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "refuse_transposes",
+    "shown_at", "single", "target_box",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
@@ -137,6 +138,38 @@ def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
 def shown_at(statement: Statement) -> Span:
     """Where a statement stands, with its text as it is now where it was not written so."""
     return statement.span if statement.span.text else replace(statement.span, text=str(statement))
+
+
+def random_families(netsor: Netsor) -> frozenset[str]:
+    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
+    fixed = dict(netsor.fixed_widths)
+    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
+    for _ in range(len(netsor.body) + 1):
+        before = len(found)
+        for statement in netsor.body:
+            name = statement.target.name
+            finite = netsor.families[name].width in fixed
+            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
+                found.add(statement.target.name)
+        if len(found) == before:
+            break
+    return frozenset(found)
+
+
+def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
+    """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
+    products = (s for s in netsor.body if isinstance(s, MatMul))
+    return bool(netsor.fixed_widths) or any(s.vector.name in random for s in products)
+
+
+def refuse_transposes(netsor: Netsor) -> None:
+    """Refuse weights that are transposed.
+
+    Raises    NotCompiledError
+    """
+    for statement in netsor.body:
+        if isinstance(statement, MatMul) and statement.transposed:
+            raise not_compiled(statement, f"{statement.matrix} is a transposed weight", "a weight of its own")
 
 
 def depth(expr: Expr) -> int:
