@@ -7,16 +7,18 @@ the statement, its line, and what to write instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from tensorprog.errors import NotCompiledError, Problem
 from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.definitions import is_layered, not_compiled, random_families, refuse_transposes, single
+from tensorprog.limit.definitions import is_layered, not_compiled, random_families, single
 from tensorprog.limit.parts import Part, Parts
 from tensorprog.limit.products import factors_of
 from tensorprog.limit.reduced import sums_over_vectors
+from tensorprog.order import upstream
 
 __all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
 
@@ -33,8 +35,7 @@ class Shape:
     """A program as the compiler takes it, without any numbers."""
 
     def __init__(self, netsor: Netsor) -> None:
-        self.netsor = single(netsor)
-        refuse_transposes(self.netsor)
+        self.netsor = single(needed(netsor))
         self.parts = Parts(self.netsor)
         self.random = random_families(self.netsor)
 
@@ -49,30 +50,38 @@ def uncompiled(netsor: Netsor) -> list[Problem]:
     except NotCompiledError as error:
         return [error.problem]
     found: dict[Problem, None] = {}
-    for asked in _asked(shape):
-        try:
-            asked()
-        except NotCompiledError as error:
-            found[error.problem] = None
+    for level in _asked(shape):
+        for asked in level:
+            try:
+                asked()
+            except NotCompiledError as error:
+                found[error.problem] = None
+        if found:  # what follows from it is not said again
+            break
     return list(found)
 
 
-def _asked(shape: Shape) -> Iterator[Callable[[], Any]]:
-    """Calls that raise NotCompiledError for what is not compiled."""
-    netsor, layered = shape.netsor, is_layered(shape.netsor, shape.random)
-    vectors = [name for name, family in netsor.families.items() if family.kind == "vector"]
-    for name in vectors:
-        yield partial(shape.parts.of, name)
+def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
+    """Calls that raise NotCompiledError for what is not compiled, in an order in which none explains one before."""
+    netsor, body, layered = shape.netsor, shape.netsor.body, is_layered(shape.netsor, shape.random)
+    yield [partial(shape.parts.of, name) for name, family in netsor.families.items() if family.kind == "vector"]
     if layered or shape.random & shape.parts.carried:
-        yield partial(refuse_cells, shape)
-    if layered:
-        for name in _multiplied(shape):
-            yield partial(refuse_sums, shape, name)
-        return
-    for name, family in netsor.families.items():
-        statement = netsor.body[family.statements[0]] if family.statements else None
-        if name in shape.random and isinstance(statement, Dot) and statement.scale == "1/n":
-            yield partial(ConditionalAverage.refuse, shape, name)
+        yield [partial(refuse_cells, shape)]
+    if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
+        products = (statement.vector.name for statement in body if isinstance(statement, MatMul))
+        averages = (v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs)
+        for names in ((*products, *averages), netsor.outputs):
+            yield [partial(refuse_sums, shape, name) for name in dict.fromkeys(names)]
+    else:
+        averages = (s.target.name for s in body if isinstance(s, Dot) and s.scale == "1/n")
+        yield [partial(ConditionalAverage.refuse, shape, name) for name in averages if name in shape.random]
+
+
+def needed(netsor: Netsor) -> Netsor:
+    """The program without what no output depends on."""
+    names = upstream(netsor, netsor.outputs)
+    body = tuple(statement for statement in netsor.body if statement.target.name in names)
+    return netsor if len(body) == len(netsor.body) else replace(netsor, body=body)
 
 
 def bases_of(parts: Iterable[Part]) -> set[str]:
@@ -117,16 +126,7 @@ def refuse_sums(shape: Compiled, name: str) -> None:
                              shape.netsor.body[positions[0]])  # fmt: skip
             raise not_compiled(
                 statement,
-                f"{name} is a nonlinear function of a sum over an index and of other vectors, which depend on scores",
-                "a function of the sum alone, a linear function of it, or a weight between the two",
+                f"{name} depends on scores, and is a nonlinear function of several vectors with a sum over an index "
+                "in it",
+                "a function of the sum alone, a linear function, or a weight between the two",
             )
-
-
-def _multiplied(shape: Shape) -> Iterator[str]:
-    """Families of which second moments given the scores are needed: below weights and averages, and outputs."""
-    yield from shape.netsor.outputs
-    for statement in shape.netsor.body:
-        if isinstance(statement, MatMul):
-            yield statement.vector.name
-        elif isinstance(statement, Dot) and statement.scale == "1/n":
-            yield from (statement.left.name, statement.right.name)

@@ -33,7 +33,6 @@ from tensorprog.limit.definitions import (
     positions_of,
     random_families,
     readings,
-    refuse_transposes,
     single,
 )
 from tensorprog.limit.gaussians import Gaussians
@@ -84,7 +83,6 @@ class Compiler:
         self.replicates: Range | None = None
         self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        refuse_transposes(netsor)
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
         self.random = random_families(netsor)

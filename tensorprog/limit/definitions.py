@@ -11,14 +11,14 @@ from tensorprog.errors import NotCompiledError, Problem, Span
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.order import Loop, acyclic, schedule
+from tensorprog.order import Loop, acyclic, schedule, upstream
 from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
     "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "place",
-    "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "refuse_transposes",
-    "shown_at", "single", "target_box",
+    "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "single", "target_box", "without_transposes",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
@@ -162,14 +162,19 @@ def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
     return bool(netsor.fixed_widths) or any(s.vector.name in random for s in products)
 
 
-def refuse_transposes(netsor: Netsor) -> None:
-    """Refuse weights that are transposed.
+def without_transposes(netsor: Netsor) -> Netsor:
+    """The program without what transposed weights make, if no output depends on that.
 
-    Raises    NotCompiledError
+    Raises    NotCompiledError if one does
     """
-    for statement in netsor.body:
-        if isinstance(statement, MatMul) and statement.transposed:
+    transposed = [s for s in netsor.body if isinstance(s, MatMul) and s.transposed]
+    used = upstream(netsor, netsor.outputs) if transposed else frozenset()
+    for statement in transposed:
+        if statement.target.name in used:
             raise not_compiled(statement, f"{statement.matrix} is a transposed weight", "a weight of its own")
+    made = {statement.target.name for statement in transposed}
+    body = tuple(s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
+    return replace(netsor, body=body) if transposed else netsor
 
 
 def depth(expr: Expr) -> int:
@@ -242,7 +247,7 @@ def single(netsor: Netsor) -> Netsor:
     A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
     operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
 
-    Raises    NotCompiledError for scores with several definitions
+    Raises    NotCompiledError for transposed weights, and scores with several definitions
     """
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
     taken |= set(dict(netsor.fixed_widths))
@@ -254,6 +259,7 @@ def single(netsor: Netsor) -> Netsor:
         taken.add(f"{name}_{number}")
         return f"{name}_{number}"
 
+    netsor = without_transposes(netsor)
     body: list[Statement] = []
     beyond = _Beyond(netsor, fresh)
     for statement in netsor.body:
