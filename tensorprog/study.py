@@ -156,8 +156,8 @@ class Study:
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
         return {"program": self.netsor.name, "constants": files.constants_json(self.netsor),
-                "assumptions": self.report.to_json(), "limit": self.limit, "limit_refused": self.reason,
-                "finite": self.finite}
+                "assumptions": self.report.to_json(), "limit": self.limit,
+                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
 
     @property
     def reason(self) -> str | None:
