@@ -61,6 +61,7 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
+EXACT = 1e-12  # relative errors that are rounding
 NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
@@ -172,8 +173,8 @@ class Compiler:
         """E[Z^f Z^g] for every replicate."""
         if (f, g) not in self._second:
             self._prepare(f, g)
-            if (g, f) in self._second:
-                self._second[f, g] = self._swapped(self._second[g, f], f, g)
+            if f > g:  # so that both orders have the same numbers, whichever is asked for first
+                self._second[f, g] = self._swapped(self.replicated(g, f), f, g)
             else:
                 self._second[f, g] = self._compute(f, g, self.pair_ranges(f, g))
         return self._second[f, g]
@@ -196,7 +197,22 @@ class Compiler:
                 held = None if held is None else q.within(held, "_")
                 if held is not None:
                     total = total + self.expectation(p, q, held).widened(ranges)
+        total = self._symmetric(total) if f == g else total
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
+
+    def _symmetric(self, moment: Moment) -> Moment:
+        """Second moments of a family: the mean of both orders, unless they agree to rounding anyway.
+
+        Rules for several variables take the first member's before the second's, so that the orders differ within the
+        error of the rule; the mean of two numbers has at most the mean of their errors.
+        """
+        ranges = moment.ranges
+        names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
+        if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
+            return moment
+        swap = {a: Affine(((b, 1),)) for one, two in names.items() for a, b in ((one, two), (two, one))}
+        both = moment + moment.rename(swap, ranges)
+        return Moment(tuple(Term(term.equations, term.value.scaled(0.5)) for term in both.terms), ranges)
 
     def expectation(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
         """E[part part'] over the positions in the ranges, the second part in second copies."""
