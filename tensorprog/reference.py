@@ -164,6 +164,7 @@ class Reference:
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
+        self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
     @classmethod
     def of(cls, law: Any, wanted: str = "a law is needed here") -> Reference:
@@ -203,10 +204,16 @@ class Reference:
 
         Shapes    name -> (value, error), each (members,) in C order
         """
+        if name in self.failed:
+            raise self.failed[name]
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
             asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
-            found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            try:
+                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            except Exception as error:
+                self.failed[name] = error
+                raise
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
         return self._moments[name]

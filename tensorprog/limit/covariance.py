@@ -26,7 +26,16 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
-from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
+from tensorprog.limit.definitions import (
+    indicator,
+    is_layered,
+    leaves,
+    operands_of,
+    positions_of,
+    random_families,
+    readings,
+    single,
+)
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.needs import in_order
@@ -39,25 +48,9 @@ from tensorprog.limit.replicates import REPLICATE, Settled, settled
 from tensorprog.normalize import normalize
 from tensorprog.rename import reindexed
 
-__all__ = ["Compiler", "random_families"]
+__all__ = ["Compiler"]
 
 Array = NDArray[Any]
-
-
-def random_families(netsor: Netsor) -> frozenset[str]:
-    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
-    fixed = dict(netsor.fixed_widths)
-    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
-    for _ in range(len(netsor.body) + 1):
-        before = len(found)
-        for statement in netsor.body:
-            name = statement.target.name
-            finite = netsor.families[name].width in fixed
-            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
-                found.add(statement.target.name)
-        if len(found) == before:
-            break
-    return frozenset(found)
 
 
 def _finite(moment: Moment, name: str) -> Moment:
@@ -92,7 +85,6 @@ class Compiler:
         self.replicates: Range | None = None
         self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self._refuse()
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
         self.random = random_families(netsor)
@@ -120,16 +112,10 @@ class Compiler:
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = recurrences
 
-    def _refuse(self) -> None:
-        for statement in self.netsor.body:
-            if isinstance(statement, MatMul) and statement.transposed:
-                raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
-
     @property
     def layered(self) -> bool:
         """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
-        products = (s for s in self.netsor.body if isinstance(s, MatMul))
-        return bool(self.netsor.fixed_widths) or any(s.vector.name in self.random for s in products)
+        return is_layered(self.netsor, self.random)
 
     def is_finite(self, name: str) -> bool:
         """Whether a vector has a width that stays finite."""

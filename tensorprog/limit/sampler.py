@@ -101,11 +101,7 @@ class Sampler:
             if not self.compiler.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
-        if isinstance(statement, MatMul):
-            if statement.vector.name in self.compiler.random:
-                raise NotCompiledError(
-                    f"{statement.target} multiplies a vector that depends on scores: not compiled by this version"
-                )
+        if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return
         if isinstance(statement, Dot) and name not in self.compiler.random:
             return
