@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import AccuracyError, NotCompiledError, NotFiniteError, ProgramError, TensorprogError
+from tensorprog.errors import AccuracyError, NotFiniteError, ProgramError, TensorprogError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
