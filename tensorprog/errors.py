@@ -92,15 +92,26 @@ class OutsideError(TensorprogError):
 
 
 class NotCompiledError(TensorprogError):
-    """The limit may exist, but this version does not compile it; finite widths run."""
+    """The limit may exist, but this version does not compile it; finite widths run.
+
+    `problem` has the statement and its line, and what to write instead.
+    """
 
     exit_code = 3
+
+    def __init__(self, problem: Problem | str) -> None:
+        self.problem = Problem(problem) if isinstance(problem, str) else problem
+        super().__init__(str(problem))
 
 
 class AccuracyError(TensorprogError):
     """A number could not be computed to the accuracy asked for."""
 
     exit_code = 3
+
+
+class NotFiniteError(AccuracyError):
+    """Values overflow, or are no numbers; a function that is certified may still be too large for a computer."""
 
 
 class MemoryLimitError(TensorprogError):

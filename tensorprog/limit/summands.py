@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, broadcast
+from tensorprog.errors import NotFiniteError
 from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, walk
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
@@ -42,7 +43,7 @@ class Function:
     """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
 
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
-        self.parts = compiler.parts.of(name)
+        self.name, self.parts = name, compiler.parts.of(name)
         self.ranges = {str(k): span for k, span in enumerate(box)}
 
     @property
@@ -143,8 +144,9 @@ class Block:
         """
         f = self.functions[k]
         ranges = f.ranges | {HEAD: self.heads}
-        value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
         """Var[summands of function k | p-ring].
@@ -152,8 +154,9 @@ class Block:
         Shapes    (draws, heads, *members)
         """
         f = self.functions[k]
-        value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def at(self, points: Array) -> tuple[Array, Array]:
         """Means and variances of the summands of all functions at standard normals.
@@ -244,13 +247,25 @@ class Block:
         f, g = self.functions[k], self.functions[m]
         second = tuple(f"{name}_" for name in g.positions)
         sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
-        value = self._covariance(k, m).value(self.sampler.reader(values), [HEAD])
+        with np.errstate(all="ignore"):
+            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD]), k, m)
         if HEAD in value.axes:
             axis = value.axes.index(HEAD)
             value = Open(tuple(name for name in value.axes if name != HEAD), value.data.sum(axis=axis))
         else:
             value = Open(value.axes, value.data * self.size)
         return broadcast(value, (BATCH, *f.positions, *second), sizes)
+
+    def _finite(self, value: Open, *functions: int) -> Open:
+        """The value itself; refused, with the statements that made it, where it overflows or is no number."""
+        if np.isfinite(value.data).all():
+            return value
+        names = {self.functions[k].name for k in functions}
+        told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
+        raise NotFiniteError(
+            f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
+            "overflows, or leaves the domain of a function (log, sqrt, division)"
+        )
 
     def _sizes(self, draws: int, f: Function) -> dict[str, int]:
         return {BATCH: draws, HEAD: self.size} | dict(zip(f.positions, f.members, strict=True))
