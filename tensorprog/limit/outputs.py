@@ -73,7 +73,7 @@ class Outputs:
             replicate,
             finish,
             what,
-            accuracy=self.accuracy,
+            accuracy=None if aim == math.inf else self.accuracy,  # an infinite aim: whatever it takes to confirm
             seed=self.seed,
             aim=aim,
             width=width,

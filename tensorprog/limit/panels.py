@@ -222,8 +222,11 @@ class _Points:
             under = clear & (self.grid[:, None] < ends.min(axis=1) - far)
         if self.cumulative:
             self.value += over @ panels.masses
-        points, which = (np.asarray(a) for a in np.nonzero(cells & ~over & ~under))
-        low, high = panels.low[which], panels.high[which]
+        places = np.nonzero(cells & ~over & ~under)
+        points: Array = places[0]
+        which: Array = places[1]
+        low: Array = panels.low[which]
+        high: Array = panels.high[which]
         mean, var = self.mean[which], self.var[which]
         left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
         lost = ~cells & (panels.masses > 0)
