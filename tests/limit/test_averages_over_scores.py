@@ -112,7 +112,11 @@ def held(found: tuple[float, float], truth: Any, smooth: bool) -> None:
     assert not smooth or error <= 1e-9 * size, (value, error)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.output)
+QUICK = {1, 3, 5, 9, 11}
+SHARED = [pytest.param(case, id=case.output, marks=() if k in QUICK else pytest.mark.slow) for k, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("case", SHARED)
 def test_moments_behind_one_score(case: Case) -> None:
     with mp.workdps(25):
         variance, kurtosis = case.moments()
@@ -127,6 +131,7 @@ DENSE = ["(1 + 100*gaussian((p - 0.911)/0.01))*v", "where(p > 0.3, 1, 3)*v", "ma
          "0.01*v + p", "p + v", "sigmoid(40*(p-0.2))*v", "abs(tanh(5*p))*v + sin(4*p)"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.output in DENSE], ids=lambda case: case.output)
 def test_densities_and_quantiles_behind_one_score(case: Case) -> None:
     found = law(case.output, scale=case.scale)
@@ -181,6 +186,7 @@ def divergence(g: Function) -> float:
         return float(2 * 0.05 * (f * log * y).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("output", "g"), [("p**3*v", lambda p: p**3), ("p*v", lambda p: p)])
 def test_divergences_of_densities_with_a_singularity(output: str, g: Function) -> None:
     value, error = kl_gaussian(law(output), "y")
