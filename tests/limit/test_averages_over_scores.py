@@ -113,7 +113,9 @@ def held(found: tuple[float, float], truth: Any, smooth: bool) -> None:
 
 
 QUICK = {1, 3, 5, 9, 11}
-SHARED = [pytest.param(case, id=case.output, marks=() if k in QUICK else pytest.mark.slow) for k, case in enumerate(CASES)]
+SHARED = [
+    pytest.param(case, id=case.output, marks=() if k in QUICK else pytest.mark.slow) for k, case in enumerate(CASES)
+]
 
 
 @pytest.mark.parametrize("case", SHARED)
