@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from tensorprog.calculus.profile import (
     constant,
     join,
     join_kinks,
-    meet,
     product,
     product_parity,
     shown,
@@ -35,7 +35,7 @@ from tensorprog.calculus.profile import (
     tidy,
     times,
 )
-from tensorprog.calculus.relations import identity
+from tensorprog.calculus.relations import related
 from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
 from tensorprog.evaluate import index_array
 from tensorprog.expr import (
@@ -71,7 +71,8 @@ class Composition(ABC):
         self.at = -1  # the statement in which the expression stands
         self._closed: dict[Expr, Interval | None] = {}
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
-        self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
+        self._remembered: dict[tuple[Any, ...], Any] = {}
+        self.spread = 0  # sums that are being multiplied out
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
@@ -80,10 +81,15 @@ class Composition(ABC):
     def expression(self, expr: Expr, position: int) -> Profile:
         """Facts of an expression that stands in a statement; remembered, for each branch of `where`."""
         self.at = position
-        key = expr, position, id(self.ranges), frozenset(self._known.items())
-        if key not in self._remembered:
-            self._remembered[key] = self._expression(expr)
-        return self._remembered[key]
+        found: Profile = self.recall("expression", (expr, self.spread), lambda: self._expression(expr))
+        return found
+
+    def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """What is computed once for each statement and each branch of `where`."""
+        full = (kind, *key, self.at, id(self.ranges), frozenset(self._known.items()))
+        if full not in self._remembered:
+            self._remembered[full] = compute()
+        return self._remembered[full]
 
     def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
@@ -124,10 +130,7 @@ class Composition(ABC):
         if isinstance(expr, Reduction):
             return self.reduce(expr)
         assert isinstance(expr, Call)
-        known = identity(self, expr)
-        composed = self.call(expr)
-        # -inf is no value of a relation between numbers
-        return composed if known is None or known.masked > composed.masked else meet(composed, known)
+        return related(self, expr, self.call(expr))
 
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""

@@ -1,7 +1,8 @@
 """Activations, gates, losses, normalisations and blocks as people write them, with what is true of them.
 
 Written from papers, each in the spellings that occur, before the calculus was looked at. u, w and z are vectors of a
-program (any real number may stand there), p[j] and q[j] scores and v[j] vectors over an index j of three.
+program (any real number may stand there), p[j] and q[j] scores and v[j] vectors over an index j of three; what is
+defined is y[i].
 `order` is the least whole order of pseudo-Lipschitz continuity, None where there is none.
 """
 
@@ -486,12 +487,12 @@ shifted gaussian: bounded, 1
   exp(u)/exp(u**2)
 
 softmax: bounded, 1
-  softmax[j](p[j])
-  exp(p[j])/sum[j](exp(p[j]))
-  exp(p[j] - logsumexp[j](p[j]))
-  exp(p[j] - max[j](p[j]))/sum[j](exp(p[j] - max[j](p[j])))
-  exp(log(softmax[j](p[j])))
-  1/sum[k](exp(p[k] - p[j]))
+  softmax[i](p[i])
+  exp(p[i])/sum[j](exp(p[j]))
+  exp(p[i] - logsumexp[j](p[j]))
+  exp(p[i] - max[j](p[j]))/sum[j](exp(p[j] - max[k](p[k])))
+  exp(log(softmax[i](p[i])))
+  1/sum[k](exp(p[k] - p[i]))
 
 attention: unbounded, 2
   sum[j](softmax[j](p[j])*v[j])
@@ -511,34 +512,34 @@ softmax of two: bounded, 1
   1/(1 + exp(w - u))
 
 softmax off by one: bounded, 1
-  exp(p[j])/(1 + sum[j](exp(p[j])))
-  exp(p[j])/(1 + exp(logsumexp[j](p[j])))
+  exp(p[i])/(1 + sum[j](exp(p[j])))
+  exp(p[i])/(1 + exp(logsumexp[j](p[j])))
 
 softmax with a sink: bounded, 1
-  exp(p[j])/(exp(u) + sum[j](exp(p[j])))
-  exp(p[j] - u)/(1 + sum[j](exp(p[j] - u)))
+  exp(p[i])/(exp(u) + sum[j](exp(p[j])))
+  exp(p[i] - u)/(1 + sum[j](exp(p[j] - u)))
 
 softmax at temperature 1/2: bounded, 1
-  softmax[j](p[j]/0.5)
-  softmax[j](2*p[j])
-  exp(2*p[j])/sum[j](exp(2*p[j]))
-  exp(p[j])**2/sum[j](exp(p[j])**2)
-  softmax[j](p[j])**2/sum[j](softmax[j](p[j])**2)
+  softmax[i](p[i]/0.5)
+  softmax[i](2*p[i])
+  exp(2*p[i])/sum[j](exp(2*p[j]))
+  exp(p[i])**2/sum[j](exp(p[j])**2)
+  softmax[i](p[i])**2/sum[j](softmax[j](p[j])**2)
 
 softmax of sums: bounded, 1
-  softmax[j](p[j] + q[j])
-  exp(p[j] + q[j])/sum[j](exp(p[j] + q[j]))
-  exp(p[j])*exp(q[j])/sum[j](exp(p[j])*exp(q[j]))
-  softmax[j](p[j])*exp(q[j])/sum[j](softmax[j](p[j])*exp(q[j]))
+  softmax[i](p[i] + q[i])
+  exp(p[i] + q[i])/sum[j](exp(p[j] + q[j]))
+  exp(p[i])*exp(q[i])/sum[j](exp(p[j])*exp(q[j]))
+  softmax[i](p[i])*exp(q[i])/sum[j](softmax[j](p[j])*exp(q[j]))
 
 softmax with prior weights: bounded, 1
-  (1 + j)*exp(p[j])/sum[j]((1 + j)*exp(p[j]))
-  softmax[j](p[j] + log(1 + j))
+  (1 + i)*exp(p[i])/sum[j]((1 + j)*exp(p[j]))
+  softmax[i](p[i] + log(1 + i))
 
 log-softmax: unbounded, 1
-  log(softmax[j](p[j]))
-  p[j] - logsumexp[j](p[j])
-  p[j] - log(sum[j](exp(p[j])))
+  log(softmax[i](p[i]))
+  p[i] - logsumexp[j](p[j])
+  p[i] - log(sum[j](exp(p[j])))
 
 entropy of a softmax: bounded, 1
   -sum[j](softmax[j](p[j])*log(softmax[j](p[j])))
@@ -546,9 +547,9 @@ entropy of a softmax: bounded, 1
   -sum[j](softmax[j](p[j])*(p[j] - logsumexp[k](p[k])))
 
 softmax of unit length: bounded, 1
-  softmax[j](p[j])/sqrt(sum[j](softmax[j](p[j])**2))
-  exp(p[j])/sqrt(sum[j](exp(2*p[j])))
-  exp(p[j])/sqrt(sum[j](exp(p[j])**2))
+  softmax[i](p[i])/sqrt(sum[j](softmax[j](p[j])**2))
+  exp(p[i])/sqrt(sum[j](exp(2*p[j])))
+  exp(p[i])/sqrt(sum[j](exp(p[j])**2))
 
 participation ratio: bounded, 1
   1/sum[j](softmax[j](p[j])**2)
@@ -589,35 +590,35 @@ linear attention of elu features: unbounded, 2
   sum[j]((elu(p[j]) + 1)*v[j])/sum[j](elu(p[j]) + 1)
 
 relu attention with epsilon: bounded, 1
-  relu(p[j])/(0.001 + sum[j](relu(p[j])))
-  max(p[j], 0)/(0.001 + sum[k](max(p[k], 0)))
+  relu(p[i])/(0.001 + sum[j](relu(p[j])))
+  max(p[i], 0)/(0.001 + sum[k](max(p[k], 0)))
 
 squared relu attention with epsilon: bounded, 1
-  relu(p[j])**2/(0.001 + sum[j](relu(p[j])**2))
+  relu(p[i])**2/(0.001 + sum[j](relu(p[j])**2))
 
 squared score attention with epsilon: bounded, 1
-  p[j]**2/(0.001 + sum[j](p[j]**2))
+  p[i]**2/(0.001 + sum[j](p[j]**2))
 
 heat kernel attention: bounded, 2
-  softmax[j](-p[j]**2)
-  exp(-p[j]**2)/sum[j](exp(-p[j]**2))
-  gaussian(p[j])/sum[j](gaussian(p[j]))
+  softmax[i](-p[i]**2)
+  exp(-p[i]**2)/sum[j](exp(-p[j]**2))
+  gaussian(p[i])/sum[j](gaussian(p[j]))
 
 heat kernel attention with epsilon: bounded, 1
-  exp(-p[j]**2)/(0.001 + sum[j](exp(-p[j]**2)))
-  gaussian(p[j])/(0.001 + sum[j](gaussian(p[j])))
+  exp(-p[i]**2)/(0.001 + sum[j](exp(-p[j]**2)))
+  gaussian(p[i])/(0.001 + sum[j](gaussian(p[j])))
 
 student kernel attention: bounded, 1
-  (1/(1 + p[j]**2))/sum[j](1/(1 + p[j]**2))
-  (1 + p[j]**2)**-1/sum[j]((1 + p[j]**2)**-1)
+  (1/(1 + p[i]**2))/sum[j](1/(1 + p[j]**2))
+  (1 + p[i]**2)**-1/sum[j]((1 + p[j]**2)**-1)
 
 smooth maximum: unbounded, 1
   sum[j](p[j]*softmax[j](p[j]))
   sum[j](p[j]*exp(p[j]))/sum[j](exp(p[j]))
 
 softmax linear unit: unbounded, 2
-  p[j]*softmax[j](p[j])
-  p[j]*exp(p[j])/sum[j](exp(p[j]))
+  p[i]*softmax[i](p[i])
+  p[i]*exp(p[i])/sum[j](exp(p[j]))
 
 cosine similarity with epsilons inside: bounded, 1
   sum[j](v[j]*p[j])/(sqrt(0.01 + sum[j](v[j]**2))*sqrt(0.01 + sum[j](p[j]**2)))
@@ -629,33 +630,33 @@ cosine similarity with floors: bounded, 1
   sum[j](v[j]*p[j])/max(sqrt(sum[j](v[j]**2)), 0.01)/max(sqrt(sum[j](p[j]**2)), 0.01)
 
 root mean square norm: bounded, 1
-  v[j]/sqrt(0.001 + mean[j](v[j]**2))
-  v[j]*(mean[j](v[j]**2) + 0.001)**-0.5
-  v[j]/sqrt(0.001 + mean[k](v[k]*v[k]))
-  v[j]/(0.001 + mean[j](v[j]**2))**0.5
+  v[i]/sqrt(0.001 + mean[j](v[j]**2))
+  v[i]*(mean[j](v[j]**2) + 0.001)**-0.5
+  v[i]/sqrt(0.001 + mean[k](v[k]*v[k]))
+  v[i]/(0.001 + mean[j](v[j]**2))**0.5
 
 layer norm over tokens: bounded, 1
-  (v[j] - mean[j](v[j]))/sqrt(0.001 + mean[j]((v[j] - mean[k](v[k]))**2))
-  (v[j] - mean[j](v[j]))/sqrt(0.001 + mean[j](v[j]**2) - mean[j](v[j])**2)
+  (v[i] - mean[j](v[j]))/sqrt(0.001 + mean[j]((v[j] - mean[k](v[k]))**2))
+  (v[i] - mean[j](v[j]))/sqrt(0.001 + mean[j](v[j]**2) - mean[j](v[j])**2)
 
 unit vector with epsilon: bounded, 1
-  v[j]/(0.001 + sqrt(sum[j](v[j]**2)))
-  v[j]/(sum[j](v[j]**2)**0.5 + 0.001)
+  v[i]/(0.001 + sqrt(sum[j](v[j]**2)))
+  v[i]/(sum[j](v[j]**2)**0.5 + 0.001)
 
 unit vector with a floor: bounded, 1
-  v[j]/max(sqrt(sum[j](v[j]**2)), 0.001)
-  v[j]/max(0.001, sum[j](v[j]**2)**0.5)
+  v[i]/max(sqrt(sum[j](v[j]**2)), 0.001)
+  v[i]/max(0.001, sum[j](v[j]**2)**0.5)
 
 unit vector of absolute values: bounded, 1
-  v[j]/(0.001 + sum[j](abs(v[j])))
-  v[j]/(sum[k](abs(v[k])) + 0.001)
+  v[i]/(0.001 + sum[j](abs(v[j])))
+  v[i]/(sum[k](abs(v[k])) + 0.001)
 
 unit vector of the largest: bounded, 1
-  v[j]/(0.001 + max[j](abs(v[j])))
-  v[j]/max(0.001, max[k](abs(v[k])))
+  v[i]/(0.001 + max[j](abs(v[j])))
+  v[i]/max(0.001, max[k](abs(v[k])))
 
 squashed capsule: bounded, 1
-  sum[j](v[j]**2)/(1 + sum[j](v[j]**2))*v[j]/sqrt(0.001 + sum[j](v[j]**2))
+  sum[j](v[j]**2)/(1 + sum[j](v[j]**2))*v[i]/sqrt(0.001 + sum[j](v[j]**2))
 
 divisive normalisation: bounded, 1
   u/sqrt(1 + 0.1*u**2 + 0.2*w**2)
@@ -716,8 +717,8 @@ jumps: bounded, none
   sign(u)
   where(u > 0.5, 1, 0)
   u/abs(u)
-  relu(p[j])/sum[j](relu(p[j]))
-  v[j]/sqrt(sum[j](v[j]**2))
+  relu(p[i])/sum[j](relu(p[j]))
+  v[i]/sqrt(sum[j](v[j]**2))
   u/sqrt(u**2 + w**2)
 
 hardshrink: unbounded, none

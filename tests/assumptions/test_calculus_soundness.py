@@ -287,12 +287,6 @@ def _rule(module: object, name: str, change: Callable[..., object]) -> Callable[
     return lambda patch: patch.setattr(module, name, lambda *args: change(right(*args), *args))
 
 
-def _relation(name: str, change: Callable[..., object]) -> Callable[[pytest.MonkeyPatch], None]:
-    """The relation of an atom, whose result is changed."""
-    right = relations.RELATIONS[name]
-    return lambda patch: patch.setitem(relations.RELATIONS, name, lambda *args: change(right(*args)))
-
-
 def _without(field: str, value: object) -> Callable[..., object]:
     return lambda found, *_: None if found is None else rules.tidy(replace(found, **{field: value}))
 
@@ -311,7 +305,7 @@ MISTAKES = {
     ),
     "the range of softplus starts at 0.1": ("softplus(g[i])", _atom("softplus", bounds=lambda: (0.1, math.inf))),
     "silu is bounded": ("silu(g[i])", _atom("silu", regularity=Regularity(0, 0, 1.1))),
-    "x * sigmoid(x) is bounded": ("e * sigmoid(e)", _rule(relations, "switched", _without("growth", 0.0))),
+    "x * sigmoid(x) is bounded": ("e * sigmoid(e)", _rule(relations, "behaviour", lambda found, *_: replace(found, growth=0.0))),
     "sqrt has a bounded slope": ("sqrt(abs(g[i]))", _atom("sqrt", local=lambda interval: Regularity(0.5, 0, 1.0))),
     "sin is even": ("sin(g[i])", _atom("sin", parity=1)),
     "a sum of odd and even is odd": ("g[i] + cos(g[i])", _rule(composition, "sum_parity", lambda *_: -1)),
@@ -323,10 +317,10 @@ MISTAKES = {
         "tanh(g[i]) * e", _rule(rules, "product_trend", lambda _, a, b: (a.rises and b.rises, False)),
     ),
     "the log of a sum of exponentials is bounded": (
-        "log(0.1 + 0.1*exp(g[i]))", _relation("log", _without("growth", 0.0)),
+        "log(0.1 + 0.1*exp(g[i]))", _rule(relations, "value", _without("growth", 0.0)),
     ),
     "the log of a sum of exponentials is positive": (
-        "log(0.1 + 0.1*exp(g[i]))", _relation("log", _without("low", 0.0)),
+        "log(0.1 + 0.1*exp(g[i]))", _rule(relations, "value", _without("low", 0.0)),
     ),
     "1/x falls across its pole": (
         "1 / g[i]",
@@ -348,11 +342,11 @@ MISTAKES = {
         lambda patch: patch.setattr(composition.Composition, "_glued", lambda *_: True),
     ),
     "a quotient of polynomials is at most 0.4": (
-        "g[i] / (1 + g[i]**2)", _rule(relations, "ratio", _without("high", 0.4)),
+        "g[i] / (1 + g[i]**2)", _rule(relations, "rational", _without("high", 0.4)),
     ),
     "a pole of high multiplicity is none": (
         "1 / (g[i] - 1)**6 + 0 * tanh(e)",
-        _rule(relations, "ratio", lambda *_: replace(rules.VECTOR, low=-1e15, high=5e15, growth=0.0)),
+        _rule(relations, "rational", lambda *_: replace(rules.VECTOR, low=-1e15, high=5e15, growth=0.0)),
     ),
     "joining branches forgets the second": (
         "where(i < 1, e, 0) + where(i < 1, g[i], 2)", _rule(composition, "join", lambda _, a, b: b),
