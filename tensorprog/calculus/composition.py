@@ -86,10 +86,13 @@ class Composition(ABC):
 
     def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """What is computed once for each statement and each branch of `where`."""
-        full = (kind, *key, self.at, id(self.ranges), frozenset(self._known.items()))
+        full = self._place(kind, *key)
         if full not in self._remembered:
             self._remembered[full] = compute()
         return self._remembered[full]
+
+    def _place(self, *key: Any) -> tuple[Any, ...]:
+        return (*key, self.at, id(self.ranges), frozenset(self._known.items()))
 
     def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
@@ -130,7 +133,10 @@ class Composition(ABC):
         if isinstance(expr, Reduction):
             return self.reduce(expr)
         assert isinstance(expr, Call)
-        return related(self, expr, self.call(expr))
+        composed = self.call(expr)
+        # what relations see when they come back to where they are
+        self._remembered[self._place("expression", expr, self.spread)] = composed
+        return related(self, expr, composed)
 
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""

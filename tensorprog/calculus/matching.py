@@ -45,10 +45,10 @@ def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Ite
         exponent = span(rules, expr.args[1]) if expr.atom == "power" else None
         a = Fraction(1, 2) if expr.atom == "sqrt" else exponent.low if exponent is not None and exponent.exact else None
         inner = [] if a is None else list(powers(rules, expr.args[0]))
-        whole = a is not None and a.denominator == 1
-        if a is not None and (whole or (len(inner) == 1 and inner[0][1] == 1) or all(
-            rules.expression(x, rules.at).low >= 0 for x, _ in inner
-        )):
+        if a is not None and a.denominator > 1 and not all(_nonnegative(rules, x) for x, _ in inner):
+            # roots of what may be negative stay as they are
+            inner = [(expr.args[0], Fraction(1))] if _nonnegative(rules, expr.args[0]) else []
+        if a is not None and inner:
             yield from ((x, power * a * b) for x, b in inner)
             return
         parts = []
@@ -62,6 +62,11 @@ def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Ite
         yield expr, power
     for part, a in parts:
         yield from powers(rules, part, a)
+
+
+def _nonnegative(rules: Composition, expr: Expr) -> bool:
+    found = rules.expression(expr, rules.at)
+    return found.low >= 0 and found.real
 
 
 def multiplied(parts: Sequence[Expr]) -> Expr:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Square", "over_squares", "squares"]
 
 INF = math.inf
+MANY = 1000  # a power that no product has
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def squares(rules: Composition, expr: Expr) -> tuple[float, list[Square]] | None
             factor = interval[0] if a > 0 else 1 / interval[1] if interval[0] > 0 else 0.0
             weight *= factor
         else:
-            root[x] = root.get(x, Fraction(0)) + a / 2
+            root[x] = root.get(x, Fraction(0)) + (a / 2 if a > 0 else Fraction(-MANY))
     if weight <= 0 or not all(a > 0 and a.denominator == 1 for a in root.values()):
         return _multiple_of_squares(rules, expr)
     return 0.0, [Square(weight, built(root))]
@@ -150,5 +151,5 @@ def _root(rules: Composition, expr: Call) -> Expr | None:
 def _collected(rules: Composition, expr: Call) -> dict[Expr, Fraction]:
     found: dict[Expr, Fraction] = {}
     for x, a in powers(rules, expr):
-        found[x] = found.get(x, Fraction(0)) + a
+        found[x] = found.get(x, Fraction(0)) + (a if a > 0 else Fraction(-MANY))  # what is divided by is no square
     return found

@@ -178,10 +178,14 @@ def _upper(p: Poly, q: Poly, interval: Interval, points: list[float], limits: li
     found = [(_at(tops, Fraction(x)), _at(bottoms, Fraction(x))) for x in points]
     guesses = [_float(a / b) for a, b in found if b] + limits
     most, side = max(guesses, default=INF), sign(q, *interval)
+    size = max((abs(x) for x in guesses if math.isfinite(x)), default=1.0)
     for wider in WIDER:
-        bound = most + wider * max(map(abs, guesses), default=1.0)
+        bound = most + wider * size
         if math.isfinite(bound):
             gap = add(scale(q, exactly(bound)), scale(p, exactly(-1)))
+            for x in map(Fraction, points):  # where it is reached
+                while gap and _vanishes(gap, x) and _vanishes(_derive(gap), x):
+                    gap = _divided(_divided(gap, x), x)
             if not gap or trend(gap, *interval) == side != 0:
                 return bound
     return INF

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tensorprog.calculus.ends import behaviour
+from tensorprog.calculus.ends import behaviour, positive
 from tensorprog.calculus.matching import apart, base, built, powers, put
 from tensorprog.calculus.norms import over_squares
 from tensorprog.calculus.positive import Form, combination, logarithm, share, value, weight
@@ -78,6 +78,9 @@ def _exponential(rules: Composition, node: Call, composed: Profile) -> Profile |
     """Sums, logarithms and exponentials that hold a log sum exp, or a maximum."""
     if node.atom == "exp":
         return weight(rules, combination(rules, node.args[0]))
+    if node.atom == "where" and not variables(node.args[0]):
+        form = logarithm(rules, node)
+        return None if form is None else weight(rules, form)
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(rules, combination(rules, node))
     return None
@@ -99,10 +102,13 @@ def _magnitude(rules: Composition, node: Call, _: Profile) -> Profile | None:
 
 def _collected(rules: Composition, node: Call) -> Factors:
     found: Factors = {}
+    under = set()
     for x, a in powers(rules, node):
         found[x] = found.get(x, Fraction(0)) + a
-    if len(found) > MOST:
-        raise TooLong
+        if a < 0:
+            under.add(x)
+    if len(found) > MOST or any(found[x] >= 0 and not positive(rules, x) for x in under):
+        raise TooLong  # what cancels may be 0
     return found
 
 
@@ -127,8 +133,6 @@ def _product(rules: Composition, node: Call, composed: Profile) -> Profile | Non
     if node.atom not in PRODUCTS and not (node.atom == "where" and not variables(node.args[0])):
         return None
     factors = _collected(rules, node)
-    if any(a == 0 for a in factors.values()):
-        return None
     moving = {x: a for x, a in factors.items() if span(rules, x) is None}
     found: list[Profile] = []
     if len(moving) > 1 or list(moving.values()) not in ([], [1]):
