@@ -73,6 +73,7 @@ class Composition(ABC):
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
         self._remembered: dict[tuple[Any, ...], Any] = {}
         self.spread = 0  # sums that are being multiplied out
+        self.renamed: dict[str, str] = {}  # names that indices had before relations compared them
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:

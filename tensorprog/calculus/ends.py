@@ -103,8 +103,11 @@ TINY = Mono(exponent=((INF, Fraction(-1)),))  # exp(-exp(t)) and the like
 
 
 def _largest(monos: Iterable[Mono | None]) -> Mono | None:
-    known = [m for m in monos if m is not None]
-    return functools.reduce(lambda a, b: a if a.exceeds(b) >= 0 else b, known) if known else None
+    best: Mono | None = None
+    for m in monos:
+        if m is not None and (best is None or m.exceeds(best) > 0):
+            best = m
+    return best
 
 
 def _times(a: Mono | None, b: Mono | None) -> Mono | None:
@@ -173,7 +176,7 @@ class Germ:
 def _kept(terms: dict[Mono, Span], rests: list[Mono | None], steeps: list[Mono | None]) -> Germ:
     """An expansion without zeros, of its largest terms."""
     terms = {m: c for m, c in terms.items() if c != ZERO}
-    order = sorted(terms, key=functools.cmp_to_key(lambda a, b: b.exceeds(a)))
+    order = sorted(terms, key=functools.cmp_to_key(Mono.exceeds), reverse=True)
     rest, steep = _largest(rests), _largest(steeps)
     cut = [m for k, m in enumerate(order) if k >= LONGEST]
     rest, steep = _largest([rest, *cut]), _largest([steep, *(m.slope for m in cut)])
@@ -387,10 +390,10 @@ def _expanded(rules: Composition, expr: Expr, u: Expr, side: int) -> Germ:
         return _germ(rules, top, u, side) * _exp(_germ(rules, exponent, u, side))
     args = [_germ(rules, arg, u, side) for arg in expr.args]
     if expr.atom == "power":
-        exponent = span(rules, expr.args[1])
-        if exponent is None or not exponent.exact or abs(exponent.low) > 100:
+        power = span(rules, expr.args[1])
+        if power is None or not power.exact or abs(power.low) > 100:
             raise Undecided
-        return _power(args[0], exponent.low)
+        return _power(args[0], power.low)
     if expr.atom == "clip":
         f, low, high = args
         return _chosen("minimum", _chosen("maximum", f, low), high)

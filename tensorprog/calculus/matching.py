@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "apart", "base", "built", "linear", "meeting", "multiplied", "powers", "put", "same_up_to_indices", "summands",
+    "written",
 ]
 
 
@@ -90,10 +91,11 @@ def built(factors: Mapping[Expr, Fraction]) -> Expr:
 def _raised(x: Expr, a: Fraction) -> Expr:
     if a == 1:
         return x
-    return Call("sqrt", (x,)) if a == Fraction(1, 2) else Call("power", (x, _written(a)))
+    return Call("sqrt", (x,)) if a == Fraction(1, 2) else Call("power", (x, written(a)))
 
 
-def _written(a: Fraction) -> Number:
+def written(a: Fraction) -> Number:
+    """A power as a number of the program."""
     return Number(int(a) if a.denominator == 1 else float(a))
 
 

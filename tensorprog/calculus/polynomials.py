@@ -16,7 +16,7 @@ import numpy as np
 from tensorprog.atoms import Interval
 from tensorprog.calculus.spans import ZERO, Span, TooLong
 
-__all__ = ["Poly", "add", "bounds", "multiply", "power", "ratio_slope", "scale", "sign", "trend"]
+__all__ = ["Poly", "add", "bounds", "exactly", "multiply", "power", "ratio_slope", "scale", "sign", "trend"]
 
 INF = math.inf
 Poly = tuple[Span, ...]

@@ -113,6 +113,7 @@ def _peak(rules: Composition, terms: Sequence[Form], indices: tuple[str, ...], s
         start, stop = rules.ranges[name]
         new = f"~{depth}.{k}.{start}:{stop}"
         rules.ranges[new] = rules.ranges[name]
+        rules.renamed[new] = rules.renamed.get(name, name)
         values[name] = Affine(((new, 1),))
         count *= stop - start
     terms = [_replaced(term, values) for term in terms]
@@ -362,12 +363,35 @@ def _bounds(rules: Composition, form: Form) -> Interval:
 
 
 def _composed(rules: Composition, form: Form, regularity: Regularity, bound: Interval) -> Profile | None:
-    leaves = dict.fromkeys(_leaves(form))
+    leaves = dict.fromkeys(_as_written(rules, leaf) for leaf in _leaves(form))
     parts = [rules.expression(leaf, rules.at) for leaf in leaves]
     if not parts or any(p.partial or (p.masked and p.open) for p in parts):
         return None
+    if any(p.assumes and _own_names(leaf) for leaf, p in zip(leaves, parts, strict=True)):
+        return None  # what is assumed is said in the names of the program
     found = compose(regularity, [replace(p, masked=False) for p in parts], bound)
-    return tidy(replace(found, depends=frozenset[str]().union(*(p.depends for p in parts)), assumes=assumed(*parts)))
+    kinks = join_kinks(*(p.kinks for p in parts)) if _smooth(form) else None
+    depends = frozenset[str]().union(*(p.depends for p in parts))
+    return tidy(replace(found, depends=depends, assumes=assumed(*parts), kinks=kinks))
+
+
+def _own_names(expr: Expr) -> list[str]:
+    """Names that peaks gave to indices."""
+    return [name for name in free_indices(expr) if name.startswith("~")]
+
+
+def _as_written(rules: Composition, leaf: Expr) -> Expr:
+    """An expression under the names that its indices had, where that keeps them apart."""
+    names = {name: rules.renamed[name] for name in _own_names(leaf) if name in rules.renamed}
+    if not names or len({*names.values(), *free_indices(leaf)}) < len(names) + len(free_indices(leaf)):
+        return leaf
+    return substitute(leaf, {name: Affine(((old, 1),)) for name, old in names.items()})
+
+
+def _smooth(form: Form) -> bool:
+    """Whether a form is smooth in its parts, which are all named as in the program."""
+    peaks = [part for part, _ in form.parts if isinstance(part, Peak)]
+    return all(peak.soft and not peak.indices and all(map(_smooth, peak.terms)) for peak in peaks)
 
 
 def value(rules: Composition, form: Form) -> Profile | None:

@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.ends import behaviour, positive
-from tensorprog.calculus.matching import apart, base, built, powers, put
-from tensorprog.calculus.norms import over_squares
+from tensorprog.calculus.matching import apart, base, built, powers, put, written
+from tensorprog.calculus.norms import over_squares, squares
 from tensorprog.calculus.positive import Form, combination, logarithm, share, value, weight
 from tensorprog.calculus.profile import Profile, assumed, compose, meet, product, tidy
 from tensorprog.calculus.rational import rational
@@ -39,7 +39,7 @@ Factors = dict[Expr, Fraction]
 def related(rules: Composition, node: Call, composed: Profile) -> Profile:
     """What is known of an expression by composition, and by relations between its parts."""
     found = composed
-    for rule in (_rational, _ends, _exponential, _product, _gate, _magnitude):
+    for rule in (_rational, _ends, _exponential, _squares, _product, _gate, _magnitude):
         if found.real and found.modulus == 0 and (found.growth == 0 or rule in (_product, _gate)) and (
             math.isfinite(found.low) and math.isfinite(found.high) and rule is not _rational
         ):
@@ -84,6 +84,14 @@ def _exponential(rules: Composition, node: Call, composed: Profile) -> Profile |
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(rules, combination(rules, node))
     return None
+
+
+def _squares(rules: Composition, node: Call, composed: Profile) -> Profile | None:
+    """A sum of squares, or a variance, is not negative."""
+    if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
+        return None
+    found = squares(rules, node)
+    return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
 
 
 def _magnitude(rules: Composition, node: Call, _: Profile) -> Profile | None:
@@ -139,8 +147,8 @@ def _product(rules: Composition, node: Call, composed: Profile) -> Profile | Non
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(rules, factors, x)
-        alone = _by_base(rules, factors)
-        found += [] if alone is None else [alone]
+        for whole in (_by_base(rules, factors), _merged(rules, factors)):
+            found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -200,6 +208,17 @@ def _by_base(rules: Composition, factors: Factors) -> Profile | None:
         return None
     parts = [rules.expression(built(group), rules.at) for group in groups.values()]
     return _joint(parts + ([rules.expression(built(numbers), rules.at)] if numbers else []))
+
+
+def _merged(rules: Composition, factors: Factors) -> Profile | None:
+    """Several exponentials as one."""
+    curves = [(x, a) for x, a in factors.items() if isinstance(x, Call) and x.atom == "exp"]
+    if len(curves) < 2 and not any(a not in (0, 1) for _, a in curves):
+        return None
+    terms = [x.children[0] if a == 1 else Call("multiply", (written(a), x.children[0])) for x, a in curves]
+    total = functools.reduce(lambda a, b: Call("add", (a, b)), terms)
+    rest = {x: a for x, a in factors.items() if x not in dict(curves)}
+    return rules.expression(built({**rest, Call("exp", (total,)): Fraction(1)}), rules.at)
 
 
 def _spread(rules: Composition, factors: Factors) -> Profile | None:
