@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.ends import behaviour, positive
-from tensorprog.calculus.matching import apart, base, built, powers, put, written
+from tensorprog.calculus.matching import apart, base, built, linear, powers, put, written
 from tensorprog.calculus.norms import over_squares, squares
 from tensorprog.calculus.positive import Form, combination, logarithm, share, value, weight
 from tensorprog.calculus.profile import Profile, assumed, compose, meet, product, tidy
@@ -77,6 +77,9 @@ def _ends(rules: Composition, node: Call, composed: Profile) -> Profile | None:
 def _exponential(rules: Composition, node: Call, composed: Profile) -> Profile | None:
     """Sums, logarithms and exponentials that hold a log sum exp, or a maximum."""
     if node.atom == "exp":
+        powered = _powered(rules, node.args[0])
+        if powered is not None:
+            return rules.expression(powered, rules.at)
         return weight(rules, combination(rules, node.args[0]))
     if node.atom == "where" and not variables(node.args[0]):
         form = logarithm(rules, node)
@@ -84,6 +87,20 @@ def _exponential(rules: Composition, node: Call, composed: Profile) -> Profile |
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(rules, combination(rules, node))
     return None
+
+
+def _powered(rules: Composition, exponent: Expr) -> Expr | None:
+    """exp(a log(x) + b) as x**a exp(b)."""
+    parts, constant = linear(rules, exponent)
+    found = [(x.args[0], a) for x, a in parts.items() if isinstance(x, Call) and x.atom == "log"]
+    logs = {x: a for x, a in found if positive(rules, x)}
+    if not logs or not constant.exact:
+        return None
+    rest: Expr = written(constant.low)
+    for x, a in parts.items():
+        if not (isinstance(x, Call) and x.args[0] in logs):
+            rest = Call("add", (rest, Call("multiply", (written(a), x))))
+    return built({**logs, Call("exp", (rest,)): Fraction(1)}) if rest != written(Fraction(0)) else built(logs)
 
 
 def _squares(rules: Composition, node: Call, composed: Profile) -> Profile | None:

@@ -301,7 +301,9 @@ MISTAKES = {
     ),
     "the range of softplus starts at 0.1": ("softplus(g[i])", _atom("softplus", bounds=lambda: (0.1, math.inf))),
     "silu is bounded": ("silu(g[i])", _atom("silu", regularity=Regularity(0, 0, 1.1))),
-    "x * sigmoid(x) is bounded": ("e * sigmoid(e)", _rule(relations, "behaviour", lambda found, *_: replace(found, growth=0.0))),
+    "x * sigmoid(x) is bounded": (
+        "e * sigmoid(e)", _rule(relations, "behaviour", lambda found, *_: replace(found, growth=0.0)),
+    ),
     "sqrt has a bounded slope": ("sqrt(abs(g[i]))", _atom("sqrt", local=lambda interval: Regularity(0.5, 0, 1.0))),
     "sin is even": ("sin(g[i])", _atom("sin", parity=1)),
     "a sum of odd and even is odd": ("g[i] + cos(g[i])", _rule(composition, "sum_parity", lambda *_: -1)),
