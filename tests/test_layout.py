@@ -83,6 +83,13 @@ LONG = {
     "limit/law": "every question that can be put to a law is a method of one class",
     "calculus/composition": "one walk over expressions",
     "parse": "one walk over syntax trees",
+    "divergence": "divergences of laws, of draws, and of one from the other",
+    "limit/intervals": "what functions do while scores move: over boxes, and anywhere",
+    "limit/mixture": "every number of a law that is an average of Gaussians",
+    "limit/outputs": "every average over scores",
+    "limit/sampler": "every Gaussian source of draws",
+    "limit/summands": "independent blocks, and what they do while scores move",
+    "limit/panels": "panels of one score: how they are made, and what they say",
 }
 
 
