@@ -20,6 +20,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,10 @@ def _commands(block: Block) -> list[tuple[list[str], list[str]]]:
 
 
 def _lines(block: Block) -> list[list[str]]:
-    """The commands of an sh block."""
+    """The commands of an sh block, without the variables that are set for them."""
     lines = (part for line in block.text.splitlines() for part in line.split("&&"))
-    return [args for line in lines if (args := shlex.split(line, comments=True))]
+    commands = (list(dropwhile(re.compile(r"[A-Z_]+=").match, shlex.split(line, comments=True))) for line in lines)
+    return [args for args in commands if args]
 
 
 def _command(block: Block, args: list[str], expected: list[str], long: bool) -> None:
