@@ -185,6 +185,7 @@ def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
     assert plain["assumptions"] == judged
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_report(tp):
     first, second = (json.loads(tp("run", "small.yaml", "--format", "json", "--width", "8")[1]) for _ in range(2))
     for report in (first, second):
