@@ -479,7 +479,7 @@ def test_a_folder_that_cannot_be_written(tp, folder):
 
 def _shell(command, **extra):
     env = {key: value for key, value in os.environ.items() if key != "TENSORPROG_DEBUG"} | extra
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=300, check=False)
 
 
 TP = f"{sys.executable} -c 'from tensorprog.cli import main; main()'"
