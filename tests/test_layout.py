@@ -73,7 +73,7 @@ DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io")}
 # the only places for an outside package
 HOMES = {
     "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"},
-    "rich": {"display", "screen"}, "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
+    "rich": {"display", "screen"}, "sympy": {"atoms", "calculus", "expr", "limit"}, "threadpoolctl": {"finite"},
     "numba": {"finite"}, "distributed": {"finite"}, "xarray": {"sweeps"},
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module

@@ -174,7 +174,10 @@ def _of_function(name: str, value: Array, x: list[Array], e: list[Array]) -> Arr
     """A function of one argument with parameters: its slope, of which parameters change no more than |x| or |f| do."""
     atom, (argument, *params), (error, *others) = ATOMS[name], x, e
     slope: Any = 0.0
-    if np.max(error, initial=0.0) > 0:
+    if name == "power":  # |d x**p| <= |p| |x**p / x| |dx|, and hardly more where this is small beside |x**p|
+        relative = np.abs(params[0]) * error / np.abs(argument)
+        slope = np.where(relative < 1e-9, 1.01 * np.abs(params[0] * value / argument), INF)
+    elif np.max(error, initial=0.0) > 0:
         reach = float(np.min(argument - error)), float(np.max(argument + error))
         single = [float(p.flat[0]) for p in params] if all(np.min(p) == np.max(p) for p in params) else None
         slope = INF if single is None else atom.regularity_on(reach, *single).lipschitz

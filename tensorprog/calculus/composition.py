@@ -9,9 +9,10 @@ import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from tensorprog.calculus.profile import (
     constant,
     join,
     join_kinks,
-    meet,
     product,
     product_parity,
     shown,
@@ -42,7 +42,7 @@ from tensorprog.calculus.profile import (
     tidy,
     times,
 )
-from tensorprog.calculus.relations import identity
+from tensorprog.calculus.relations import related
 from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
 from tensorprog.expr import (
     Affine,
@@ -82,7 +82,9 @@ class Composition(ABC):
         self.steps: dict[int, int] = {}  # functions that were looked at, by statement
         self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
-        self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
+        self._remembered: dict[tuple[Any, ...], Any] = {}
+        self.spread = 0  # sums that are being multiplied out
+        self.renamed: dict[str, str] = {}  # names that indices had before relations compared them
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
@@ -91,10 +93,18 @@ class Composition(ABC):
     def expression(self, expr: Expr, position: int) -> Profile:
         """Facts of an expression that stands in a statement; remembered, for each branch of `where`."""
         self.at = position
-        key = expr, position, id(self.ranges), frozenset(self._known.items())
-        if key not in self._remembered:
-            self._remembered[key] = self._expression(expr)
-        return self._remembered[key]
+        found: Profile = self.recall("expression", (expr, self.spread), lambda: self._expression(expr))
+        return found
+
+    def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """What is computed once for each statement and each branch of `where`."""
+        full = self._place(kind, *key)
+        if full not in self._remembered:
+            self._remembered[full] = compute()
+        return self._remembered[full]
+
+    def _place(self, *key: Any) -> tuple[Any, ...]:
+        return (*key, self.at, id(self.ranges), frozenset(self._known.items()))
 
     def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
@@ -139,10 +149,10 @@ class Composition(ABC):
             return self.reduce(expr)
         assert isinstance(expr, Call)
         self.steps[self.at] = self.steps.get(self.at, 0) + 1
-        known = None if self.exhausted(self.at) else identity(self, expr)
         composed = self.call(expr)
-        # -inf is no value of a relation between numbers
-        return composed if known is None or known.masked > composed.masked else meet(composed, known)
+        # what relations see when they come back to where they are
+        self._remembered[self._place("expression", expr, self.spread)] = composed
+        return composed if self.exhausted(self.at) else related(self, expr, composed)
 
     def exhausted(self, position: int) -> bool:
         """Whether a statement is so large that relations between its parts are no longer looked for."""

@@ -1,13 +1,12 @@
 """What is not known never counts as certified: the corpus with searches and certificates that give up.
 
-A certifier without witnesses, without boxes for the equations between indices, without relations, or without numbers of
-the limit knows less, so no grade may be better, and no claim stronger, than with them.
+A certifier without witnesses, without boxes for the equations between indices, without relations, and without numbers of
+the limit knows less, so no grade may be better than with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -16,9 +15,9 @@ from tensorprog.assumptions.report import GRADES
 from tensorprog.calculus import Calculus, composition
 from tensorprog.facts import UNKNOWN
 from tensorprog.graph import members
-from tests.corpus import CASES, Case
+from tests.corpus import CASES
 
-Patch = Callable[[pytest.MonkeyPatch], Any]
+Patch = Callable[[pytest.MonkeyPatch], object]
 
 
 def no_witnesses(patch: pytest.MonkeyPatch) -> None:
@@ -38,9 +37,14 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
         each(patch)
 
 
-@pytest.mark.parametrize("gives_up", [no_witnesses, no_boxes, no_relations, nothing])
+@pytest.mark.parametrize("gives_up", [
+    no_boxes,
+    *(pytest.param(each, marks=pytest.mark.slow) for each in (no_witnesses, no_relations, nothing)),
+])  # fmt: skip
 def test_what_is_not_known_is_no_certificate(gives_up: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     gives_up(monkeypatch)
-    for case in CASES.values():
+    cases = [case for case in CASES.values() if case.grade != "theorem"]
+    assert len(cases) > 200
+    for case in cases:
         report = check(case.load(), Numbers())
         assert GRADES.index(report.grade) >= GRADES.index(case.grade), (case.name, str(report))
