@@ -298,11 +298,11 @@ class Mixture:
         weights = own.weights / len(own.weights)
         still = np.ptp(mean[own.seen]) == 0
         low, high = mean[own.seen].min(), mean[own.seen].max()
-        share = np.zeros(grid.shape)
+        share = np.zeros(grid.shape)  # one draw of so large a share shows in the error over replicates
         typical = float(weights[weights > 0].mean())
         with np.errstate(divide="ignore", invalid="ignore"):
             for k, y in enumerate(grid):
-                if not np.isfinite(value[k]) or (not low <= y <= high and not still):
+                if not np.isfinite(value[k]) or (not low <= y <= high and not still) or error[k] < 0.01 * value[k]:
                     continue
                 each = weights * _normal_density(y - mean, sd)
                 largest = np.unravel_index(np.argmax(each), each.shape)
