@@ -82,6 +82,7 @@ FORMULAS = "limit.symbolic"  # where everything is sympy; others import it insid
 LONG = {
     "limit/law": "every question that can be put to a law is a method of one class",
     "calculus/composition": "one walk over expressions",
+    "expr": "the nodes of expressions, and how they print",
     "parse": "one walk over syntax trees",
     "divergence": "divergences of laws, of draws, and of one from the other",
     "limit/intervals": "what functions do while scores move: over boxes, and anywhere",

@@ -139,9 +139,9 @@ def _of_call(atom: str, value: Array, x: list[Array], e: list[Array]) -> Array:
     if atom in ("add", "subtract"):
         first, second = x[0], x[1] if atom == "add" else -x[1]
         moved = value - first
-        return total + np.abs((first - (value - moved)) + (second - moved))
+        return np.asarray(total + np.abs((first - (value - moved)) + (second - moved)))
     if atom == "multiply":
-        return np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + _rounding(value, x)
+        return np.asarray(np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + _rounding(value, x))
     found: Array
     if atom == "divide":
         gap = np.abs(x[1]) - e[1]

@@ -19,9 +19,9 @@ from tensorprog.ir import Nonlin
 from tests.corpus import Case
 
 NUMBERS = (0.0, 1.0, -1.0, 0.1, -0.3, 1 / 3, 5e-324, 1e-300, -1e-160, 1e160, 1.7e308, -1.7e308, 2.0**52 + 1, 1e-17)
-POINTS = (*NUMBERS, 0.5, -0.7517915246935645, -1.2784645427610738, 20.0, -40.0, 700.0, -745.5, 1e-9, -1e-9, 3.14159, 26.0)
+POINTS = (*NUMBERS, 0.5, -0.7517915246935645, -1.2784645427610738, 20.0, -40.0, 700.0, -745.5, 1e-9, -1e-9, 3.1, 26.0)
 PARAMS = {"leaky_relu": (0.01,), "elu": (1.3,), "clip": (-0.1, 0.3)}
-OWN = {name for name, atom in ATOMS.items() if atom.arity == 1 and not atom.declared and name in EXACT and name != "power"}
+OWN = {name for name, atom in ATOMS.items() if atom.arity == 1 and not atom.declared and name in EXACT} - {"power"}
 
 
 @pytest.mark.parametrize("operation", [sums, product, quotient])
@@ -67,12 +67,16 @@ def test_ranges_of_powers_hold_values_with_fifty_digits(power: float) -> None:
 # what stands beside i, over i = 0, 1, 2, 3; decimals mean what is written
 CLOSED = (
     "0.1 + 0.2 - 0.3", "1/3 + 1/3 + 1/3 - 1", "sqrt(2)**2 - 2", "exp(1)**2 - exp(2)", "sin(pi)", "cos(pi) + 1", "0.3",
-    "1e-17 + 1 - 1", "log(6) - log(2) - log(3)", "0.1 * (i + 1) - 0.3", "i / 3 - 1/3", "exp(-0.1 * i) * exp(0.1 * i) - 1",
-    "0.7**i - 0.49", "(0.1 * i)**2 - 0.01 * i**2", "tanh(0.2 * i) + tanh(-0.2 * i)", "1 / (i + 0.1) - 10", "2**i - i**2",
-    "sum[j](0.1 * j) - 0.6", "mean[j](0.3 + 0 * j) - 0.3", "max[j](0.1 * j) - 0.3", "logsumexp[j](0.1 * i + 0 * j) - log(4)",
+    "1e-17 + 1 - 1", "log(6) - log(2) - log(3)", "0.1 * (i + 1) - 0.3", "i / 3 - 1/3",
+    "exp(-0.1 * i) * exp(0.1 * i) - 1",
+    "0.7**i - 0.49", "(0.1 * i)**2 - 0.01 * i**2", "tanh(0.2 * i) + tanh(-0.2 * i)", "1 / (i + 0.1) - 10",
+    "2**i - i**2",
+    "sum[j](0.1 * j) - 0.6", "mean[j](0.3 + 0 * j) - 0.3", "max[j](0.1 * j) - 0.3",
+    "logsumexp[j](0.1 * i + 0 * j) - log(4)",
     "where(i < 2, 0.1, 0.3) - 0.1", "sqrt(i) * sqrt(i) - i", "gelu(0.1 * i - 0.2)",
     "elu(-0.1 * i) - exp(-0.1 * i) + 1", "clip(0.1 * i, 0.1, 0.2)", "erf(i - 2) + erf(2 - i)", "sigmoid(0.1*i) - 0.5",
-    "1e300 * 1e-300 * i", "1e-200 * 1e-200 * (i + 1)", "abs(0.1 * i - 0.3)", "silu(i) - i * sigmoid(i)", "i**0.5 - sqrt(i)",
+    "1e300 * 1e-300 * i", "1e-200 * 1e-200 * (i + 1)", "abs(0.1 * i - 0.3)", "silu(i) - i * sigmoid(i)",
+    "i**0.5 - sqrt(i)",
 )  # fmt: skip
 
 

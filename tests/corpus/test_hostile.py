@@ -53,7 +53,8 @@ REFUSED = {
     ),
     "rows that are masked everywhere": (
         "sum[j](softmax[j](-inf + p[i,j]) * v[j])", "max[j](-inf + p[i,j])", "softmax[i](-inf * 1 + p[i,i]) * v[i]",
-        "sum[j](softmax[j](where(j < 0, p[i,j], -inf)) * v[j])", "sum[j](softmax[j](where(j > i, p[i,j], -inf)) * v[j])",
+        "sum[j](softmax[j](where(j < 0, p[i,j], -inf)) * v[j])",
+        "sum[j](softmax[j](where(j > i, p[i,j], -inf)) * v[j])",
         "sum[j](softmax[j](p[i,j] + log(where(j > i, 1, 0))) * v[j])", "sum[j](softmax[j](p[i,j] + log(i)) * v[j])",
         "sum[j](softmax[j](p[i,j] + where(j > i, 0, -inf)) * v[j])", "sum[j](softmax[j](min(p[i,j], -inf)) * v[j])",
         "sum[j](softmax[j](max(-inf, where(i < 1, -inf, p[i,j]))) * v[j])", "exp(logsumexp[j](-inf - p[i,j]))",
@@ -73,7 +74,8 @@ REFUSED = {
         *(f"v[i] / (relu(p[i,0]) + {zero})" for zero in (
             "0.1 + 0.4 - 0.5", "0.1 + 0.7 - 0.8", "1/3 + 1/3 + 1/3 - 1", "3*0.1 - 0.3", "sqrt(3)**2 - 3",
             "exp(1)**2 - exp(2)", "exp(2) - exp(1)**2", "log(6) - log(2) - log(3)", "log(2) + log(3) - log(6)",
-            "sin(pi)", "cos(pi) + 1", "tanh(0.5) - (exp(1) - 1) / (exp(1) + 1)", "sum[j](0.1 * relu(u[j])) + 0.1*3 - 0.3",
+            "sin(pi)", "cos(pi) + 1", "tanh(0.5) - (exp(1) - 1) / (exp(1) + 1)",
+            "sum[j](0.1 * relu(u[j])) + 0.1*3 - 0.3",
             "sum[j](0.1) - 0.3", "0.3 - sum[j](0.1 + 0*j)", "abs(0.3 - 0.1 - 0.2)",
         )),
         "v[i] / (relu(p[i,0]) - 0.5 + 0.4 + 0.1)", "v[i] / (p[i,0]**2 + 0.1 + 0.2 - 0.3)",
@@ -102,7 +104,8 @@ REFUSED = {
         "v[i] / (0.3 - 0.1*(i + 1))", "v[i] / (0.3 - 0.1*(i + 1) + relu(p[i,0]))", "v[i] / where(i < 2, 1, 0)",
         "v[i] / where(0.1*(i + 1) < 0.3, 1, 0)", "v[i] / (i - 1 + relu(p[i,0]))", "log(i + relu(p[i,0])) * v[i]",
         "(relu(p[i,0]) + i)**(-1) * v[i]", "sqrt(i - 1) * v[i]", "p[i,0]**(i - 1)", "abs(p[i,0])**(0.5*i)",
-        "sum[j](step(p[i,j]) * where(j == 2, 1, 0)) * v[i]", "sum[j](v[j] / (j - i))", "mean[j](v[j] / (2 + i - 2*j - i))",
+        "sum[j](step(p[i,j]) * where(j == 2, 1, 0)) * v[i]", "sum[j](v[j] / (j - i))",
+        "mean[j](v[j] / (2 + i - 2*j - i))",
     ),
     "averages at their limits": (
         "1e13 * where(m > 1, 1e-13, 0) * h", "step(m - 1) * h", "where(m * 1e-20 > 1e-20, 1, 2) * h", "h / (m - 1)",
@@ -117,12 +120,15 @@ WITHOUT_SCORES = (
     "step(1e-12 * (m - 1) * h)", "h / ((m - 1)**2 + relu(v[i]))", "where(log(v[i]) > 0.5, 1, 0)",
 )  # fmt: skip
 GOOD = (
-    "sum[j](softmax[j](where(j <= i, p[i,j], -inf)) * v[j])", "sum[j](softmax[j](p[i,j] + log(where(j <= i, 1, 0))) * v[j])",
+    "sum[j](softmax[j](where(j <= i, p[i,j], -inf)) * v[j])",
+    "sum[j](softmax[j](p[i,j] + log(where(j <= i, 1, 0))) * v[j])",
     "tanh(max[j](where(j <= i, p[i,j], -inf))) * v[i]", "sum[j](softmax[j](p[i,j] + log(j)) * v[j])",
-    "clip(p[i,0], 0, inf) * v[i]", "max(p[i,0], -inf) * v[i]", "(p[i,0] - 1 + 1) * v[i]", "abs(p[i,0])**(1/2 + 1/2) * v[i]",
+    "clip(p[i,0], 0, inf) * v[i]", "max(p[i,0], -inf) * v[i]", "(p[i,0] - 1 + 1) * v[i]",
+    "abs(p[i,0])**(1/2 + 1/2) * v[i]",
     "v[i] / (relu(p[i,0]) + 0.1 + 0.2 - 0.2)", "v[i] / (1 + p[i,0]**2)", "v[i] / (2 - tanh(p[i,0]))",
     "where(abs(p[i,0]) < 1.345, 0.5*p[i,0]**2, 1.345*(abs(p[i,0]) - 0.5*1.345)) * v[i]",
-    "where(p[i,0] > 0.1, 10*p[i,0], 1) * v[i]", "where(p[i,0] > 0, 1.0507*p[i,0], 1.0507*1.67326*(exp(p[i,0]) - 1)) * v[i]",
+    "where(p[i,0] > 0.1, 10*p[i,0], 1) * v[i]",
+    "where(p[i,0] > 0, 1.0507*p[i,0], 1.0507*1.67326*(exp(p[i,0]) - 1)) * v[i]",
     "where(p[i,0] > 0.3, p[i,0], 0.1 + 0.2) * v[i]", "v[i] / (0.4 - 0.1*(i + 1))", "v[i] / (i + 1)",
     "0.5*p[i,0]*(1 + tanh(sqrt(2/pi)*(p[i,0] + 0.044715*p[i,0]**3))) * v[i]", "sqrt(1 - 0.9*tanh(p[i,0])**2) * v[i]",
     "sum[j](where(j != i, v[j], 0) / where(j != i, j - i, 1))", "exp(-0.1*relu(p[i,0])) * v[i]",

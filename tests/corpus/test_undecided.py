@@ -1,7 +1,7 @@
 """What is not known never counts as certified: the corpus with searches and certificates that give up.
 
-A certifier without witnesses, without boxes for the equations between indices, without relations, and without numbers of
-the limit knows less, so no grade may be better than with them.
+A certifier without witnesses, without boxes for the equations between indices, without relations, and without numbers
+of the limit knows less, so no grade may be better than with them.
 """
 
 from __future__ import annotations
