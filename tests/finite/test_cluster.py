@@ -22,6 +22,7 @@ from tensorprog.finite import cluster
 from tensorprog.shipped import shipped_programs
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow  # clusters take seconds to start, and some even when idle
 
 ATTENTION = shipped_programs()["attention"]
 RUN: dict[str, Any] = {"width": 64, "samples": 30_000, "seed": 7, "method": "lazy"}
@@ -87,7 +88,6 @@ def _workers(executor: Any) -> list[int]:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
-@pytest.mark.slow
 def test_a_worker_ended_in_mid_run_changes_nothing(address: str, tmp_path: Path) -> None:
     program = tp.load(ATTENTION)
     reference = program.run(**RUN, threads=1)
