@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, affine_values, broadcast
-from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Range
-from tensorprog.limit.definitions import operands_of, positions_of, target_box
+from tensorprog.limit.definitions import operands_of, pieced, positions_of, target_box
 from tensorprog.order import Step
 from tensorprog.rename import reindexed
 
@@ -134,7 +133,7 @@ class Columns:
         left, right = operands_of(statement)
         for reference in (left, right):
             if reference.name not in self.weight:
-                raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
+                raise pieced(statement, reference)
         return Meeting(self, left, right, ranges)
 
 

@@ -16,8 +16,8 @@ from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "place",
-    "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "pieced",
+    "place", "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "without_transposes",
 ]  # fmt: skip
 
@@ -133,6 +133,12 @@ def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
     """What this version does not compile: the statement, its line, and what to write instead."""
     said = f"{what}: the limit of this is not compiled by this version"
     return NotCompiledError(Problem(said, shown_at(statement), fix))
+
+
+def pieced(statement: Dot, operand: Variable) -> NotCompiledError:
+    """The refusal of a score one of whose operands several statements define."""
+    what = f"{operand}, an operand of the score {statement.target}, has several definitions"
+    return not_compiled(statement, what, f"a name for each of the definitions of {operand.name}, and a score of each")
 
 
 def shown_at(statement: Statement) -> Span:

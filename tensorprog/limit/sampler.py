@@ -27,14 +27,14 @@ from tensorprog.arrays import (
     take,
     union,
 )
-from tensorprog.errors import NotCompiledError, NotFiniteError
+from tensorprog.errors import NotFiniteError
 from tensorprog.evaluate import Scope, evaluate, overflow
 from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import Box, held_ranges, leaves, place, target_box
+from tensorprog.limit.definitions import Box, held_ranges, leaves, pieced, place, target_box
 from tensorprog.limit.gaussians import initial_draws
 from tensorprog.limit.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.rows import RANK, Rows, factor_rows
@@ -176,7 +176,7 @@ class Sampler:
         """Reference, factor rows, and weight member number (over the score's indices) of one operand."""
         reference: Variable = getattr(self.scores[name], side)
         if reference.name not in self.rows:
-            raise NotCompiledError(f"{reference} in a score is not the output of a MatMul")
+            raise pieced(self.scores[name], reference)
         rows = self.rows[reference.name]
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)

@@ -463,6 +463,38 @@ def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, m
     assert tp("limit", "small.yaml")[0] == code
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "where"),
+    [("NotCompiledError", 0, "mean"), ("AccuracyError", 3, "sample"), ("KeyError", 70, "mean")],
+)
+def test_numbers_of_the_limit_that_fail_leave_the_finite_widths_and_their_pictures(
+    tp, folder, monkeypatch, error, code, where
+):
+    """Where the law is asked for moments, and where draws are compared with it."""
+    from tensorprog import errors
+    from tensorprog.limit.law import Law
+
+    def fail(self, *_, **__):
+        raise getattr(errors, error, KeyError)("too hard")
+
+    monkeypatch.setattr(Law, where, fail)
+    monkeypatch.setattr(Law, "density", fail)
+    found, out, err = tp("run", "small.yaml", "--width", "8,16", "--samples", "200", "--out", "out")
+    assert (found, err.count("too hard")) == (code, 1)
+    assert "small: y" in out
+    assert "limit" not in out.split("small: y")[1].split("written to")[0].replace("limit: its error", "")
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert "too hard" in report["limit_refused"]
+    assert len(report["finite"]) == 2
+    if where == "mean":
+        assert report["limit"] is None
+    page = (folder / "out" / "report.html").read_text()
+    assert "too hard" in page
+    assert "Largest error of any number" not in page or where == "sample"
+    for picture in ("density.png", "convergence.png"):
+        assert (folder / "out" / picture).stat().st_size > 10_000
+
+
 def test_too_much_memory_is_exit_code_3(tp):
     code, _, err = tp("run", "small.yaml", "--samples", "1000000000", "--width", "8")
     assert code == 3

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 import tensorprog as tp
+from tensorprog.limit.compilable import bases_of
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.law import Law
-from tensorprog.limit.layers import Layers, bases_of
+from tensorprog.limit.layers import Layers
 from tensorprog.limit.normals import Points
 from tensorprog.limit.replicates import REPLICATE
 from tensorprog.yaml_io import loads
