@@ -54,14 +54,14 @@ EXACT: Mapping[str, Callable[..., Fraction]] = {
 def _exact(atom: str, args: list[Fraction]) -> Fraction | None:
     if atom in EXACT:
         return EXACT[atom](*args)
+    if atom in ("log", "power") and args[0] == 1:
+        return Fraction(atom == "power")
     if atom == "divide":
         return args[0] / args[1] if args[1] else None
     if atom == "power":
         small = args[1].denominator == 1 and abs(args[1]) <= 1000 and (args[0] or args[1] >= 0)
         short = sum(x.bit_length() for x in args[0].as_integer_ratio()) * abs(args[1]) <= MAX_BITS
         return args[0] ** int(args[1]) if small and short else None
-    if atom == "log" and args[0] == 1:
-        return Fraction(0)
     if atom == "sqrt" and args[0] >= 0:
         roots = [math.isqrt(x) for x in args[0].as_integer_ratio()]
         return Fraction(*roots) if [r * r for r in roots] == [*args[0].as_integer_ratio()] else None
