@@ -49,12 +49,15 @@ EXACT: Mapping[str, Callable[..., Fraction]] = {
     "greater": lambda x, y: Fraction(x > y), "greater_equal": lambda x, y: Fraction(x >= y),
     "equal": lambda x, y: Fraction(x == y), "not_equal": lambda x, y: Fraction(x != y),
     "logical_and": min, "logical_or": max,
+    "where": lambda condition, x, y: x if condition else y,
 }  # fmt: skip
 
 
 def _exact(atom: str, args: list[Fraction]) -> Fraction | None:
     if atom in EXACT:
         return EXACT[atom](*args)
+    if atom in ("log", "power") and args[0] == 1:
+        return Fraction(atom == "power")
     if atom == "divide":
         return args[0] / args[1] if args[1] else None
     if atom == "power":

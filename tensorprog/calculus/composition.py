@@ -150,6 +150,8 @@ class Composition(ABC):
         assert isinstance(expr, Call)
         self.steps[self.at] = self.steps.get(self.at, 0) + 1
         composed = self.call(expr)
+        if self.exhausted(self.at):
+            return composed
         # what relations see when they come back to where they are
         self._remembered[self._place("expression", expr, self.spread)] = composed
         return composed if self.exhausted(self.at) else related(self, expr, composed)

@@ -9,14 +9,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.closed import rational
-from tensorprog.expr import Call, Expr, Number
+from tensorprog.expr import Expr
 
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
 __all__ = ["ONE", "ZERO", "Span", "TooLong", "increasing", "outward", "span"]
 
-DIGITS = 15  # a decimal with no more of them stands for itself; with more it is the rounding of another number
 ROUNDING = Fraction(1, 10**14)  # relative error of numbers that are computed
 NEAR = Fraction(1, 10**12)  # ... of functions of them
 MAX_BITS = 1 << 13
@@ -87,48 +86,13 @@ def increasing(function: Callable[[float], float], x: Span) -> Span:
 ZERO, ONE = Span(Fraction(0), Fraction(0)), Span(Fraction(1), Fraction(1))
 
 
-def _decimal(value: float) -> Span:
-    """A number as it is written; one with all its digits is taken for the rounding of another."""
-    text = repr(value)
-    if sum(c.isdigit() for c in text.split("e")[0].strip("-0.").replace(".", "")) > DIGITS and value != int(value):
-        return outward(value, value)
-    exact = Fraction(text)
-    return Span(exact, exact)
-
-
 def span(rules: Composition, expr: Expr) -> Span | None:
     """The values of an expression without vectors and scores; None for others."""
     interval = rules.closed(expr)
     if interval is None:
         return None
-    exact = rational(rules.netsor, expr)
-    if exact is not None:
-        return Span(exact, exact)
-    if isinstance(expr, Call) and expr.atom in ("negative", "add", "subtract", "multiply", "divide", "power"):
-        found = _combined(rules, expr)
-        if found is not None:
-            return found
-    if isinstance(expr, Call):
-        return outward(*interval)
-    if isinstance(expr, Number) and isinstance(expr.value, int):
-        return Span(Fraction(expr.value), Fraction(expr.value))
-    low, high = (_decimal(end) for end in interval)
-    return Span(low.low, high.high)
-
-
-def _combined(rules: Composition, expr: Call) -> Span | None:
-    parts = [span(rules, arg) for arg in expr.args]
-    first, second = parts[0], parts[-1]
-    if first is None or second is None:
-        return None
-    if expr.atom == "negative":
-        return -first
-    if expr.atom == "power":
-        exponent = second.low
-        if not (first.exact and second.exact and exponent.denominator == 1 and abs(exponent) <= 24 and first.sign):
-            return None
-        value = first.low ** int(exponent)
-        return Span(value, value)
-    if expr.atom == "divide":
-        return first * second.inverse() if second.sign else None
-    return first * second if expr.atom == "multiply" else first + (second if expr.atom == "add" else -second)
+    number = rational(rules.netsor, expr)
+    if number is not None:
+        return Span(number, number)
+    low, high = map(Fraction, interval)
+    return Span(low, high)
