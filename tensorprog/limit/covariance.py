@@ -22,9 +22,10 @@ from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.initials import initial_laws
+from tensorprog.initials import covariance_size, initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
+from tensorprog.limit.budget import keep, need
 from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
@@ -58,6 +59,13 @@ def random_families(netsor: Netsor) -> frozenset[str]:
     return frozenset(found)
 
 
+def _kept(moment: Moment) -> Moment:
+    """The moment, whose arrays count as kept."""
+    for factor in (factor for term in moment.terms for factor in term.value.factors):
+        keep(factor.estimate.value, factor.estimate.error)
+    return moment
+
+
 def _finite(moment: Moment, name: str) -> Moment:
     """The moment, refused where an entry or its error is not finite."""
     for term in moment.terms:
@@ -67,6 +75,7 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
+COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
 NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
@@ -91,7 +100,11 @@ class Compiler:
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
         self._refuse()
         self.parts = Parts(netsor)
+        for initial in netsor.initial:
+            numbers = covariance_size(netsor, initial)
+            need(COVARIANCES * numbers, f"the covariance of the initial vectors {initial.name}, {numbers} numbers,")
         self.initials = initial_laws(netsor)
+        keep(*(law.blocks for law in self.initials.values()))
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -161,7 +174,7 @@ class Compiler:
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
-            self._settled[f, g] = self.settle(self.replicated(f, g))
+            self._settled[f, g] = _kept(self.settle(self.replicated(f, g)))
         return self._settled[f, g]
 
     def replicated(self, f: str, g: str) -> Moment:
@@ -170,7 +183,7 @@ class Compiler:
             if (g, f) in self._second:
                 self._second[f, g] = self._swapped(self._second[g, f], f, g)
             else:
-                self._second[f, g] = self._compute(f, g, self.pair_ranges(f, g))
+                self._second[f, g] = _kept(self._compute(f, g, self.pair_ranges(f, g)))
         return self._second[f, g]
 
     def _swapped(self, moment: Moment, f: str, g: str) -> Moment:
@@ -248,7 +261,7 @@ class Compiler:
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:  # as far as it is known
             return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
-            self._base[f, g] = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
+            self._base[f, g] = _kept(self.gaussians.covariance(f, g, self.pair_ranges(f, g)))
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:

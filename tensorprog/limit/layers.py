@@ -19,9 +19,10 @@ from tensorprog.limit.parts import Part, position_names
 from tensorprog.limit.replicates import REPLICATE
 from tensorprog.order import upstream
 
-__all__ = ["Layers", "bases_of", "refuse_cells"]
+__all__ = ["ARRAYS", "Layers", "bases_of", "refuse_cells"]
 
 Array = NDArray[Any]
+ARRAYS = 20  # of the size of all that is drawn, while moments are computed
 
 
 def bases_of(parts: Iterable[Part]) -> set[str]:
@@ -73,6 +74,14 @@ class Layers:
         products = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}
         names = [*products, *self.netsor.outputs]
         return max(1, self.dim, sum(math.prod(self.netsor.families[name].shape) ** 2 for name in names))
+
+    def numbers(self, later: Collection[str] = ()) -> int:
+        """Numbers of one draw, about."""
+        return self.width
+
+    def most(self, block: int, draws: int, later: Collection[str] = ()) -> int:
+        """Numbers held at once, about, while some draws of a block are evaluated."""
+        return block * self.dim + ARRAYS * draws * self.width
 
     # -- what is needed -------------------------------------------------------------------------------------------
 

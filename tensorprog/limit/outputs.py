@@ -16,6 +16,7 @@ from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.several import product_points
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Rule, converge
+from tensorprog.limit.budget import pieces
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
 from tensorprog.limit.joint import Joint
@@ -87,7 +88,9 @@ class Outputs:
         members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
         if not 1 < len(members) <= MOST_MARGINALS:
             return None
-        if Summands(self.compiler, [Function(self.compiler, name, members[0])]).dim not in ORDERS:
+        one = Summands(self.compiler, [Function(self.compiler, name, members[0])])
+        heads = sum(block.size for block in one.blocks)
+        if one.dim not in ORDERS or not self._fits(one.dim, len(members) * heads):
             return None
         found = []
         for member in members:
@@ -107,6 +110,11 @@ class Outputs:
         mean, var = joined([m.mean for m in found]), joined([m.var for m in found])
         error = max(m.relative_error for m in found)
         return Mixture(summands, mean, var, error, any(m.smoothed for m in found), found[0].rule)
+
+    def _fits(self, dim: int, numbers: int) -> bool:
+        """Whether mean and variance of so many numbers at the nodes of both rules fit, with their powers."""
+        whole: int = 2 * ORDERS[dim][0] ** dim * numbers
+        return pieces(whole, 8) >= whole
 
     def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
         function = Function(self.compiler, name, box)
@@ -135,7 +143,8 @@ class Outputs:
             smoothed = bool(own) and not var.any() and not any(s.var.any() for s in own)
             return Mixture(tuple(own), mean, var, summands.error, smoothed, rule)
 
-        if summands.dim in ORDERS:
+        heads = sum(block.size for block in summands.blocks)
+        if summands.dim in ORDERS and self._fits(summands.dim, members * heads):
             rules = [product_points(summands.dim, order) for order in ORDERS[summands.dim]]
             found = build([replicate(p) for p, _ in rules], _stacked([w for _, w in rules]), Rule(orders=True))
             value, error = found.standardised(4)
@@ -143,7 +152,6 @@ class Outputs:
             if np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim:
                 return found
         # mean and variance of every draw are kept, twice while they are put together
-        heads = sum(block.size for block in summands.blocks)
         most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
         return self._converged(summands.dim, replicate, build, name, width, FINE_AIM, most)
 
