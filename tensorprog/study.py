@@ -262,7 +262,7 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
         return
     told.stage("compiling the limit")
     try:
-        reference = Reference(program.limit())
+        reference = Reference(program.limit(max_memory=study.settings.max_memory))
         study.limit = files.limit_json(reference, study.settings.keep)
         study.reference = reference
     except ProgramError:

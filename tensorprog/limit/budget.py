@@ -26,6 +26,7 @@ __all__ = ["Budget", "budgeted", "keep", "need", "pieces"]
 Array = NDArray[Any]
 Kind = TypeVar("Kind", bound=type)
 NUMBER = 8  # bytes
+SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
 LOWER = "ask for fewer members at a time, make the program smaller, or raise max_memory"
 
@@ -43,8 +44,10 @@ class Budget:
         return sum(array.nbytes for array in self._kept.values())
 
     def keep(self, *arrays: Array) -> None:
-        """Count arrays as long as they live; views count as what they look at."""
+        """Count large arrays as long as they live; views count as what they look at."""
         for array in arrays:
+            if array.nbytes < SMALL:
+                continue
             while isinstance(array.base, np.ndarray):
                 array = array.base
             self._kept[id(array)] = array

@@ -84,7 +84,8 @@ class Compiler:
 
     `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
     limits are Gaussian: those of `netsor`, and those that a rewrite wrote as sums of scores.  Without `expanded` scores
-    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.
+    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.  A `pilot` takes
+    one replicate of draws, to find the directions that matter; its numbers have no error.
 
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
@@ -92,8 +93,9 @@ class Compiler:
     each = False  # whether every draw has moments of its own
 
     def __init__(
-        self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = ()
-    ) -> None:
+        self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
+        pilot: bool = False,
+    ) -> None:  # fmt: skip
         self.expanded = expanded
         self.replicates: Range | None = None
         self.paths: Paths | None = None
@@ -101,8 +103,8 @@ class Compiler:
         self._refuse()
         self.parts = Parts(netsor)
         for initial in netsor.initial:
-            numbers = covariance_size(netsor, initial)
-            need(COVARIANCES * numbers, f"the covariance of the initial vectors {initial.name}, {numbers} numbers,")
+            size = covariance_size(netsor, initial)
+            need(COVARIANCES * size, f"the covariance of the initial vectors {initial.name}, {size} numbers,")
         self.initials = initial_laws(netsor)
         keep(*(law.blocks for law in self.initials.values()))
         self.random = random_families(netsor)
@@ -115,8 +117,9 @@ class Compiler:
         }
         self._start(Recurrences(self))
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
-            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT, symbols).drawn
-            self.paths = Paths(self, numbers, pilot)
+            few = min(PILOT, numbers)
+            turned = None if pilot else lambda: Compiler(program, expanded, few, symbols, pilot=True).drawn
+            self.paths = Paths(self, numbers, turned)
         drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 

@@ -89,8 +89,8 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def _check(self, names: Collection[str], working: int = 0) -> None:
         """Refuse results of some variables, beside those that are held, and what drawing them takes meanwhile."""
-        shapes = [self._law.compiled.families[name].shape for name in {*self._arrays, *names}]
-        numbers = self._size * sum(map(math.prod, shapes))
+        names = list(dict.fromkeys([*self._arrays, *names]))
+        numbers = self._size * sum(math.prod(self._law.compiled.families[name].shape) for name in names)
         lower = "draw fewer at a time, or raise max_memory"
         if working > numbers:
             lower = f"the work takes {amount(8 * working)} of it; make the program smaller, or raise max_memory"

@@ -93,7 +93,9 @@ class Conditional:
         for start in range(0, max(draws, 1), size):
             part = {name: Open(v.axes, v.data[start : start + size]) for name, v in self._values.items()}
             nothing = Points([], np.zeros((min(size, draws - start), 0)))
-            yield Conditioned(compiler, columns, nothing, part)
+            found = Conditioned(compiler, columns, nothing, part)
+            yield found
+            found.forget()
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._law.is_linear(name):

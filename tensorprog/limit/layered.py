@@ -68,6 +68,7 @@ class LayeredOutputs(Outputs):
                 found = layers.at(part[:, : layers.dim])
                 pieces.append((*read(layers, found), part[:, layers.dim :]))
                 relative = max(relative, found.relative)
+                found.forget()
             return tuple(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
 
         if most is None:

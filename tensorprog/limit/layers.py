@@ -118,7 +118,10 @@ class Layers:
         """
         found = self.conditioned(normals)
         random = self.compiler.random
-        return {name: self.drawn(found, name) for name in self.wanted if name in random or self._is_vector(name)}
+        names = [name for name in self.wanted if name in random or self._is_vector(name)]
+        values = {name: self.drawn(found, name) for name in names}
+        found.forget()
+        return values
 
     def scores_of(self, name: str, normals: Normals) -> Open:
         """All members of a score."""

@@ -45,7 +45,7 @@ __all__ = ["Box", "Sampler"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
-RUNS, PIECES = 3, 6  # arrays of the size of a run of normals, and of a piece of a sum, that are needed at once
+WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
 class Sampler:
@@ -102,7 +102,7 @@ class Sampler:
                     sizes = (piece[name][1] - piece[name][0] for name in indices_of(node.arg, piece))
                     largest = max(largest, draws * math.prod(sizes))
         kept = sum(math.prod(b - a for a, b in box) for name, box in self.demand.items() if name not in later)
-        return RUNS * run + 2 * draws * kept + PIECES * largest
+        return WORKED * max(run, largest) + 2 * draws * kept
 
     # -- what is needed -----------------------------------------------------------------------------------------
 
