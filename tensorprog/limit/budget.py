@@ -26,6 +26,7 @@ __all__ = ["Budget", "budgeted", "keep", "need", "pieces"]
 Array = NDArray[Any]
 Kind = TypeVar("Kind", bound=type)
 NUMBER = 8  # bytes
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
 LOWER = "ask for fewer members at a time, make the program smaller, or raise max_memory"
@@ -97,11 +98,11 @@ def need(numbers: float, what: str, lower: str = LOWER) -> None:
 
 def amount(size: float, up: bool = False) -> str:
     """Bytes in words, to three digits, rounded up or down, so that what is larger is shown larger."""
-    power = min(max(math.frexp(max(size, 1))[1] - 1, 0) // 10, 4)
+    power = min(max(math.frexp(max(size, 1))[1] - 1, 0) // 10, len(UNITS) - 1)
     scaled = size / 2.0 ** (10 * power)
     step = 10.0 ** (math.floor(math.log10(scaled)) - 2) if scaled > 0 else 1.0
     shown = step * (math.ceil(scaled / step * (1 - 1e-12)) if up else math.floor(scaled / step * (1 + 1e-12)))
-    return f"{shown:.10g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+    return f"{shown:.15g} {UNITS[power]}"
 
 
 def budgeted(kind: Kind) -> Kind:

@@ -29,6 +29,7 @@ peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 programs = [tp.load(program, **given) for program, given, _ in cases]
 before, said = peak(), []
 for program, (_, _, question) in zip(programs, cases):
+    law = None
     try:
         law = program.limit(max_memory=f"{allowed}MiB")
         exec(question)
@@ -48,7 +49,7 @@ def peak(allowed: int, *cases: tuple[str, dict[str, int], str]) -> tuple[float, 
     return used, said
 
 
-UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
 
 
 def quoted(message: str) -> list[float]:
