@@ -164,6 +164,7 @@ class Reference:
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
+        self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
     @classmethod
     def of(cls, law: Any, wanted: str = "a law is needed here") -> Reference:
@@ -180,7 +181,7 @@ class Reference:
     def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
         """Covariance matrix over the members of a family in C order and its errors; None above `max_members`.
 
-        Variances are those of `moments` where these have the smaller errors.
+        Variances are those of `moments`.
         """
         size = math.prod(self.netsor.families[name].shape)
         if size > max_members:
@@ -191,12 +192,11 @@ class Reference:
         return self._covariances[name]
 
     def _refined(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
-        """Covariances with the better known of two variances."""
+        """Covariances with the variances of `moments`, so that displays have one number for each."""
         value, error = value.copy(), error.copy()
         with suppress(TensorprogError):  # where the law offers no variances of their own
-            variance, wrong = _full(self.law.var(name, with_error=True), len(value))
-            better = np.flatnonzero(wrong < error.diagonal())
-            value[better, better], error[better, better] = variance[better], wrong[better]
+            variance, wrong = self.moments(name)["variance"]
+            np.fill_diagonal(value, variance), np.fill_diagonal(error, wrong)
         return value, error
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
@@ -204,10 +204,16 @@ class Reference:
 
         Shapes    name -> (value, error), each (members,) in C order
         """
+        if name in self.failed:
+            raise self.failed[name]
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
             asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
-            found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            try:
+                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            except Exception as error:
+                self.failed[name] = error
+                raise
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
         return self._moments[name]

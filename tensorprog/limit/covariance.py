@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
+from tensorprog.errors import AccuracyError, ProgramError, TensorprogError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -26,9 +26,19 @@ from tensorprog.initials import covariance_size, initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
 from tensorprog.limit.budget import keep, need
-from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
+from tensorprog.limit.definitions import (
+    indicator,
+    is_layered,
+    leaves,
+    operands_of,
+    positions_of,
+    random_families,
+    readings,
+    single,
+)
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.needs import in_order
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
 from tensorprog.limit.paths import Paths
 from tensorprog.limit.patterns import Patterns
@@ -38,25 +48,9 @@ from tensorprog.limit.replicates import REPLICATE, Settled, settled
 from tensorprog.normalize import normalize
 from tensorprog.rename import reindexed
 
-__all__ = ["Compiler", "random_families"]
+__all__ = ["Compiler"]
 
 Array = NDArray[Any]
-
-
-def random_families(netsor: Netsor) -> frozenset[str]:
-    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
-    fixed = dict(netsor.fixed_widths)
-    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
-    for _ in range(len(netsor.body) + 1):
-        before = len(found)
-        for statement in netsor.body:
-            name = statement.target.name
-            finite = netsor.families[name].width in fixed
-            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
-                found.add(statement.target.name)
-        if len(found) == before:
-            break
-    return frozenset(found)
 
 
 def _kept(moment: Moment) -> Moment:
@@ -76,6 +70,7 @@ def _finite(moment: Moment, name: str) -> Moment:
 
 
 COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
+EXACT = 1e-12  # relative errors that are rounding
 NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
 
@@ -100,7 +95,6 @@ class Compiler:
         self.replicates: Range | None = None
         self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self._refuse()
         self.parts = Parts(netsor)
         for initial in netsor.initial:
             size = covariance_size(netsor, initial)
@@ -129,19 +123,14 @@ class Compiler:
         self._settled: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
+        self._in_order = False
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = recurrences
-
-    def _refuse(self) -> None:
-        for statement in self.netsor.body:
-            if isinstance(statement, MatMul) and statement.transposed:
-                raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
 
     @property
     def layered(self) -> bool:
         """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
-        products = (s for s in self.netsor.body if isinstance(s, MatMul))
-        return bool(self.netsor.fixed_widths) or any(s.vector.name in self.random for s in products)
+        return is_layered(self.netsor, self.random)
 
     def is_finite(self, name: str) -> bool:
         """Whether a vector has a width that stays finite."""
@@ -174,6 +163,22 @@ class Compiler:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
         return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
 
+    def _prepare(self, *names: str) -> None:
+        """Compute what families are made of first, so that no computation waits for more than one statement."""
+        if self._in_order:
+            return
+        self._in_order = True
+        try:
+            for need in in_order(self, *names):
+                if len(need) > 1:
+                    self.base(need[0], need[1])
+                else:
+                    self._average(need[0])
+        except (TensorprogError, FloatingPointError):
+            pass  # whoever needs it will meet it again
+        finally:
+            self._in_order = False
+
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
@@ -183,8 +188,9 @@ class Compiler:
     def replicated(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g] for every replicate."""
         if (f, g) not in self._second:
-            if (g, f) in self._second:
-                self._second[f, g] = self._swapped(self._second[g, f], f, g)
+            self._prepare(f, g)
+            if f > g:  # so that both orders have the same numbers, whichever is asked for first
+                self._second[f, g] = self._swapped(self.replicated(g, f), f, g)
             else:
                 self._second[f, g] = _kept(self._compute(f, g, self.pair_ranges(f, g)))
         return self._second[f, g]
@@ -207,7 +213,22 @@ class Compiler:
                 held = None if held is None else q.within(held, "_")
                 if held is not None:
                     total = total + self.expectation(p, q, held).widened(ranges)
+        total = self._symmetric(total) if f == g else total
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
+
+    def _symmetric(self, moment: Moment) -> Moment:
+        """Second moments of a family: the mean of both orders, unless they agree to rounding anyway.
+
+        Rules for several variables take the first member's before the second's, so that the orders differ within the
+        error of the rule; the mean of two numbers has at most the mean of their errors.
+        """
+        ranges = moment.ranges
+        names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
+        if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
+            return moment
+        swap = {a: Affine(((b, 1),)) for one, two in names.items() for a, b in ((one, two), (two, one))}
+        both = moment + moment.rename(swap, ranges)
+        return Moment(tuple(Term(term.equations, term.value.scaled(0.5)) for term in both.terms), ranges)
 
     def expectation(self, p: Part, q: Part, ranges: Mapping[str, Range]) -> Moment:
         """E[part part'] over the positions in the ranges, the second part in second copies."""
@@ -264,6 +285,7 @@ class Compiler:
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:  # as far as it is known
             return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
+            self._prepare(f, g)
             self._base[f, g] = _kept(self.gaussians.covariance(f, g, self.pair_ranges(f, g)))
         return self._base[f, g]
 
@@ -302,6 +324,8 @@ class Compiler:
             raise ProgramError(f"{name} is random in the limit")
         self.recurrences.ensure(name)
         family = self.netsor.families[name]
+        if name not in self._averages:
+            self._prepare(name)
         if name not in self._averages and name not in self.recurrences.active:
             if len(family.statements) == 1 and name not in self.recurrences.averages:
                 ranges = self.over(position_names(self.netsor, name))

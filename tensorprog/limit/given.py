@@ -16,8 +16,9 @@ from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.budget import budgeted, need, pieces
 from tensorprog.limit.columns import Columns
+from tensorprog.limit.compilable import refuse_cells
 from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.layers import ARRAYS, refuse_cells
+from tensorprog.limit.layers import ARRAYS
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky

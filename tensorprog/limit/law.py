@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from tensorprog.limit.given import Conditional
 from tensorprog.limit.infinite import InfiniteHeads
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.layered import LayeredOutputs
-from tensorprog.limit.mixture import Mixture
+from tensorprog.limit.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.moments import Moment, Value
 from tensorprog.limit.outputs import Outputs
 from tensorprog.limit.parts import position_names
@@ -38,9 +38,13 @@ from tensorprog.limit.structured import Covariance
 from tensorprog.parse import Names, parse_target
 from tensorprog.samples import Samples
 
+if TYPE_CHECKING:
+    from tensorprog.selfcheck import LawCheck
+
 __all__ = ["Law", "widths_text"]
 
 Array = NDArray[Any]
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
 TOGETHER = 64  # members of an output behind layers of scores that are averaged at once
 
 
@@ -73,7 +77,7 @@ class Law:
         self.compiled = self.compiler.netsor
         outputs = LayeredOutputs if self.compiler.layered else Outputs
         self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
-        self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
+        self._mixtures: dict[tuple[str, Box, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -253,15 +257,46 @@ class Law:
         return (result, np.full(result.shape, result.error)) if with_error else result
 
     def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
-        if (first, second) not in self._cov:
-            self._cov[first, second] = self._outputs.cov(first, second)
-        value, error = self._cov[first, second]
+        """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
+        one, two = sorted((first, second))
+        if (one, two) not in self._cov:
+            self._cov[one, two] = self._averaged_pair(one, two)
+        members = len(self.compiled.families[one].shape)
+        turned = (*range(members, self._cov[one, two][0].ndim), *range(members))
+        value, error = (a.transpose(turned) if first > second else a for a in self._cov[one, two])
         self._note(error, value, f"the covariance of {first} and {second}")
         return (value.copy(), error.copy()) if with_error else value.copy()
 
+    def _averaged_pair(self, first: str, second: str) -> tuple[Array, Array]:
+        value, error = self._outputs.cov(first, second)
+        shapes = [self.compiled.families[name].shape for name in (first, second)]
+        sizes = [math.prod(shape) for shape in shapes]
+        known = [self._spread(name) for name in (first, second)]
+        value, error = (a.reshape(sizes).copy() for a in (value, error))
+        error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
+        if first == second:
+            value, error = (value + value.T) / 2, (error + error.T) / 2
+            np.fill_diagonal(value, known[0][0]), np.fill_diagonal(error, known[0][1])
+        for axis, (variance, wrong) in enumerate(known):  # a constant has no covariance with anything
+            constant = (variance == 0) & (wrong == 0)
+            place = (constant, slice(None)) if axis == 0 else (slice(None), constant)
+            value[place] = error[place] = 0.0
+        return value.reshape(shapes[0] + shapes[1]), error.reshape(shapes[0] + shapes[1])
+
+    def _root_mean_square(self, name: str) -> Array:
+        """Sizes of all members of a family, in C order."""
+        mean = np.zeros(1) if name in self.compiler.scores else np.reshape(self.mean(name), -1)
+        return np.asarray(np.sqrt(self._spread(name)[0] + np.square(mean)))
+
+    def _spread(self, name: str) -> tuple[Array, Array]:
+        """Variances of all members of a family, and their errors, in C order."""
+        ranges = self.compiled.families[name].ranges
+        value, error = self._moment_of(name, ranges, "moment", 2)
+        return value.reshape(-1), error.reshape(-1)
+
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
         """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
@@ -281,13 +316,39 @@ class Law:
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
+        value, error = self._moment_of(family, box, method, order)
+        self._note(error, value, f"the moment of order {order} of {name}")
+        return self._answer(value.copy(), error.copy(), single, with_error)
+
+    def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
         key = family, box, method, order
         if key not in self._moments:
             found = self._integrated(family, box, method, order)
-            self._moments[key] = getattr(self._mixture(family, box), method)(order) if found is None else found
-        value, error = self._moments[key]
-        self._note(error, value, f"the moment of order {order} of {name}")
-        return self._answer(value.copy(), error.copy(), single, with_error)
+            if found is None and (method, order) == ("moment", 2):
+                found = self._known_variance(family, box)
+            self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
+        return self._moments[key]
+
+    def _from_mixture(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
+        mixture = self._mixture(family, box)
+        value, error = getattr(mixture, method)(order)
+        if (method, order) == ("moment", 2):  # values that agree to rounding are one value
+            constant = value + error <= np.square(ROUNDING * mixture.expected()[0])
+            value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)
+        return value, error
+
+    def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
+        """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
+        if family in self.compiler.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
+            return None
+        try:
+            moment = self.compiler.centred(family, family)
+        except NotCompiledError:
+            return None
+        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
+        shape = tuple(b - a for a, b in box)
+        found = moment.at({f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")})
+        return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
 
     def _knows(self, ask: str, name: str) -> bool:
         """Whether the answer to "mean", "var", "kurtosis" or "cov" of a variable is at hand from questions before."""
@@ -345,6 +406,10 @@ class Law:
             raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {orders!r}")
         if sum(powers) > 16:
             raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
+        needed = {name: int(sum(k for n, k in zip(names, powers, strict=True) if n == name)) for name in names}
+        needed = {name: power for name, power in needed.items() if power}
+        if len(needed) == 1:
+            return self.moment(*next(iter(needed.items())), with_error=with_error)
         value, error = joint.moment([int(k) for k in powers])
         self._note(error, value, f"the mixed moment of {', '.join(names)}")
         return (value, error) if with_error else value
@@ -456,21 +521,15 @@ class Law:
         return self._joints[members]
 
     def quantile(self, name: str, q: Any) -> Array:
-        """Quantiles of one member, by bisection of the distribution function to full precision."""
+        """Quantiles of one member, where the distribution function passes them, to full precision."""
         levels = check_levels(q)
         curve = self._curve(name)
         family, box = self._one(name)
         mixture = self._mixture(family, box).member((0,) * len(box))
         centre, spread = float(mixture.expected()[0]), 1.001 * mixture.reach
-        low = np.full(levels.size, centre - spread)
-        high = np.full(levels.size, centre + spread)
-        for _ in range(70):
-            middle = (low + high) / 2
-            below = curve.cdf(middle)[0] < levels.reshape(-1)
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-            if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
-                break
-        return np.asarray(high).reshape(levels.shape)  # at an atom the distribution function jumps there
+        wanted = levels.reshape(-1)
+        found = crossing(lambda y: curve.cdf(y)[0] - wanted, np.full(levels.size, centre - spread), centre + spread)
+        return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
 
     # -- draws --------------------------------------------------------------------------------------------------
 
@@ -611,6 +670,28 @@ class Law:
                 "scores or finite widths that they depend on"
             )
         return InfiniteHeads(self, index)
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def check(
+        self, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
+    ) -> LawCheck:
+        """Compare the law's numbers with its own draws, and with networks of the `widths` given, by z-scores.
+
+        Of up to six members of each output and score: mean, variance, kurtosis, covariances, distribution function,
+        quantiles, density (by its integrals over cells) and the divergence from a Gaussian.  With widths, such as
+        (64, 128, 256), moments, covariances and distribution functions of the outputs are compared as well with
+        `networks` networks of each width, extrapolated to infinite width by a + b/n + c/n**2.
+
+        Shapes    a `LawCheck`: `agrees`, `contradicted`, `rows`, `to_json()`; printed, a table
+        Accuracy  `threshold` is exceeded by any comparison of a right law with a probability of one in a million.
+                  Draws see an event of probability q if samples * q is above about ten, a wrong variance if it is wrong
+                  by more than some 6 * sqrt(2 / samples) of itself, and no wrong value of a density at one point only
+        Raises    ProgramError for fewer than three widths
+        """
+        from tensorprog.selfcheck import check_law
+
+        return check_law(self, samples, seed, widths, networks)
 
     # -- files --------------------------------------------------------------------------------------------------
 

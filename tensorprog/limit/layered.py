@@ -18,10 +18,11 @@ from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
 from tensorprog.limit.budget import need, pieces
+from tensorprog.limit.compilable import bases_of
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.definitions import Box, place
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import ARRAYS, Layers, bases_of
+from tensorprog.limit.layers import ARRAYS, Layers
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import Part

@@ -1,4 +1,4 @@
-"""Every term of a stated error where it matters: the true error, by mpmath or exact fractions, against the stated one."""
+"""Every term of a stated error where it matters: the true error, by mpmath or fractions, against the stated one."""
 
 from fractions import Fraction
 
