@@ -212,6 +212,18 @@ def test_rounding_of_arguments_counts_where_the_mean_is_far():
     assert worst(Estimate(found.value[None], found.error[None]), [exact]) <= 1
 
 
+def test_masses_of_exponentials_count_their_exponents():
+    """E exp(X / 3) cos(X) by a rule for the cosine: exponents of 100 are rounded by 50 eps."""
+    mu = RNG(10).uniform(200, 360, 100)
+    third = Function.from_terms((Term(1.0, 0, "exp", 1 / 3),))
+    parts = [(third, mu, np.ones(100)), (Function(np.cos, NONE), mu, np.ones(100))]
+    found = integrate_line(parts)
+    with mp.workdps(40):
+        means = [mp.mpf(float(x)) for x in mu]
+        a = mp.mpf(1 / 3)
+        assert worst(found, [mp.exp(a * m + a * a / 2) * mp.cos(m + a) * mp.exp(-0.5) for m in means]) <= 1
+
+
 def test_series_bound_what_they_leave_out():
     """Coefficients and norms of tanh(8 x): what the last ones leave, and the whole, are known."""
     f = Function(lambda x: np.tanh(4 * x), NONE, np.array([[0.0, np.pi / 8]]))
