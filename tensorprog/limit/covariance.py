@@ -11,14 +11,15 @@ over draws (`paths`), in replicates that stay apart, as an axis of all values, u
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import AccuracyError, ProgramError, TensorprogError
+from tensorprog.errors import AccuracyError, NotFiniteError, ProgramError, TensorprogError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -207,12 +208,13 @@ class Compiler:
             if name in self.random:
                 raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
         total = Moment((), ranges)
-        for p in self.parts.of(f):
-            for q in self.parts.of(g):
-                held = p.within(ranges)
-                held = None if held is None else q.within(held, "_")
-                if held is not None:
-                    total = total + self.expectation(p, q, held).widened(ranges)
+        with self._numbers(f, g):
+            for p in self.parts.of(f):
+                for q in self.parts.of(g):
+                    held = p.within(ranges)
+                    held = None if held is None else q.within(held, "_")
+                    if held is not None:
+                        total = total + self.expectation(p, q, held).widened(ranges)
         total = self._symmetric(total) if f == g else total
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
@@ -256,12 +258,26 @@ class Compiler:
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         ranges = self.over(position_names(self.netsor, name))
         total = Moment((), ranges)
-        for part in parts:
-            held = part.within(ranges)
-            if held is not None:
-                total = total + self.expectation(part, Part(ONE), held).widened(ranges)
+        with self._numbers(name):
+            for part in parts:
+                held = part.within(ranges)
+                if held is not None:
+                    total = total + self.expectation(part, Part(ONE), held).widened(ranges)
         axes = tuple(ranges)
         return Value(axes, _finite(total, f"E of a function of {name}").dense(axes))
+
+    @contextmanager
+    def _numbers(self, *names: str) -> Iterator[None]:
+        """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        except FloatingPointError as error:
+            told = dict.fromkeys(str(s) for s in self.netsor.body if s.target.name in names)
+            raise NotFiniteError(
+                f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
+                "leaves the domain of a function (log, sqrt, division)"
+            ) from error
 
     def centred(self, f: str, g: str) -> Moment:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""

@@ -86,7 +86,7 @@ class LayeredOutputs(Outputs):
 
     # -- one variable ---------------------------------------------------------------------------------------------
 
-    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture:
         """Conditional means and variances of members: of the whole, of the parts that are Gaussian given the draws and
         independent of the others, which are drawn, or draws alone."""
         if not self._moments(name):
