@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import fail
 from tensorprog.evaluate import index_array
-from tensorprog.expr import IndexValue, walk
+from tensorprog.expr import Expr, IndexValue, walk
 from tensorprog.ir import Initial, Netsor, Table
 from tensorprog.linalg import alike, nearest_semidefinite, psd_cholesky, unit_roundoff
 
-__all__ = ["InitialLaw", "initial_law", "initial_laws"]
+__all__ = ["InitialLaw", "covariance_size", "initial_law", "initial_laws"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,21 @@ class InitialLaw:
     def factor(self) -> NDArray[np.float64]:
         """Cholesky factors of the blocks."""
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
+
+
+def covariance_size(netsor: Netsor, initial: Initial) -> int:
+    """Numbers of the covariances of an initial family, block by block."""
+    shape = dict(zip(initial.indices, netsor.families[initial.name].shape, strict=True))
+    joint = initial.indices
+    if initial.data is None and not isinstance(initial.cov, Table):
+        joint = _joint(initial.cov, initial.indices)
+    return math.prod(shape.values()) * math.prod(shape[name] for name in joint)
+
+
+def _joint(cov: Expr, indices: Sequence[str]) -> tuple[str, ...]:
+    """The indices over which members are not independent: their second copies occur."""
+    copies = {node.name[:-1] for node in walk(cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
+    return tuple(name for name in indices if name in copies)
 
 
 def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
@@ -68,9 +84,8 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
                 f"{np.abs(initial.data.array).max():.3g}", initial.span, "divide the data by a constant",
             )
         return InitialLaw(mean, (), initial.indices, gram, error)
-    copies = {node.name[:-1] for node in walk(initial.cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
-    joint = tuple(name for name in initial.indices if name in copies)
-    independent = tuple(name for name in initial.indices if name not in copies)
+    joint = _joint(initial.cov, initial.indices)
+    independent = tuple(name for name in initial.indices if name not in joint)
     axes = (*independent, *joint, *(f"{name}_" for name in joint))
     values = index_array(netsor, initial.cov, axes)
     size = math.prod(netsor.index[name].stop - netsor.index[name].start for name in joint)

@@ -63,7 +63,8 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
                 break
             if j == start + COLUMNS:
                 done, start = factor[:, :, start:j], j
-                matrices = matrices - np.matmul(done, done.swapaxes(1, 2))
+                product = np.matmul(done, done.swapaxes(1, 2))
+                matrices = np.subtract(matrices, product, out=product)
             column = matrices[every, :, row]
             if j > start:
                 column = column - np.matmul(factor[:, :, start:j], factor[every, row, start:j, None])[..., 0]

@@ -277,7 +277,7 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
         return
     told.stage("compiling the limit")
     try:
-        reference = Reference(program.limit())
+        reference = Reference(program.limit(max_memory=study.settings.max_memory))
         found = files.limit_json(reference, study.settings.keep)
     except Exception as error:  # networks of finite width do not depend on it
         _refused(study, error, told)

@@ -24,6 +24,7 @@ from tensorprog.cli.options import (
     FORMAT,
     INFINITE,
     LATEX,
+    MEMORY,
     METHOD,
     QUIET,
     REQUIRE,
@@ -80,8 +81,7 @@ def main() -> None:
         help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
 @option("--threads", metavar="N", callback=whole_number("--threads", 1), heading=RESOURCES,
         help="Threads; default all cores.")
-@option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
-        help="What networks and results may take, e.g. 500MB; default 1GiB.")
+@options(MEMORY)
 @option("--stream", is_flag=True, heading=RESOURCES,
         help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.")
 @option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
@@ -238,10 +238,10 @@ def _refused(program: Any, require: str | None, form: str) -> int:
               ("mlp --symbolic", "formulas in the constants"),
               ("attention --latex > derivation.tex", "the derivation")],
 )
-@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, FORMAT, QUIET, REQUIRE)
+@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, MEMORY, FORMAT, QUIET, REQUIRE)
 def limit(
     file: str, overrides: dict[str, str], accuracy: float | None, infinite: str | None, symbolic: bool, latex: bool,
-    form: str, quiet: bool, require: str | None,
+    max_memory: str | None, form: str, quiet: bool, require: str | None,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors, or
     formulas with --symbolic or --latex.
@@ -260,7 +260,7 @@ def limit(
         return _formulas(program, form, quiet, latex)
     from tensorprog.reference import Reference
 
-    law = _compiled(program, accuracy)
+    law = _compiled(program, accuracy, max_memory)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         from tensorprog.report import limit_json
@@ -304,10 +304,10 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     return 0
 
 
-def _compiled(program: Any, accuracy: float | None) -> Any:
+def _compiled(program: Any, accuracy: float | None, max_memory: str | None) -> Any:
     if accuracy is not None and not 0 < accuracy < float("inf"):
         raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
-    return program.limit() if accuracy is None else program.limit(accuracy=accuracy)
+    return program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
 
 
 @click.command(
@@ -316,13 +316,13 @@ def _compiled(program: Any, accuracy: float | None) -> Any:
 )
 @options(FILE, SET)
 @option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
-@options(SEED)
+@options(SEED, MEMORY)
 @option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT,
         help="The file to write.")
 @options(FORMAT, QUIET, REQUIRE)
 def sample(
-    file: str, overrides: dict[str, str], size: int, seed: int | None, out: Path, form: str, quiet: bool,
-    require: str | None,
+    file: str, overrides: dict[str, str], size: int, seed: int | None, max_memory: str | None, out: Path, form: str,
+    quiet: bool, require: str | None,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""
     if out.suffix not in ("", ".npz"):
@@ -335,7 +335,7 @@ def sample(
         return code
     from tensorprog.report import writing
 
-    draws = program.limit().sample(size, seed=seed or 0)
+    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
     with writing(out):
         draws.save(out)
     if form == "json":

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from tensorprog.cli.complete import constants, files, indices
-from tensorprog.cli.help import OUTPUT, Option
+from tensorprog.cli.help import OUTPUT, RESOURCES, Option
 from tensorprog.errors import Problem, ProgramError, fail
 
 MAX_NUMBER = 2**63 - 1
@@ -116,6 +116,8 @@ QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but 
 REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
                  help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
 SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
+MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
+                help="What networks, results and limits may take, e.g. 500MB; default 1GiB.")
 ACCURACY = option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",

@@ -34,7 +34,9 @@ def normal_cdf(d: Estimate) -> Estimate:
     """Standard normal distribution function at d."""
     value = np.asarray(special.ndtr(d.value))
     slope = np.exp(-0.5 * np.maximum(np.abs(d.value) - d.error, 0.0) ** 2) / SQRT_2PI
-    return Estimate(value, np.asarray(np.minimum(slope * d.error, 1.0) + 4 * EPS * value))
+    # in the lower tail the rounding of d / sqrt(2) counts |d| times the relative slope, which is |d|
+    rounding = EPS * (4 + np.minimum(d.value, 0.0) ** 2) * value
+    return Estimate(value, np.asarray(np.minimum(slope * d.error, 1.0) + rounding))
 
 
 def gap(k: Estimate, h: Estimate, r: Array, s: Array) -> Estimate:

@@ -22,6 +22,7 @@ Array = NDArray[np.floating]
 
 __all__ = ["expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
 
+KEPT = 1 << 22  # coordinates of points that are kept for the next function: larger sets are made again
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 
 
@@ -55,8 +56,13 @@ def _scrambled(dim: int, seed: int, replicate: int) -> qmc.Sobol:
     return qmc.Sobol(dim, scramble=True, bits=52, rng=np.random.default_rng(child))
 
 
-@lru_cache(maxsize=4)
 def _point_sets(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
+    few = dim * 2**log2_size * replicates <= KEPT
+    return (_kept_points if few else normal_points)(dim, log2_size, replicates, seed)
+
+
+@lru_cache(maxsize=2)
+def _kept_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
     return normal_points(dim, log2_size, replicates, seed)
 
 

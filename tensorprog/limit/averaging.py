@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import AccuracyError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.limit.budget import pieces
 from tensorprog.limit.panels import Panels
 
 __all__ = ["ORDERS", "REPLICATES", "Quadrature", "Rule", "converge", "point_sets"]
@@ -87,7 +88,7 @@ def converge(
     if dim == 0:
         return finish([replicate(np.zeros((1, 0)))])
     target = (AIM if aim is None else aim) if accuracy is None else accuracy
-    numbers = AIM_NUMBERS if accuracy is None else MAX_NUMBERS
+    numbers = pieces(AIM_NUMBERS if accuracy is None else MAX_NUMBERS, 3)  # as points are made, and as they are used
     most = max(FEWEST, min(1 << MAX_LOG2 if most is None else most, numbers // max(dim, width)))
     last = min(AIM_LOG2 if accuracy is None else MAX_LOG2, int(math.log2(most)))
     log2 = min(first, last)

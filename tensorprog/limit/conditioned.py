@@ -61,6 +61,10 @@ class Conditioned(Compiler):
         self._coordinates: dict[str, Array] = {}
         self._start(whole.recurrences.afresh(self))
 
+    def forget(self) -> None:
+        """Free all moments at once: what a compiler is made of refers to it, and would wait for the next collection."""
+        vars(self).clear()
+
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
 
     def replicated(self, f: str, g: str) -> Moment:

@@ -23,9 +23,10 @@ from tensorprog.errors import AccuracyError, NotFiniteError, ProgramError, Tenso
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.initials import initial_laws
+from tensorprog.initials import covariance_size, initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
+from tensorprog.limit.budget import keep, need
 from tensorprog.limit.definitions import (
     indicator,
     is_layered,
@@ -53,6 +54,13 @@ __all__ = ["Compiler"]
 Array = NDArray[Any]
 
 
+def _kept(moment: Moment) -> Moment:
+    """The moment, whose arrays count as kept."""
+    for factor in (factor for term in moment.terms for factor in term.value.factors):
+        keep(factor.estimate.value, factor.estimate.error)
+    return moment
+
+
 def _finite(moment: Moment, name: str) -> Moment:
     """The moment, refused where an entry or its error is not finite."""
     for term in moment.terms:
@@ -62,6 +70,7 @@ def _finite(moment: Moment, name: str) -> Moment:
     return moment
 
 
+COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
 EXACT = 1e-12  # relative errors that are rounding
 NUMBERS, PILOT = 1 << 26, 1 << 18  # numbers held by all draws together, for what is carried along recurrences
 
@@ -71,7 +80,8 @@ class Compiler:
 
     `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
     limits are Gaussian: those of `netsor`, and those that a rewrite wrote as sums of scores.  Without `expanded` scores
-    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.
+    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.  A `pilot` takes
+    one replicate of draws, to find the directions that matter; its numbers have no error.
 
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
@@ -79,14 +89,19 @@ class Compiler:
     each = False  # whether every draw has moments of its own
 
     def __init__(
-        self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = ()
-    ) -> None:
+        self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
+        pilot: bool = False,
+    ) -> None:  # fmt: skip
         self.expanded = expanded
         self.replicates: Range | None = None
         self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
         self.parts = Parts(netsor)
+        for initial in netsor.initial:
+            size = covariance_size(netsor, initial)
+            need(COVARIANCES * size, f"the covariance of the initial vectors {initial.name}, {size} numbers,")
         self.initials = initial_laws(netsor)
+        keep(*(law.blocks for law in self.initials.values()))
         self.random = random_families(netsor)
         self.scores = {
             s.target.name: s
@@ -97,8 +112,9 @@ class Compiler:
         }
         self._start(Recurrences(self))
         if any(netsor.families[name].kind == "vector" for name in self.parts.carried - self.random):
-            pilot = None if numbers <= PILOT else lambda: Compiler(program, expanded, PILOT, symbols).drawn
-            self.paths = Paths(self, numbers, pilot)
+            few = min(PILOT, numbers)
+            turned = None if pilot else lambda: Compiler(program, expanded, few, symbols, pilot=True).drawn
+            self.paths = Paths(self, numbers, turned)
         drawn = any_reduces(self.parts, netsor.families.keys() - self.random)
         self.replicates = self.paths.range if self.paths is not None else (0, REPLICATES) if drawn else None
 
@@ -167,7 +183,7 @@ class Compiler:
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
-            self._settled[f, g] = self.settle(self.replicated(f, g))
+            self._settled[f, g] = _kept(self.settle(self.replicated(f, g)))
         return self._settled[f, g]
 
     def replicated(self, f: str, g: str) -> Moment:
@@ -177,7 +193,7 @@ class Compiler:
             if f > g:  # so that both orders have the same numbers, whichever is asked for first
                 self._second[f, g] = self._swapped(self.replicated(g, f), f, g)
             else:
-                self._second[f, g] = self._compute(f, g, self.pair_ranges(f, g))
+                self._second[f, g] = _kept(self._compute(f, g, self.pair_ranges(f, g)))
         return self._second[f, g]
 
     def _swapped(self, moment: Moment, f: str, g: str) -> Moment:
@@ -286,7 +302,7 @@ class Compiler:
             return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
             self._prepare(f, g)
-            self._base[f, g] = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
+            self._base[f, g] = _kept(self.gaussians.covariance(f, g, self.pair_ranges(f, g)))
         return self._base[f, g]
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Mapping[str, Range]) -> Moment:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import MemoryLimitError
+from tensorprog.limit.budget import amount, need
 from tensorprog.limit.compilable import bases_of
 from tensorprog.limit.layers import Layers
-from tensorprog.limit.normals import CHUNK, Streams
+from tensorprog.limit.normals import CHUNK, Normals, Some, Streams
 from tensorprog.limit.outputs import plain
 from tensorprog.limit.sampler import Sampler
 
@@ -23,6 +23,7 @@ __all__ = ["Draws"]
 
 Array = NDArray[Any]
 BLOCK = 1024  # draws per random stream, at most
+TOGETHER = 1 << 20  # numbers that draws take at once, about
 
 
 class Draws(Mapping[str, NDArray[Any]]):
@@ -38,10 +39,10 @@ class Draws(Mapping[str, NDArray[Any]]):
     """
 
     def __init__(
-        self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str], max_memory: int
+        self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str]
     ) -> None:
         self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
-        self._max_memory = max_memory
+        self._arrays: dict[str, Array] = {}
         self._check(held)
         self.sampler: Sampler | Layers
         if law.compiler.layered:
@@ -51,15 +52,23 @@ class Draws(Mapping[str, NDArray[Any]]):
         else:
             self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
-        self._arrays = self._draw(held)
+        shapes = {name: law.compiled.families[name].shape for name in self.sampler.scores}
+        later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
+        self._later = () if self.sampler.averages else later
+        # results of draws that take many numbers are worked on some at a time
+        self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
+        self._check(held, self.sampler.most(self._block, self._together, self._later))
+        self._draw(held)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._arrays and name in self._names:
-            self._check([*self._arrays, name])
-            array = self._empty(name)
-            for part, streams in self._blocks():
-                array[part] = plain(self.sampler.scores_of(name, streams), self._block)[: part.stop - part.start]
-            self._arrays[name] = array
+            with self._law.budget.within():
+                one = math.prod(self._law.compiled.families[name].shape)
+                self._check([name], self.sampler.most(self._block, self._together, ()) if one else 0)
+                array = self._empty(name)
+                for part, streams in self._blocks():
+                    array[part] = plain(self.sampler.scores_of(name, streams), streams.draws)[: part.stop - part.start]
+                self._arrays[name] = array
         return self._arrays[name]
 
     @property
@@ -79,30 +88,33 @@ class Draws(Mapping[str, NDArray[Any]]):
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
 
-    def _check(self, names: Collection[str]) -> None:
-        results = 8 * self._size * sum(math.prod(self._law.compiled.families[name].shape) for name in names)
-        if results > self._max_memory:
-            raise MemoryLimitError(
-                f"{self._size} draws of {', '.join(names)} would take {results / 2**30:.3g} GiB, more than max_memory: "
-                "draw fewer at a time"
-            )
+    def _check(self, names: Collection[str], working: int = 0) -> None:
+        """Refuse results of some variables, beside those that are held, and what drawing them takes meanwhile."""
+        names = list(dict.fromkeys([*self._arrays, *names]))
+        numbers = self._size * sum(math.prod(self._law.compiled.families[name].shape) for name in names)
+        lower = "draw fewer at a time, or raise max_memory"
+        if working > numbers:
+            lower = f"the work takes {amount(8 * working)} of it; make the program smaller, or raise max_memory"
+        need(numbers + working, f"{self._size} draws of {', '.join(names)}", lower)
 
     def _empty(self, name: str) -> Array:
         return np.empty((self._size, *self._law.compiled.families[name].shape))
 
-    def _blocks(self) -> Iterator[tuple[slice, Streams]]:
-        """Draws block by block, each with its streams; the last block may be cut off."""
+    def _blocks(self) -> Iterator[tuple[slice, Normals]]:
+        """Draws some at a time, each with their normals; the last block of streams may be cut off."""
         for number in range(-(-self._size // self._block)):
-            part = slice(number * self._block, min((number + 1) * self._block, self._size))
-            yield part, Streams(self.sampler.sources, self._block, self._seed, number)
+            first = number * self._block
+            streams = Streams(self.sampler.sources, self._block, self._seed, number)
+            for start in range(0, min(self._block, self._size - first), self._together):
+                stop = min(start + self._together, self._block)
+                part = slice(first + start, min(first + stop, self._size))
+                yield part, streams if self._together == self._block else Some(streams, slice(start, stop))
 
-    def _draw(self, held: Collection[str]) -> dict[str, Array]:
+    def _draw(self, held: Collection[str]) -> None:
         arrays = {name: self._empty(name) for name in self._names if name in held}
-        shapes = {name: self._law.compiled.families[name].shape for name in self.sampler.scores}
-        later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
         for part, streams in self._blocks():
-            values = self.sampler.values(streams, () if self.sampler.averages else later)
+            values = self.sampler.values(streams, self._later)
             for name, array in arrays.items():
-                drawn = plain(values[name], self._block) if name in values else self._law.number(name)
+                drawn = plain(values[name], streams.draws) if name in values else self._law.number(name)
                 array[part] = drawn[: part.stop - part.start]
-        return arrays
+        self._arrays |= arrays

@@ -14,9 +14,11 @@ from tensorprog.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
+from tensorprog.limit.budget import budgeted, need, pieces
 from tensorprog.limit.columns import Columns
 from tensorprog.limit.compilable import refuse_cells
 from tensorprog.limit.conditioned import Conditioned
+from tensorprog.limit.layers import ARRAYS
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky
@@ -30,11 +32,12 @@ Array = NDArray[Any]
 NUMBERS = 1 << 20  # scores of the draws that are worked on together
 
 
+@budgeted
 class Conditional:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
     def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
-        self._law = law
+        self._law, self.budget = law, law.budget
         compiler = law.compiler
         known = [name for name in law.compiled.scores if name in compiler.random]
         if not isinstance(scores, Mapping):
@@ -86,11 +89,14 @@ class Conditional:
             )
         refuse_cells(compiler)
         columns, draws = Columns(law.compiled, compiler.recurrences.steps), math.prod(self._lead)
-        size = max(1, NUMBERS * draws // max(1, sum(value.data.size for value in self._values.values())))
+        together = pieces(NUMBERS, 2 * ARRAYS)
+        size = max(1, together * draws // max(1, sum(value.data.size for value in self._values.values())))
         for start in range(0, max(draws, 1), size):
             part = {name: Open(v.axes, v.data[start : start + size]) for name, v in self._values.items()}
             nothing = Points([], np.zeros((min(size, draws - start), 0)))
-            yield Conditioned(compiler, columns, nothing, part)
+            found = Conditioned(compiler, columns, nothing, part)
+            yield found
+            found.forget()
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._law.is_linear(name):
@@ -112,6 +118,9 @@ class Conditional:
         Shapes    (*draws, *members, *members)
         """
         name = self._one(name)
+        draws, members = math.prod(self._lead), math.prod(self._law.compiled.families[name].shape)
+        what = f"the covariance of {name} for each of {draws} draws of scores"
+        need(2 * draws * members**2, what, "give fewer draws at a time, or raise max_memory")
         return self._linear(name, lambda found: found.covariances(name, name))
 
     def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
@@ -159,8 +168,11 @@ class Conditional:
         Shapes    (size, *draws, *members)
         """
         size, name = check_count("size", size), self._one(name)
-        mean, cov = self.mean(name), self.cov(name)
         members = math.prod(self._law.compiled.families[name].shape)
+        draws = math.prod(self._lead)
+        what = f"{size} draws of {name} for each of {draws} draws of scores"
+        need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time, or raise max_memory")
+        mean, cov = self.mean(name), self.cov(name)
         factor = psd_cholesky(cov.reshape((*self._lead, members, members)))
         normals = np.random.Generator(np.random.SFC64(seed)).standard_normal((size, *self._lead, members, 1))
         return mean + (factor @ normals)[..., 0].reshape((size, *mean.shape))  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
+from tensorprog.limit.budget import Budget, budgeted
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.mixture import Marginals, Mixture
 from tensorprog.limit.summands import Function, Summands
@@ -25,6 +26,7 @@ Array = NDArray[Any]
 PROBES = 4  # draws at which the scale of a head is compared
 
 
+@budgeted
 class InfiniteHeads:
     """The law of the outputs for infinitely many heads: Gaussian, with the mean and covariance of any number of them.
 
@@ -58,6 +60,11 @@ class InfiniteHeads:
         larger = Compiler(_doubled(netsor, index))
         for name, own in parts.items():
             self._check_scale(name, own, self._parts(larger, name))
+
+    @property
+    def budget(self) -> Budget:
+        """That of the law with some heads."""
+        return self._law.budget
 
     def __repr__(self) -> str:
         return f"InfiniteHeads({self._law.compiled.name}, {self.index}, outputs={', '.join(self.outputs)})"

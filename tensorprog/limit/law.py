@@ -21,6 +21,7 @@ from tensorprog.ir import Dot, Netsor
 from tensorprog.limit import saved
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.averages import ConditionalAverage
+from tensorprog.limit.budget import Budget, budgeted
 from tensorprog.limit.convolution import Convolution
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box, place
@@ -47,6 +48,7 @@ ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, rela
 TOGETHER = 64  # members of an output behind layers of scores that are averaged at once
 
 
+@budgeted
 class Law:
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
@@ -69,9 +71,10 @@ class Law:
         expanded: bool = True,
     ) -> None:
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
-        self.compiler = Compiler(netsor, expanded, max_memory // 12)
+        self.budget, self._max_memory, self._seed = Budget(max_memory), max_memory, seed
+        with self.budget.within():
+            self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
-        self._max_memory, self._seed = max_memory, seed
         outputs = LayeredOutputs if self.compiler.layered else Outputs
         self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
@@ -222,7 +225,7 @@ class Law:
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
     def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
-        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self._max_memory)
+        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
 
     def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
         """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
@@ -644,7 +647,7 @@ class Law:
 
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
-        draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held, self._max_memory)
+        draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held)
         self._note([average.error for average in draws.sampler.averages.values()])
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 

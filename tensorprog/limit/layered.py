@@ -17,11 +17,12 @@ from tensorprog.errors import MemoryLimitError, NotCompiledError
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
+from tensorprog.limit.budget import need, pieces
 from tensorprog.limit.compilable import bases_of
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.definitions import Box, place
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import Layers
+from tensorprog.limit.layers import ARRAYS, Layers
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import Part
@@ -55,7 +56,9 @@ class LayeredOutputs(Outputs):
         `numbers` are those kept of a draw; `extra` normals are drawn besides and come last.
         """
         layers = Layers(self.compiler, names, bases)
-        size = 1 << max(0, (NUMBERS // max(layers.width, numbers)).bit_length() - 1)  # equal parts
+        together = pieces(NUMBERS, ARRAYS)
+        need(ARRAYS * layers.width, f"one draw of {what}, with all the moments that it needs,")
+        size = 1 << max(0, (together // max(layers.width, numbers)).bit_length() - 1)  # equal parts
         relative = 0.0
 
         def replicate(points: Array) -> tuple[Array, ...]:
@@ -66,6 +69,7 @@ class LayeredOutputs(Outputs):
                 found = layers.at(part[:, : layers.dim])
                 pieces.append((*read(layers, found), part[:, layers.dim :]))
                 relative = max(relative, found.relative)
+                found.forget()
             return tuple(np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
 
         if most is None:

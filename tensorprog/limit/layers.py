@@ -19,9 +19,10 @@ from tensorprog.limit.parts import position_names
 from tensorprog.limit.replicates import REPLICATE
 from tensorprog.order import upstream
 
-__all__ = ["Layers"]
+__all__ = ["ARRAYS", "Layers"]
 
 Array = NDArray[Any]
+ARRAYS = 20  # of the size of all that is drawn, while moments are computed
 
 
 class Layers:
@@ -56,6 +57,14 @@ class Layers:
         products = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random}
         names = [*products, *self.netsor.outputs]
         return max(1, self.dim, sum(math.prod(self.netsor.families[name].shape) ** 2 for name in names))
+
+    def numbers(self, later: Collection[str] = ()) -> int:
+        """Numbers of one draw, about."""
+        return self.width
+
+    def most(self, block: int, draws: int, later: Collection[str] = ()) -> int:
+        """Numbers held at once, about, while some draws of a block are evaluated."""
+        return block * self.dim + ARRAYS * draws * self.width
 
     # -- what is needed -------------------------------------------------------------------------------------------
 
@@ -92,7 +101,10 @@ class Layers:
         """
         found = self.conditioned(normals)
         random = self.compiler.random
-        return {name: self.drawn(found, name) for name in self.wanted if name in random or self._is_vector(name)}
+        names = [name for name in self.wanted if name in random or self._is_vector(name)]
+        values = {name: self.drawn(found, name) for name in names}
+        found.forget()
+        return values
 
     def scores_of(self, name: str, normals: Normals) -> Open:
         """All members of a score."""

@@ -20,12 +20,20 @@ from tensorprog.arrays import Open, affine_values, align, broadcast, contract, g
 from tensorprog.expr import Affine
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.ir import Range
+from tensorprog.limit.budget import need
 from tensorprog.rename import compose
 
-__all__ = ["Equations", "Moment", "Product", "Term", "Value", "difference", "solve"]
+__all__ = ["Equations", "Moment", "Product", "Term", "Value", "difference", "room", "solve"]
 
 Array = NDArray[Any]
 Equations = frozenset[Affine]  # each affine form is zero
+WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
+
+
+def room(shape: Sequence[int], arrays: int = WORKED) -> None:
+    """Raise MemoryLimitError if moments of this shape do not fit."""
+    numbers = math.prod(shape)
+    need(arrays * numbers, f"an array of {numbers} moments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +67,20 @@ class Value:
             return self.estimate
         return Estimate(align(self.value, axes), align(self.error, axes))
 
-    def __add__(self, other: Value) -> Value:
+    def _both(self, other: Value) -> tuple[tuple[str, ...], Estimate, Estimate]:
+        """All axes, and both estimates over them; what they make together has room."""
         axes = union(self.axes, other.axes)
-        return Value(axes, self.aligned(axes) + other.aligned(axes))
+        one, two = self.aligned(axes), other.aligned(axes)
+        room(np.broadcast_shapes(one.value.shape, two.value.shape))
+        return axes, one, two
+
+    def __add__(self, other: Value) -> Value:
+        axes, one, two = self._both(other)
+        return Value(axes, one + two)
 
     def __mul__(self, other: Value) -> Value:
-        axes = union(self.axes, other.axes)
-        return Value(axes, self.aligned(axes) * other.aligned(axes))
+        axes, one, two = self._both(other)
+        return Value(axes, one * two)
 
     def contracted(self, other: Value, over: Sequence[str]) -> Value:
         """The sum of products over some axes, never formed one by one."""
@@ -102,6 +117,7 @@ class Value:
         sizes = dict(zip(self.axes, self.estimate.value.shape, strict=True)) | {name: span[1] - span[0]}
         edges = [(0, 0)] * len(axes)
         edges[place] = span[0] - whole[0], whole[1] - span[1]
+        room([sizes[axis] + before + after for axis, (before, after) in zip(axes, edges, strict=True)])
         value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
         return Value(axes, Estimate(value, error))
 
@@ -320,6 +336,7 @@ class Moment:
         shape = tuple(sizes[name] for name in axes)
         if len(self.terms) == 1 and not self.terms[0].equations:
             return self.terms[0].value.aligned(axes).reshape(shape)
+        room(shape)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
             mask, found = self._mask(term.equations, axes), term.value.estimate
@@ -339,6 +356,7 @@ class Moment:
         Shapes    the result has the shape they broadcast to
         """
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
+        room(shape)
         starts = {name: span[0] for name, span in self.ranges.items()}
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "Normals", "Points", "Source", "Streams"]
+__all__ = ["CHUNK", "Normals", "Points", "Some", "Source", "Streams"]
 
 Array = NDArray[Any]
 Key = tuple[str, ...]
@@ -76,3 +76,14 @@ class Streams:
             parts.append(np.random.Generator(np.random.SFC64(entropy)).standard_normal(size))
         block = parts[0] if len(parts) == 1 else np.concatenate([np.empty((self.draws, 0, *rest)), *parts], axis=1)
         return block if len(places) == block.shape[1] else block[:, run_of * length + places % length]
+
+
+class Some:
+    """Those of some draws among others."""
+
+    def __init__(self, whole: Normals, part: slice) -> None:
+        self.draws, self._whole, self._part = len(range(*part.indices(whole.draws))), whole, part
+
+    def of(self, key: Key, places: Array) -> Array:
+        """See `Normals.of`."""
+        return self._whole.of(key, places)[self._part]

@@ -26,6 +26,7 @@ from tensorprog.expr import Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.averaging import REPLICATES, point_sets
+from tensorprog.limit.budget import need
 from tensorprog.limit.definitions import Box, place, target_box
 from tensorprog.limit.joint import triangular
 from tensorprog.limit.moments import Value
@@ -81,6 +82,12 @@ class Paths:
         log2 = int(math.log2(max(1, numbers // (self.replicates * max(1, members)))))
         self._log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         self.points = 1 << self._log2
+        need(
+            self.replicates * self.points * max(1, members),
+            f"the fewest draws, {self.points} in each of {self.replicates} replicates, of what is carried along a "
+            f"recurrence ({', '.join(families)})",
+            "make the recurrence shorter, or raise max_memory",
+        )
         self._joints: dict[str, _Joint] = {}
         self._rows: dict[str, Array] = {}  # number of each member in its joint; -1 before it is drawn
         self._values: dict[str, Array] = {}

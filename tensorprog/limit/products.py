@@ -16,7 +16,7 @@ from tensorprog.expr import Affine, Call, Expr, Reduction, Variable, variables, 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
 from tensorprog.ir import Range
-from tensorprog.limit.moments import Equations, Moment, Value
+from tensorprog.limit.moments import Equations, Moment, Value, room
 from tensorprog.limit.parts import FORMAL, ONE, Inner, Part, Parts
 from tensorprog.limit.replicates import REPLICATE
 from tensorprog.limit.streams import combination
@@ -167,6 +167,7 @@ class _Law:
             moments.append(self.cov(*places))
         axes, pairs = _paired_axes(self._axes(moments, bodies))
         args = [moment.aligned(axes) for moment in moments]
+        room([self.ranges[name][1] - self.ranges[name][0] for name in axes])
         f = function(bodies[0], scope, axes)
         if len(block) == 1:
             found = mean_of_estimates(f, args[0], args[1])
@@ -197,6 +198,7 @@ class _Law:
         covs = [[self.cov(j, k) for k in places] for j in places]
         axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
+        room((*sizes.values(), len(places) + 1, len(places)))
 
         def full(value: Value) -> Estimate:
             return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))

@@ -18,7 +18,7 @@ from tensorprog.expr import Affine
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import MatMul, Range
 from tensorprog.limit.definitions import Box, target_box
-from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.moments import Moment, Term, Value, room
 from tensorprog.order import Loop, Step, schedule, steps
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def entered(old: Value | None, value: Value, ranges: Mapping[str, Range], whole:
     axes = union(() if old is None else old.axes, value.axes, partial)
     sizes = {name: whole[name][1] - whole[name][0] for name in axes}
     shape = tuple(sizes.values())
+    room(shape, 2)
     if old is None:
         arrays: list[Array] = [np.zeros(shape), np.zeros(shape)]
     elif old.axes == axes:

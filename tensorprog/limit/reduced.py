@@ -34,6 +34,7 @@ from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import ORDERS, product_points
 from tensorprog.ir import Nonlin, Range
 from tensorprog.limit.averaging import point_sets
+from tensorprog.limit.budget import pieces
 from tensorprog.limit.definitions import ONE, ZERO, product_of, reduces_numbered, reductions
 from tensorprog.limit.forms import free_indices, plain_text
 from tensorprog.limit.moments import Equations, Moment, Value
@@ -235,7 +236,8 @@ class Reduced:
         mean, factor, relative = self._numbers()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
-        most = min(NUMBERS // math.prod(self.shape), POINTS // self.shape[0]) // self.dim
+        points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
+        most = min(NUMBERS // math.prod(self.shape), points // self.shape[0]) // self.dim
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:

@@ -14,8 +14,10 @@ from tensorprog.evaluate import index_array
 from tensorprog.expr import Affine
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Family, Range
+from tensorprog.limit.budget import need
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import leaves
+from tensorprog.limit.moments import Moment, difference
 from tensorprog.linalg import psd_cholesky
 from tensorprog.rename import compose
 
@@ -23,6 +25,8 @@ __all__ = ["RANK", "Rows", "factor_rows"]
 
 Array = NDArray[Any]
 RANK = "r"
+FACTORED = 5  # arrays of the size of second moments while they are factored
+TOGETHER = 1 << 19  # second moments computed at once
 
 
 @dataclass(frozen=True)
@@ -85,13 +89,9 @@ def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray
     whole = all(np.array_equal(g.members, members) for g in groups)
     shared = whole and not varying
     offsets = np.cumsum([0, *(g.columns for g in groups)])
-    gram = _gram(compiler, groups, offsets, members[:1] if shared else members)
-    if whole and len(gram) > 1 and np.all(gram == gram[:1]):
-        gram = gram[:1]
-    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
-    orthogonal = all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal)
-    # rows of the factor, or their lengths where the vectors are orthogonal (then the last axis is left out)
-    rows = np.sqrt(np.maximum(diagonal, 0))[..., None] if orthogonal else psd_cholesky(gram)
+    rows, orthogonal = _factor(compiler, groups, offsets, members[:1] if shared else members)
+    if whole and len(rows) > 1 and (not rows.strides[0] or np.all(rows == rows[:1])):
+        rows = rows[:1]
     declared = compiler.netsor.weight[groups[0].weight.name]
     sigma = np.sqrt(index_array(compiler.netsor, declared.variance, declared.indices).reshape(-1)[members])
     rows = rows * (sigma[0] if np.all(sigma == sigma[:1]) else sigma[:, None, None])
@@ -108,6 +108,63 @@ def factor_rows(compiler: Compiler, groups: Sequence[Grouping]) -> tuple[NDArray
     return members, int(offsets[-1]), result
 
 
+def _factor(
+    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
+) -> tuple[Array, bool]:
+    """Rows of the factor of the second moments of all columns, or their lengths where the vectors are orthogonal.
+
+    Shapes    (members, columns, columns), or (members, columns, 1); and whether they are orthogonal
+    Raises    MemoryLimitError
+    """
+    if _apart(compiler, groups):  # nothing but the diagonal is ever formed
+        return np.sqrt(np.maximum(_moments(compiler, groups, offsets, members, diagonal=True), 0))[..., None], True
+    names = ", ".join(dict.fromkeys(g.statement.vector.name for g in groups))
+    need(
+        FACTORED * len(members) * int(offsets[-1]) ** 2,
+        f"factoring the second moments of {offsets[-1]} vectors ({names}) for {len(members)} members of "
+        f"{groups[0].weight.name}",
+    )
+    gram = _moments(compiler, groups, offsets, members)
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
+    if all(g.separable for g in groups) and np.count_nonzero(gram) == np.count_nonzero(diagonal):
+        return np.sqrt(np.maximum(diagonal, 0))[..., None], True
+    if len(gram) > 1 and np.all(gram == gram[:1]):
+        gram = gram[:1]
+    factor = psd_cholesky(gram)
+    return np.broadcast_to(factor, (len(members), *factor.shape[1:])), False
+
+
+def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
+    """Whether the structure of second moments says that all columns of a member are orthogonal."""
+    for k, first in enumerate(groups):
+        if not first.separable or leaves(compiler.netsor, first.statement.vector, first.ranges):
+            return False
+        for second in groups[: k + 1]:
+            moment = _at_columns(compiler, first, second)
+            if moment is None or (moment.terms and first is not second):
+                return False
+            same = {difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in first.column_axes}
+            if not all(same <= term.equations for term in moment.terms):
+                return False
+    return True
+
+
+def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Moment | None:
+    """Second moments of the columns of two families at the same member of their weight, second copies for the second;
+    None where the member is not read in the same way."""
+    names = {name: Affine(((f"{name}_", 1),)) for name in second.axes}
+    for a, b in zip(first.statement.weight.slots, second.statement.weight.slots, strict=True):  # the same member
+        if bool(a.terms) != bool(b.terms):
+            return None
+        for name, _ in b.terms:
+            names[name] = Affine(a.terms, a.offset - b.offset)
+    slots = {str(k): slot for k, slot in enumerate(first.statement.vector.slots)}
+    slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
+    ranges = {name: first.ranges[name] for name in first.axes}
+    ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
+    return compiler.second(first.statement.vector.name, second.statement.vector.name).rename(slots, ranges)
+
+
 def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
     """Whether the moments of the vectors of two families may differ from one member of their weight to another."""
     if not (first.separable and second.separable):
@@ -116,52 +173,54 @@ def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
         return True
     if not (first.reads_members or second.reads_members):
         return False
-    names = {name: Affine(((f"{name}_", 1),)) for name in second.axes}
-    for a, b in zip(first.statement.weight.slots, second.statement.weight.slots, strict=True):  # the same member
-        if bool(a.terms) != bool(b.terms):
-            return True
-        for name, _ in b.terms:
-            names[name] = Affine(a.terms, a.offset - b.offset)
-    slots = {str(k): slot for k, slot in enumerate(first.statement.vector.slots)}
-    slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
-    ranges = {name: first.ranges[name] for name in first.axes}
-    ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
-    moment = compiler.second(first.statement.vector.name, second.statement.vector.name).rename(slots, ranges)
+    moment = _at_columns(compiler, first, second)
+    if moment is None:
+        return True
     used = {n for t in moment.terms for n in (*t.value.axes, *(n for e in t.equations for n in e.indices))}
     return bool(used & set(first.member_axes))
 
 
-def _gram(
-    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64]
-) -> Array:
-    """Second moments of all columns, member by member.
+def _moments(
+    compiler: Compiler, groups: Sequence[Grouping], offsets: NDArray[np.int64], members: NDArray[np.int64],
+    diagonal: bool = False,
+) -> Array:  # fmt: skip
+    """Second moments of all columns, member by member, some rows at a time; or of each column with itself.
 
-    Shapes    (members, columns, columns)
+    Shapes    (members, columns, columns), or (members, columns)
     """
     found = [_positions(g, compiler.netsor.families[g.statement.vector.name]) for g in groups]
-    positions = [places for places, _ in found]
-    gram = np.zeros((len(members), offsets[-1], offsets[-1]))
+    result = np.zeros((len(members), offsets[-1]) if diagonal else (len(members), offsets[-1], offsets[-1]))
     for a, g in enumerate(groups):
         for b, other in enumerate(groups):
-            moment = compiler.second(g.statement.vector.name, other.statement.vector.name)
             common = np.intersect1d(np.intersect1d(members, g.members), other.members)
-            if not len(common):
+            if not len(common) or (diagonal and a != b):
                 continue
-            left, right = (np.searchsorted(group.members, common) for group in (g, other))
-            at = {str(k): (p[left] if len(p) > 1 else p)[:, :, None] for k, p in enumerate(positions[a])}
-            at |= {f"{k}_": (p[right] if len(p) > 1 else p)[:, None, :] for k, p in enumerate(positions[b])}
-            gram[
-                np.searchsorted(members, common)[:, None, None],
-                np.arange(offsets[a], offsets[a + 1])[:, None],
-                np.arange(offsets[b], offsets[b + 1]),
-            ] = moment.at(at).value
+            moment = compiler.second(g.statement.vector.name, other.statement.vector.name)
+            left, right = (
+                [p[np.searchsorted(group.members, common)] if len(p) > 1 else p for p in found[k][0]]
+                for k, group in ((a, g), (b, other))
+            )
+            rows = np.searchsorted(members, common)[:, None, None]
+            if diagonal:
+                at = {str(k): p for k, p in enumerate(left)} | {f"{k}_": p for k, p in enumerate(right)}
+                result[rows[:, 0], np.arange(offsets[a], offsets[a + 1])] = moment.at(at).value
+                continue
+            step = max(1, TOGETHER // (len(common) * other.columns))
+            for start in range(0, g.columns, step):
+                part = slice(start, min(start + step, g.columns))
+                at = {str(k): p[:, part, None] for k, p in enumerate(left)}
+                at |= {f"{k}_": p[:, None, :] for k, p in enumerate(right)}
+                place = np.arange(offsets[a] + part.start, offsets[a] + part.stop)[:, None]
+                result[rows, place, np.arange(offsets[b], offsets[b + 1])] = moment.at(at).value
+    if diagonal:
+        return result
     for g, (_, exists), start, stop in zip(groups, found, offsets, offsets[1:], strict=False):
         if not exists.all():
             place = np.flatnonzero(np.isin(members, g.members))
             chosen = exists[np.searchsorted(g.members, members[place])] if len(exists) > 1 else exists
-            gram[place, start:stop] *= chosen[..., None]
-            gram[place, :, start:stop] *= chosen[:, None, :]
-    return gram
+            result[place, start:stop] *= chosen[..., None]
+            result[place, :, start:stop] *= chosen[:, None, :]
+    return result
 
 
 def _positions(group: Grouping, family: Family) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:

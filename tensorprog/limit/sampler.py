@@ -45,6 +45,7 @@ __all__ = ["Box", "Sampler"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
+WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
 
 
 class Sampler:
@@ -76,6 +77,32 @@ class Sampler:
     def dim(self) -> int:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
+
+    def numbers(self, later: Collection[str] = ()) -> int:
+        """Numbers of one draw: its normals, and all members demanded but for scores that are drawn when read."""
+        kept = (box for name, box in self.demand.items() if name not in later)
+        return self.dim + sum(math.prod(stop - start for start, stop in box) for box in kept)
+
+    def most(self, block: int, draws: int, later: Collection[str] = ()) -> int:
+        """Numbers held at once, about, while some draws of a block are evaluated.
+
+        The normals of large sources are read one run at a time, scores in `later` and what is made of them in the
+        pieces of a sum.
+        """
+        runs = (block * math.prod(shape[1:]) for _, shape in self.sources)
+        run = max(runs, default=0)
+        largest = 0
+        for statement in (s for s in self.netsor.body if isinstance(s, Nonlin) and s.target.name in self.demand):
+            ranges = held_ranges(statement, self.demand[statement.target.name], self.netsor.ranges)
+            if ranges is None or not any(variable.name in later for variable in statement.inputs):
+                continue
+            for node in walk(statement.expr):
+                if isinstance(node, Reduction) and node.removes:
+                    piece = self._pieces(draws)(node.arg, node.indices, ranges)[0]
+                    sizes = (piece[name][1] - piece[name][0] for name in indices_of(node.arg, piece))
+                    largest = max(largest, draws * math.prod(sizes))
+        kept = sum(math.prod(b - a for a, b in box) for name, box in self.demand.items() if name not in later)
+        return WORKED * max(run, largest) + 2 * draws * kept
 
     # -- what is needed -----------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, align, broadcast, contract
-from tensorprog.errors import MemoryLimitError, ProgramError
+from tensorprog.errors import ProgramError
 from tensorprog.expr import Affine
+from tensorprog.limit.budget import Budget, budgeted, need
 from tensorprog.limit.moments import Equations, Moment, Product, Term, Value, difference
 from tensorprog.linalg import psd_cholesky
 
@@ -24,6 +25,7 @@ RANK = "r"
 DRAWN_AT_ONCE = 1 << 18  # normals, where one draw takes fewer
 
 
+@budgeted
 class Covariance:
     """A covariance between two families, kept as a sum of structured terms.
 
@@ -31,8 +33,11 @@ class Covariance:
     single entries; `factors` lists the terms; `sample` draws; `error` bounds the error of every entry.
     """
 
-    def __init__(self, moment: Moment, first: Sequence[str], second: Sequence[str], max_memory: int = 1 << 30) -> None:
-        self.moment, self._first, self._axes, self._max = moment, tuple(first), (*first, *second), max_memory
+    def __init__(
+        self, moment: Moment, first: Sequence[str], second: Sequence[str], budget: Budget | None = None
+    ) -> None:
+        self.moment, self._first, self._axes = moment, tuple(first), (*first, *second)
+        self.budget = budget or Budget(1 << 30)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,12 +88,8 @@ class Covariance:
         return self.moment.at(positions).value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        size = 8 * math.prod(self.shape)
-        if 4 * size > self._max:
-            raise MemoryLimitError(
-                f"this covariance has shape {self.shape} and would take {size / 2**30:.3g} GiB; read entries with "
-                ".at(I, J), terms with .factors, or raise max_memory"
-            )
+        what = f"making an array of this covariance, of shape {self.shape},"
+        need(4 * math.prod(self.shape), what, "read entries with .at(I, J), terms with .factors, or raise max_memory")
         value = self.moment.dense(self._axes).value
         return value if dtype is None else value.astype(dtype)
 
@@ -100,7 +101,7 @@ class Covariance:
 
     @cached_property
     def _root(self) -> Root:
-        return Root.of(self.moment, self._first, self._max)
+        return Root.of(self.moment, self._first)
 
     def sample(self, size: int, seed: int = 0) -> Array:
         """Draws of N(0, covariance), for the covariance of one family with itself.
@@ -117,8 +118,8 @@ class Covariance:
         shape = self.shape[: len(self._first)]
         if self.shape != (*shape, *shape):
             raise ProgramError("only the covariance of a family with itself can be sampled")
-        if 8 * (size + 4) * math.prod(shape) > self._max:  # one draw is worked on at a time
-            raise MemoryLimitError(f"{size} draws of shape {shape} do not fit in max_memory: draw fewer at a time")
+        numbers = (size + 4) * math.prod(shape)  # one draw is worked on at a time
+        need(numbers, f"{size} draws of shape {shape}", "draw fewer at a time, or raise max_memory")
         generator = np.random.Generator(np.random.SFC64(seed))
         result = np.empty((size, *shape))
         step = max(1, DRAWN_AT_ONCE // max(1, math.prod(self._root.shape)))
@@ -143,7 +144,7 @@ class Root:
     shape: tuple[int, ...]  # of the normals: independent positions, then groups
 
     @classmethod
-    def of(cls, moment: Moment, positions: Sequence[str], max_memory: int) -> Root:
+    def of(cls, moment: Moment, positions: Sequence[str]) -> Root:
         """Factorise the covariance of a family with itself."""
         same = {name: difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in positions}
         independent = tuple(name for name in positions if all(same[name] in term.equations for term in moment.terms))
@@ -155,11 +156,11 @@ class Root:
             part = Moment(tuple(_over(term, group, groups) for term in moment.terms), moment.ranges)
             lead = tuple(name for name in independent if any(name in _indices(term) for term in part.terms))
             members, blocks = (math.prod(sizes[name] for name in names) for names in (group, lead))
-            if 8 * 6 * blocks * members**2 > max_memory:
-                raise MemoryLimitError(
-                    f"a draw takes the whole covariance of {members} members, {8 * members**2 / 2**30:.3g} GiB: no "
-                    "structure separates them; draw with law.sample(size, keep=...), or raise max_memory"
-                )
+            need(
+                6 * blocks * members**2,
+                f"factoring the whole covariance of {members} members, which no structure separates,",
+                "draw with law.sample(size, keep=...), or raise max_memory",
+            )
             dense = part.dense((*lead, *group, *(f"{name}_" for name in group))).value
             blocked = dense.reshape(*(sizes[name] for name in lead), members, members)
             factors.append(Open((*lead, f"g{number}", RANK), psd_cholesky(blocked)))
