@@ -7,7 +7,9 @@ sample its infinite-width limit.  Every nonlinearity of the registry is a functi
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -72,3 +74,14 @@ def __dir__() -> list[str]:
     from tensorprog.functions import function_names
 
     return sorted({*__all__, *function_names(), "__version__", "plots"})
+
+
+class _Package(ModuleType):
+    """Submodules that are imported do not hide functions of the same name: `tensorprog.gaussian` stays exp(-x**2)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "gaussian" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

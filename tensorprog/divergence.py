@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import NotCompiledError, ProgramError
+from tensorprog.gaussian.panels import gauss_legendre
 from tensorprog.limit.nodes import binned
 from tensorprog.reference import Reference, is_samples, samples_of, split
 
@@ -48,6 +49,11 @@ FIRST_STEP = 0.25  # of the trapezoidal rule in t
 FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
+ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
+PANELS = 8  # to begin with
+SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance from a singularity, and of the way on a panel
+LEAST_MASS = 1e-15  # next to a singularity
+MOST_BASES = 8
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
 MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
 
@@ -261,8 +267,10 @@ def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
 def _law_gaussian(curve: Any) -> tuple[float, float]:
     mixture = curve.mixture
     centre, deviation = mixture.spread[0], math.sqrt(mixture.spread[1])
-    if not deviation > 0:
+    if not deviation > 0 or mixture.atoms:
         return math.inf, 0.0
+    if mixture.panels is not None:
+        return _one_score_gaussian(mixture)
 
     def functional(p: Array, grid: Array, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -273,6 +281,79 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
     grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
     found, moved = _integrate(curve.densities, functional, grid, FINE)
     return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
+
+
+def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
+    """The same for an output behind one score, whose density may be infinite at some values.
+
+    Panels on both sides of these, over the logarithm of the distance, are halved until the distribution function
+    confirms the mass on each.
+    """
+    (centre, variance), reach = mixture.spread, mixture.within(DEVIATIONS)
+    singular = mixture.panels.singular(float(mixture.var)) + float(mixture.mean)
+    bases = singular if singular.size else np.array([centre])
+    if bases.size > MOST_BASES:
+        bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
+    cuts = np.concatenate([[min(centre - reach, bases[0])], (bases[1:] + bases[:-1]) / 2, [max(centre + reach, bases[-1])]])
+    value, error = 0.0, 1e-14
+    for k, base in enumerate(bases):
+        for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
+            if end > 0:
+                outer = k == (0 if sign < 0 else bases.size - 1)
+                side = _Side(mixture.shifted(base), sign, centre - base, variance, end, outer, bool(singular.size))
+                value, error = value + side.value, error + side.error
+    return value, error
+
+
+class _Side:
+    """The part of a divergence from a Gaussian on one side of a value: Integral of f log(f / Gaussian), and its error."""
+
+    def __init__(self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool) -> None:
+        self.law, self.sign, self.centre, self.variance, self.singular = law, sign, centre, variance, singular
+        self.value = self.error = 0.0
+        if singular:
+            count = math.ceil((math.log(end) + SMALLEST) / DECADES)
+            edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
+        else:
+            edges = np.linspace(0, end, PANELS + 1)
+        at = law.cdf(sign * edges)[0]
+        below = np.abs(at - law.cdf(np.zeros(1))[0])
+        first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1) if singular else 0
+        self.error += MOST_LOG * float(below[first])
+        self.error += MOST_LOG * float(min(at[-1], 1 - at[-1])) if outer else 0.0
+        mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
+        for _ in range(HALVINGS):
+            again = self._add(low, high, mass)
+            if not again.any():
+                return
+            low, high, mass = low[again], high[again], mass[again]
+            middle = np.sqrt(low * high) if singular else (low + high) / 2
+            edge = law.cdf((sign * np.stack([low, middle, high])).reshape(-1))[0].reshape(3, -1)
+            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+            mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
+            if low.size * ORDER > MOST_POINTS:
+                break
+        self.error += MOST_LOG * float(mass.sum())
+
+    def _add(self, low: Array, high: Array, mass: Array) -> NDArray[np.bool_]:
+        """Add panels whose mass the distribution function confirms; the others."""
+        nodes, weights = gauss_legendre(ORDER)
+        first, last = (np.log(low), np.log(high)) if self.singular else (low, high)
+        t = ((first + last) / 2)[:, None] + ((last - first) / 2)[:, None] * nodes
+        away = np.exp(t) if self.singular else t
+        share = ((last - first) / 2)[:, None] * weights * (away if self.singular else 1.0)
+        f, wrong = (part.reshape(away.shape) for part in self.law.density(self.sign * away.reshape(-1)))
+        off = np.abs((f * share).sum(axis=1) - mass)
+        again = ~(off <= PANEL + (wrong * share).sum(axis=1))
+        f, wrong, share, off = f[~again], wrong[~again], share[~again], off[~again]
+        square = (self.sign * away[~again] - self.centre) ** 2 / self.variance
+        with np.errstate(divide="ignore"):
+            log = np.log(f) + 0.5 * math.log(2 * math.pi * self.variance) + 0.5 * square
+        log = np.where(f > 0, log, 0.0)
+        size = np.where(f > 0, np.abs(log) + 1, 0.0)
+        self.value += float((f * log * share).sum())
+        self.error += float((wrong * size * share).sum() + (off * size.max(axis=1, initial=0.0)).sum())
+        return np.asarray(again)
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:

@@ -92,9 +92,16 @@ class OutsideError(TensorprogError):
 
 
 class NotCompiledError(TensorprogError):
-    """The limit may exist, but this version does not compile it; finite widths run."""
+    """The limit may exist, but this version does not compile it; finite widths run.
+
+    `problem` has the statement and its line, and what to write instead.
+    """
 
     exit_code = 3
+
+    def __init__(self, problem: Problem | str) -> None:
+        self.problem = Problem(problem) if isinstance(problem, str) else problem
+        super().__init__(str(problem))
 
 
 class AccuracyError(TensorprogError):

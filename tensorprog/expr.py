@@ -82,6 +82,18 @@ class Expr:
 
     __array_ufunc__ = None  # numpy numbers leave the operators to the expression
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the hash, which another process may not share."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    def _hashed(self, *parts: Any) -> int:
+        """The hash of some parts, computed once: expressions are looked up at each of their nodes."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((type(self).__name__, *parts))
+            object.__setattr__(self, "_hash", found)
+        return found
+
     def __add__(self, other: Operand) -> Expr:
         return call("add", self, other)
 
@@ -225,6 +237,9 @@ class Call(Expr):
 
     __str__ = Expr.__str__
 
+    def __hash__(self) -> int:
+        return self._hashed(self.atom, self.args)
+
     @property
     def children(self) -> tuple[Expr, ...]:
         """Arguments and parameters."""
@@ -256,6 +271,9 @@ class Reduction(Expr):
     at: tuple[Affine, ...] = ()
 
     __str__ = Expr.__str__
+
+    def __hash__(self) -> int:
+        return self._hashed(self.reducer, self.indices, self.arg, self.at)
 
     @property
     def children(self) -> tuple[Expr, ...]:

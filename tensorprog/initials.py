@@ -13,7 +13,7 @@ from tensorprog.errors import fail
 from tensorprog.evaluate import index_array
 from tensorprog.expr import IndexValue, walk
 from tensorprog.ir import Initial, Netsor, Table
-from tensorprog.linalg import alike, psd_cholesky
+from tensorprog.linalg import alike, nearest_semidefinite, psd_cholesky, unit_roundoff
 
 __all__ = ["InitialLaw", "initial_law", "initial_laws"]
 
@@ -58,7 +58,7 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
     else:
         mean = index_array(netsor, initial.mean, initial.indices)
     if isinstance(initial.cov, Table):
-        return InitialLaw(mean, (), initial.indices, initial.cov.array.reshape(members, members))
+        return InitialLaw(mean, (), initial.indices, *_semidefinite(initial.cov.array.reshape(members, members)))
     if initial.data is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             gram, error = _gram(initial.data.array, float(index_array(netsor, initial.cov, ())))
@@ -75,6 +75,23 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
     values = index_array(netsor, initial.cov, axes)
     size = math.prod(netsor.index[name].stop - netsor.index[name].start for name in joint)
     return InitialLaw(mean, independent, joint, values.reshape(*values.shape[: len(independent)], size, size))
+
+
+def _semidefinite(
+    given: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A covariance matrix that was given, and how well it is known.
+
+    It is taken as exact if it is a covariance.  Where rounding made an eigenvalue negative it is not: then the nearest
+    that is one stands for it, and what its numbers were rounded to is an error, eps sqrt(a_ii a_jj) of each.
+
+    Shapes    given (N, N) -> (N, N), and (N, N) or ()
+    """
+    near, distance = nearest_semidefinite((given + given.T) / 2)
+    if not distance:
+        return np.asarray(near, dtype=np.float64), np.zeros(())
+    size = alike(np.sqrt(np.maximum(np.diagonal(given), 0.0))[:, None])
+    return np.asarray(near, dtype=np.float64), np.asarray(distance + 2 * unit_roundoff(given) * size * size.T)
 
 
 def _gram(

@@ -188,7 +188,9 @@ class _Limit(Numbers):
             return 1.0
         away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
         value, error = mean(Call("step", (away,)))
-        return 1 - value if 1 - value > max(error, RARE) else 0.0
+        if 1 - value <= RARE and error <= RARE:
+            return 0.0
+        return 1 - value if 1 - value > error else None
 
 
 def _of_averages(netsor: Netsor, name: str) -> bool:

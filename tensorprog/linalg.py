@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["alike", "pivoted_cholesky", "psd_cholesky"]
+__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "unit_roundoff"]
 
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
 
@@ -82,3 +82,45 @@ def alike(sizes: Array) -> Array:
     if np.all((sizes == 0) | (16 * sizes >= top)):
         return np.full((1,) * sizes.ndim, top)
     return sizes
+
+
+FEWEST_DIGITS, MOST_DIGITS = 6, 16  # decimal digits of numbers that count as rounded, and of all numbers there are
+
+
+def unit_roundoff(values: Array) -> float:
+    """The relative rounding that numbers show: of the narrowest type, or the fewest decimal digits, that holds all.
+
+    Numbers that were saved in half or single precision, or written with six digits, are recognised wherever they come
+    from.  Short numbers, of fewer than six digits, count as rounded to half precision at most.
+    """
+    with np.errstate(over="ignore"):
+        for kind in (np.float16, np.float32):
+            if np.array_equal(values, values.astype(kind).astype(np.float64)):
+                return float(np.finfo(kind).eps) / 2
+    flat = values.reshape(-1)
+
+    def holds(digits: int, numbers: Array) -> bool:
+        return all(float(f"{x:.{digits - 1}e}") == x for x in numbers.tolist())
+
+    for digits in range(FEWEST_DIGITS, MOST_DIGITS):
+        if holds(digits, flat[:100]) and holds(digits, flat):
+            return 0.5 * 10.0 ** (1 - digits)
+    return float(np.finfo(np.float64).eps) / 2
+
+
+def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
+    """The symmetric positive semidefinite matrix nearest to one, and its distance: how far eigenvalues go below 0.
+
+    What double precision rounds is left alone: then the matrix is returned as it is, and the distance is 0.
+
+    Shapes    gram (m, m), symmetric -> (m, m)
+    Accuracy  the distance is that of the spectral norm, so that no entry changes by more
+    """
+    top = np.diagonal(gram).max(initial=0.0)
+    try:  # much quicker than eigenvalues
+        np.linalg.cholesky(gram + 64 * len(gram) * np.finfo(np.float64).eps * top * np.eye(len(gram)))
+        return gram, 0.0
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(gram)
+    near = vectors * np.maximum(values, 0.0) @ vectors.T
+    return (near + near.T) / 2, max(0.0, -float(values[0]))

@@ -72,17 +72,27 @@ def dependencies(
 
 
 def lag(
-    user: Statement, definer: Statement, reference: Variable, index: str, boundaries: Mapping[str, Sequence[str]]
+    user: Statement, definer: Statement, reference: Variable, index: str, ranges: Mapping[str, Range],
+    boundaries: Mapping[str, Sequence[str]],
 ) -> int | None:
-    """By how much the reference lags behind the user along the index; None where that is not a constant."""
+    """By how much at least a reference lags behind the user along an index, whatever the other indices are.
+
+    None if it may read ahead, or if the two are not defined along the index.
+    """
     bare = [slot.bare for slot in definer.target.slots]
     if index not in bare or index not in [slot.bare for slot in user.target.slots]:
         return None
-    slot = reference.slots[bare.index(index)]
-    rules = boundaries.get(reference.name, ())
-    if slot.offset and rules and rules[bare.index(index)] == "wrap":  # the first member would read the last
+    place = bare.index(index)
+    slot, rules = reference.slots[place], boundaries.get(reference.name, ())
+    (low, high), (start, stop) = slot.bounds(dict(ranges)), ranges[index]
+    if rules and rules[place] == "wrap" and (low < start or high >= stop):  # the first member would read the last
         return None
-    return -slot.offset if slot.terms == ((index, 1),) else None
+    behind = Affine(tuple((name, -factor) for name, factor in slot.terms), -slot.offset)
+    terms = dict(behind.terms)
+    terms[index] = terms.get(index, 0) + 1
+    least, _ = Affine(tuple((name, factor) for name, factor in terms.items() if factor), behind.offset).bounds(
+        dict(ranges))
+    return least if least >= 0 else None
 
 
 def _order(
@@ -109,8 +119,9 @@ def _order(
             continue
         candidates = [slot.bare for slot in body[members[0]].target.slots if slot.bare and slot.bare not in used]
         for index in candidates:
-            lags = [lag(body[user], body[definer], reference, index, boundaries) for user, definer, reference in inner]
-            if any(lag is None or lag < 0 for lag in lags) or not any(lags):
+            lags = [lag(body[user], body[definer], reference, index, ranges, boundaries)
+                    for user, definer, reference in inner]
+            if any(lag is None for lag in lags) or not any(lags):
                 continue
             rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]
             inner_order = _order(members, rest, body, ranges, boundaries, used | {index}, key)

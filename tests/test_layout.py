@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # top-level modules and packages; each imports from lines above its own, or from its own package
 ORDER = """
-    errors facts files terminals formats markup mathml svg
+    errors facts files terminals formats markup mathml svg linalg
     atoms
     expr
     functions rename parse
@@ -28,7 +28,7 @@ ORDER = """
     arrays
     evaluate
     validity
-    initials grouping linalg
+    initials grouping
     graph
     normalize
     calculus

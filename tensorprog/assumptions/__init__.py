@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorprog.assumptions.advice import clips, unused, variance
+from tensorprog.assumptions.advice import clips, rounded, unused, variance
 from tensorprog.assumptions.context import (
     ASSUMPTION,
     DIVERGES,
@@ -76,6 +76,7 @@ RULES: tuple[Rule, ...] = (
     Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),
     Rule("declared functions", "tp.atom", declared),
     Rule("active clips", "advice, no clause of Assumption 1", clips),
+    Rule("given covariances", "advice, no clause of Assumption 1", rounded),
     Rule("unused statements", "advice, no clause of Assumption 1", unused),
 )
 

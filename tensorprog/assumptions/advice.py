@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from tensorprog.assumptions.context import Context
 from tensorprog.assumptions.report import Finding
@@ -11,9 +14,29 @@ from tensorprog.assumptions.scales import values
 from tensorprog.expr import Call, Constant, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.facts import HOLDS
 from tensorprog.graph import Structure
-from tensorprog.ir import Dot, MatMul, Nonlin
+from tensorprog.initials import initial_law
+from tensorprog.ir import Dot, MatMul, Nonlin, Table
 
-__all__ = ["clips", "unused", "variance"]
+__all__ = ["clips", "rounded", "unused", "variance"]
+
+
+def rounded(check: Context) -> Iterator[Finding]:
+    """Covariance matrices that rounding has made indefinite."""
+    for initial in check.written.initial:
+        if not isinstance(initial.cov, Table) or initial.data is not None:
+            continue
+        law = initial_law(check.written, initial)
+        if law.error.any():
+            top = float(np.diagonal(law.blocks, axis1=-2, axis2=-1).max())
+            finding = check.finding(
+                "warning",
+                (),
+                f"the covariance of {initial.name} has negative eigenvalues, within the rounding of its numbers; the "
+                f"nearest covariance is taken, and its error of {float(law.error.max()) / top:.1e}, relative to the "
+                "largest variance, is part of the errors of all results",
+                "save it in double precision, or give the vectors themselves as data",
+            )
+            yield replace(finding, where=initial.name, line=initial.span.line)
 
 
 def unused(check: Context) -> Iterator[Finding]:

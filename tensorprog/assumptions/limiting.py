@@ -18,6 +18,9 @@ __all__ = ["limiting_values"]
 
 CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in these is said of their parts
 
+AWAY = "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root"
+UNCLEAR = "that is not known"
+
 Used = Callable[[Expr], Expr]
 
 
@@ -34,7 +37,7 @@ def limiting_values(check: Context) -> Iterator[Finding]:
         elif wrong := check.numbers.singular(check.written, expr):
             yield _needed(check, position, text, wrong)
         elif wrong is None:
-            yield _doubted(check, position, text, "that is not known")
+            yield _doubted(check, position, text, UNCLEAR)
     if check.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)
 
@@ -44,13 +47,13 @@ def _needed(check: Context, position: int, text: str, wrong: str) -> Finding:
         "fails",
         (position,),
         f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
-        "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root",
+        AWAY,
         NOT_COVERED,
     )
 
 
 def _doubted(check: Context, position: int, text: str, doubt: str) -> Finding:
-    return check.finding("warning", (position,), f"it is needed that {text}; {doubt}")
+    return check.finding("unknown", (position,), f"it is needed that {text}; {doubt}", AWAY, NOT_COVERED)
 
 
 def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[Finding]:
@@ -64,11 +67,11 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
             if hit:
                 yield _needed(check, at, text, f"{below} is 0 with probability {hit:.3g} in the limit")
                 return
-            if probability:
+            if probability and (hit is None or _reads_averages(check, below, at)):  # else as regular as Gaussian laws
                 chance = f"{below} is 0 with probability {probability:.3g} in the limit"
                 doubts.append(f"{chance}, and it is not known whether the branch stands there")
             elif probability is None:
-                doubts.append("that is not known")
+                doubts.append(UNCLEAR)
     if doubts:
         yield _doubted(check, positions[0], text, doubts[0])
 

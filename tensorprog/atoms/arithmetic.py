@@ -6,28 +6,33 @@ import math
 
 import numpy as np
 
-from tensorprog.atoms.core import INF, Atom, Interval, Regularity, register
+from tensorprog.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.atoms.outward import enclosed, hull, near, product, quotient, sums
 
 __all__: list[str] = []
 
 
 def _products(first: Interval, second: Interval) -> Interval:
-    # 0 * inf counts as 0: an interval end of inf stands for "every finite value", never for the value itself
-    ends = [0.0 if 0 in (a, b) else a * b for a in first for b in second]
-    return min(ends), max(ends)
+    return hull(*(product(a, b) for a in first for b in second))
 
 
 def _quotients(first: Interval, second: Interval) -> Interval:
     if second[0] <= 0 <= second[1]:
         return -INF, INF
-    return _products(first, (1 / second[1], 1 / second[0]))
+    return hull(*(quotient(a, b) for a in first for b in second))
 
 
-def _raised(x: float, exponent: float) -> float:
+def _added(first: Interval, second: Interval) -> Interval:
+    return sums(first[0], second[0])[0], sums(first[1], second[1])[1]
+
+
+def _raised(x: float, exponent: float) -> Interval:
     try:
-        return float(abs(x) ** exponent * (-1.0 if x < 0 and exponent % 2 else 1.0))
+        value = float(abs(x) ** exponent * (-1.0 if x < 0 and exponent % 2 else 1.0))
     except (OverflowError, ZeroDivisionError):
-        return INF if x > 0 or exponent % 2 == 0 else -INF
+        value = INF if x > 0 or exponent % 2 == 0 else -INF
+    whole = abs(value) <= 2**53 and exponent >= 0 and float(x).is_integer() and float(exponent).is_integer()
+    return near(value, ULPS, exact=exponent == 1 or whole or abs(x) in (0, 1, INF))
 
 
 def _power_image(interval: Interval, exponent: float) -> Interval:
@@ -39,10 +44,10 @@ def _power_image(interval: Interval, exponent: float) -> Interval:
     if exponent < 0 and low <= 0 <= high:
         return (0.0, INF) if exponent % 2 == 0 or low >= 0 else (-INF, INF)
 
-    ends = sorted((_raised(low, exponent), _raised(high, exponent)))
-    if exponent > 0 and exponent % 2 == 0 and low < 0 < high:
-        ends[0] = 0.0
-    return ends[0], ends[1]
+    least, most = hull(_raised(low, exponent), _raised(high, exponent))
+    if exponent % 2 == 0:
+        least = 0.0 if exponent > 0 and low < 0 < high else max(least, 0.0)
+    return least, most
 
 
 def _power_local(interval: Interval, exponent: float) -> Regularity:
@@ -58,10 +63,10 @@ def _power_local(interval: Interval, exponent: float) -> Regularity:
         return Regularity(exponent, INF, INF)
     # |f'| = |exponent| |x|**(exponent - 1), largest at the far end for exponents above 1, at the near end below
     if exponent >= 1:
-        slope = abs(exponent) * _raised(reach, exponent - 1) if reach < INF else (INF if exponent > 1 else 1.0)
+        slope = abs(exponent) * _raised(reach, exponent - 1)[1] if reach < INF else (INF if exponent > 1 else 1.0)
         growth, modulus = (exponent, exponent - 1) if reach == INF else (0.0, 0.0)
     else:
-        slope = abs(exponent) * _raised(nearest, exponent - 1)
+        slope = abs(exponent) * _raised(nearest, exponent - 1)[1]
         growth, modulus = (max(exponent, 0.0) if reach == INF else 0.0), 0.0
     return Regularity(growth, modulus, slope if modulus == 0 else INF)
 
@@ -97,6 +102,7 @@ register(
         sympy=lambda sp, x: -x,
         derivative=lambda x: -np.ones_like(x),
         image=lambda a: (-a[1], -a[0]),
+        ulps=0,
         monotone=-1,
         parity=-1,
         regularity=Regularity(1, 0, 1.0),
@@ -112,7 +118,7 @@ register(
         operator="+",
         numpy=np.add,
         sympy=lambda sp, a, b: a + b,
-        image=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        image=_added,
         regularity=Regularity(1, 0),
         doc="x + y",
     )
@@ -124,7 +130,7 @@ register(
         operator="-",
         numpy=np.subtract,
         sympy=lambda sp, a, b: a - b,
-        image=lambda a, b: (a[0] - b[1], a[1] - b[0]),
+        image=lambda a, b: _added(a, (-b[1], -b[0])),
         regularity=Regularity(1, 0),
         doc="x - y",
     )
@@ -236,6 +242,15 @@ register(
 )
 
 
+def _root(x: float) -> Interval:
+    root = math.sqrt(x)
+    return near(root, 1.0, exact=root in (0, INF) or product(root, root) == (x, x))  # correctly rounded
+
+
+def _log(x: float) -> Interval:
+    return near(math.log(x), ULPS, exact=x in (1, INF))
+
+
 def _sqrt_local(interval: Interval) -> Regularity:
     low, high = interval
     growth = 0.5 if high == INF else 0.0
@@ -254,7 +269,7 @@ register(
         numpy=np.sqrt,
         sympy=lambda sp, x: sp.sqrt(x),
         derivative=lambda x: 0.5 / np.sqrt(x),
-        image=lambda a: (math.sqrt(max(a[0], 0.0)), math.sqrt(max(a[1], 0.0))),
+        image=lambda a: enclosed(tuple(_root(max(x, 0.0)) for x in a), (0.0, INF)),
         monotone=1,
         local=_sqrt_local,
         kinks=lambda: (0.0,),
@@ -268,7 +283,7 @@ register(
         numpy=np.log,
         sympy=lambda sp, x: sp.log(x),
         derivative=lambda x: 1 / x,
-        image=lambda a: (math.log(a[0]) if a[0] > 0 else -INF, math.log(a[1]) if 0 < a[1] < INF else INF),
+        image=lambda a: (_log(a[0])[0] if a[0] > 0 else -INF, _log(a[1])[1] if a[1] > 0 else INF),
         monotone=1,
         local=_log_local,
         kinks=lambda: (0.0,),

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.curvature import curvature, told
 from tensorprog.atoms.search import COARSE, EPS, Line
 from tensorprog.atoms.soundness import array_function, not_finite, steady, written
 from tensorprog.atoms.trends import Trend, racing, rising
@@ -60,7 +59,7 @@ def attack(claims: Declaration, function: Own) -> Attacked:
             return Attacked((infinite,))
         claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy, steady)
         problems = tuple(problem for claim in claimed for problem in claim(claims, line))
-        return Attacked(problems, tuple(sorted([*line.bends, *line.turns])), tuple(line.features))
+        return Attacked(problems, tuple(line.bends), tuple(line.features))
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
@@ -264,14 +263,6 @@ def _kinks(d: Declaration, line: Line) -> Iterator[Problem]:
             f"before and {after[j]:.6g} after",
             fix=f"kinks=({places}{',' if ',' not in places else ''})" if len(missing) < 20 else "leave kinks out",
         )
-    turns = [k for k in line.turns if all(abs(k - known) > 10 * told(k) for known in d.kinks)]
-    if turns:
-        step = np.full(2, told(turns[0]))
-        before, after = curvature(line.at, turns[0] + 5 * step * np.array([-1, 1]), step)
-        near = [f"{round(k, 4) + 0.0:g}" for k in turns]
-        yield Problem(f"the second derivative of {d.name} jumps near {near[0]}, which kinks do not name: it is about "
-                      f"{before:.4g} before and {after:.4g} after",
-                      fix=f"name what lies near {', '.join(near)} in kinks")
 
 
 def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.atoms.outward import Interval, enclosed, near
+
 __all__ = ["ATOMS", "Atom", "Interval", "Regularity", "register"]
 
 INF = float("inf")
-Interval = tuple[float, float]
+ULPS = 16.0  # what libraries promise is 4 for each function; some atoms are made of two or three
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Atom:
         None  # exact expansion: closed forms
     )
     domain: Interval = (-INF, INF)  # where f is a finite real number
+    ulps: float = ULPS  # relative error of `numpy`, in units in the last place; 0 where it is exact
     operator: str = ""  # infix spelling, for printing and parsing
     doc: str = ""
     declared: bool = False  # the facts are what a program's author says, attacked but not proved
@@ -76,20 +80,15 @@ class Atom:
         """
         if self.image is not None:
             return self.image(interval, *params)
-        low, high = self.bounds(*params) if self.bounds is not None else (-INF, INF)
-        if self.monotone:
-            with np.errstate(all="ignore"):
-                ends = [float(self.numpy(np.float64(end), *params)) for end in interval]
-            ends = [
-                np.clip(end, low, high) if np.isfinite(end) or np.isfinite(edge) else end
-                for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)
-            ]
-            ends = [
-                edge if np.isnan(end) else float(end)
-                for end, edge in zip(ends, (low, high) if self.monotone > 0 else (high, low), strict=True)
-            ]
-            return (ends[0], ends[1]) if self.monotone > 0 else (ends[1], ends[0])
-        return low, high
+        bounds = self.bounds(*params) if self.bounds is not None else (-INF, INF)
+        return enclosed(tuple(self.near(end, *params) for end in interval), bounds) if self.monotone else bounds
+
+    def near(self, x: float, *params: float) -> Interval:
+        """Enclosure of the value at a number, or of the limit at an infinite one (one-argument atoms)."""
+        with np.errstate(all="ignore"):
+            value = float(self.numpy(np.float64(x), *params))
+        whole = math.isinf(x) or (x == 0 and (2 * value).is_integer())  # 0, 1/2 or 1: libraries are exact there
+        return near(value, self.ulps, exact=whole)
 
     def regularity_on(self, interval: Interval, *params: float) -> Regularity:
         """Growth and modulus over an argument interval (one-argument atoms)."""

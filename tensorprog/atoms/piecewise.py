@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.atoms.core import INF, Atom, Interval, Regularity, register
+from tensorprog.atoms.outward import hull, product
 
 __all__: list[str] = []
 
@@ -14,10 +15,8 @@ LIPSCHITZ = Regularity(1, 0, 1.0)
 
 
 def _leaky_image(a: Interval, slope: float) -> Interval:
-    ends = [x if x > 0 else slope * x if slope else 0.0 for x in a]
-    if a[0] <= 0 <= a[1]:
-        ends.append(0.0)
-    return min(ends), max(ends)
+    ends = [(x, x) if x > 0 else product(slope, x) for x in a]
+    return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
 
 
 def _bound(edge: Any) -> tuple[Any, Any]:
@@ -48,6 +47,7 @@ def _clip_terms(lo: Any, hi: Any) -> tuple[tuple[Any, int, str, Any, Any], ...] 
 register(
     Atom(
         name="abs",
+        ulps=0,
         numpy=np.abs,
         sympy=lambda sp, x: sp.Abs(x),
         derivative=np.sign,
@@ -63,6 +63,7 @@ register(
 register(
     Atom(
         name="relu",
+        ulps=0,
         numpy=lambda x: np.clip(x, 0, np.inf),
         sympy=lambda sp, x: sp.Max(x, 0),
         derivative=lambda x: (x > 0).astype(float),
@@ -91,6 +92,7 @@ register(
 register(
     Atom(
         name="clip",
+        ulps=0,
         params={"lo": None, "hi": None},
         numpy=np.clip,
         sympy=lambda sp, x, lo, hi: sp.Min(hi, sp.Max(lo, x)),  # hi wins where lo > hi, as in numpy
@@ -106,6 +108,7 @@ register(
 register(
     Atom(
         name="sign",
+        ulps=0,
         numpy=np.sign,
         sympy=lambda sp, x: sp.sign(x),
         derivative=np.zeros_like,
@@ -121,6 +124,7 @@ register(
 register(
     Atom(
         name="step",
+        ulps=0,
         numpy=lambda x: (np.asarray(x) > 0).astype(float),
         sympy=lambda sp, x: sp.Piecewise((1, x > 0), (0, True)),
         derivative=np.zeros_like,

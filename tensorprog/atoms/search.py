@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.curvature import jumps_of_curvature, told
 from tensorprog.atoms.trends import LEAST, Trend, grows
 
 __all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
@@ -282,12 +281,6 @@ class Line:
         kept = (near >= 0.5 * far) & (close >= 0.4 * near) & (nearest >= 0.4 * close) & (near > floor)
         kept &= np.isfinite(self.shaken(middle))
         return _apart([*middle[kept].tolist(), *(low for low, _ in self.jumps)], float)
-
-    @cached_property
-    def turns(self) -> list[float]:
-        """Points where f'' jumps although f and f' do not."""
-        found = jumps_of_curvature(self.at)
-        return [x for x in found if all(abs(x - bend) > 10 * told(x) for bend in self.bends)]
 
     def _turn(self, x: Array, h: Array) -> Array:
         """How much the slope changes within h of x."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.core import INF, Atom, Interval, Regularity, register
+from tensorprog.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.atoms.outward import hull, near, product
 
 __all__: list[str] = []
 
@@ -18,6 +19,7 @@ UNIT = ((0.0, 1.0),)  # structure at 0 with length scale 1
 SELU_ALPHA = 1.6732632423543772  # Klambauer et al. 2017 (arXiv 1706.02515)
 GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where they are smallest
 SELU_SCALE = 1.0507009873554805
+TAIL = 2048.0  # relative error of exp(-x**2) in units in the last place, where x**2 <= 745 is rounded first
 
 
 def _special() -> Any:
@@ -49,9 +51,10 @@ def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Inte
     """Image under a function that falls to its minimum at `bottom`, rises after it, and tends to 0 at -inf."""
 
     def image(a: Interval) -> Interval:
-        ends = [0.0 if x == -INF else INF if x == INF else function(x) for x in a]
-        low = function(bottom) if a[0] <= bottom <= a[1] else min(ends)
-        return low - 1e-15, max(ends)  # the minimum is known up to rounding
+        ends = [near(0.0 if x == -INF else x if x in (0, INF) else function(x), TAIL, exact=x in (0, -INF)) for x in a]
+        least = near(function(bottom), TAIL)  # as flat there, it is as exact as at the bottom itself
+        low, high = hull(*ends, least) if a[0] <= bottom <= a[1] else hull(*ends)
+        return low, high
 
     return image
 
@@ -65,10 +68,10 @@ def _gelu_value(x: float) -> float:
 
 
 def _elu_image(a: Interval, alpha: float) -> Interval:
-    ends = [x if x > 0 else alpha * math.expm1(x) if x > -INF else -alpha for x in a]
-    if a[0] <= 0 <= a[1]:
-        ends.append(0.0)
-    return min(ends), max(ends)
+    steps = [near(math.expm1(min(x, 0.0)), ULPS, exact=x in (0, -INF)) for x in a]
+    ends = [(x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
+            for x, step in zip(a, steps, strict=True)]
+    return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
 
 
 def _wave_image(phase: float) -> Callable[[Interval], Interval]:
@@ -87,13 +90,16 @@ def _wave_image(phase: float) -> Callable[[Interval], Interval]:
 
 
 def _gaussian_image(a: Interval) -> Interval:
-    near = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
-    far = max(abs(a[0]), abs(a[1]))
-    return (math.exp(-(far**2)) if far < 27 else 0.0), (math.exp(-(near**2)) if near < 27 else 0.0)
+    nearest = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
+    farthest = max(abs(a[0]), abs(a[1]))
+    low = near(math.exp(-(farthest**2)) if farthest < 1e3 else 0.0, TAIL)[0]
+    high = near(math.exp(-(nearest**2)) if nearest < 1e3 else 0.0, TAIL)[1]
+    return max(low, 0.0), min(high, 1.0)
 
 
 def _exp_image(a: Interval) -> Interval:
-    return math.exp(a[0]) if a[0] < 709 else INF, math.exp(a[1]) if a[1] < 709 else INF
+    least, most = (near(math.exp(min(x, 709.0)), ULPS, exact=x in (-INF, 0)) for x in a)
+    return max(least[0], 0.0), most[1] if a[1] < 709 else INF
 
 
 def _exp_local(a: Interval) -> Regularity:
@@ -152,6 +158,7 @@ register(
 register(
     Atom(
         name="gelu",
+        ulps=TAIL,
         numpy=lambda x: x * _special().ndtr(x),
         sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
         derivative=_gelu_slope,
@@ -215,7 +222,7 @@ register(
             sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
         ),
         derivative=lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0))),
-        bounds=lambda: (-SELU_SCALE * SELU_ALPHA, INF),
+        bounds=lambda: (-SELU_SCALE * SELU_ALPHA - 1e-15, INF),
         monotone=1,
         regularity=Regularity(1, 0, SELU_SCALE * SELU_ALPHA),
         kinks=lambda: (0.0,),
@@ -273,6 +280,7 @@ register(
 register(
     Atom(
         name="gaussian",
+        ulps=TAIL,
         numpy=lambda x: np.exp(-np.square(x)),
         sympy=lambda sp, x: sp.exp(-(x**2)),
         derivative=lambda x: -2 * x * np.exp(-np.square(x)),

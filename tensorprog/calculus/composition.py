@@ -5,18 +5,25 @@ Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; theory.md section 3
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
+from tensorprog.arrays import broadcast
 from tensorprog.atoms import ATOMS, REDUCTIONS, Interval, Regularity
+from tensorprog.atoms.outward import LARGEST, beside, hull, near, quotient, sums
+from tensorprog.atoms.outward import product as products
+from tensorprog.calculus.closed import around, rational, with_errors
 from tensorprog.calculus.inline import index_names
 from tensorprog.calculus.matching import put
 from tensorprog.calculus.profile import (
+    GAUSSIAN,
     Assumes,
     Fault,
     Kinks,
@@ -37,7 +44,6 @@ from tensorprog.calculus.profile import (
 )
 from tensorprog.calculus.relations import identity
 from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
-from tensorprog.evaluate import index_array
 from tensorprog.expr import (
     Affine,
     Call,
@@ -57,7 +63,9 @@ __all__ = ["COMPARISONS", "Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
+MAX_STEPS = 2_000  # functions in a statement, and in what they are related to, after which composition alone goes on
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
+ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
@@ -69,7 +77,8 @@ class Composition(ABC):
         self.netsor = netsor
         self.ranges: dict[str, Range] = dict(netsor.ranges)
         self.at = -1  # the statement in which the expression stands
-        self._closed: dict[Expr, Interval | None] = {}
+        self.steps: dict[int, int] = {}  # functions that were looked at, by statement
+        self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
         self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
 
@@ -112,8 +121,8 @@ class Composition(ABC):
     def _node(self, expr: Expr) -> Profile:
         if isinstance(expr, Number):
             if math.isinf(expr.value):
-                return replace(constant(expr.value, expr.value), masked=True)
-            return constant(expr.value, expr.value)
+                return self._infinite(expr)
+            return constant(*(self.closed(expr) or (-INF, INF)))
         if isinstance(expr, Variable):
             return self.vector(expr, self.at)
         interval = self.closed(expr)
@@ -121,22 +130,63 @@ class Composition(ABC):
             return constant(*interval)
         if isinstance(expr, IndexValue | Constant):
             return constant(-INF, INF)
+        seen = self._unmasked(expr)
+        if seen is not None:
+            return replace(constant(*seen), masked=True)
         if isinstance(expr, Reduction):
             return self.reduce(expr)
         assert isinstance(expr, Call)
-        known = identity(self, expr)
+        self.steps[self.at] = self.steps.get(self.at, 0) + 1
+        known = None if self.exhausted(self.at) else identity(self, expr)
         composed = self.call(expr)
         # -inf is no value of a relation between numbers
         return composed if known is None or known.masked > composed.masked else meet(composed, known)
 
+    def exhausted(self, position: int) -> bool:
+        """Whether a statement is so large that relations between its parts are no longer looked for."""
+        return self.steps.get(position, 0) > MAX_STEPS
+
+    def _infinite(self, expr: Number) -> Profile:
+        if expr.value < 0:
+            return replace(constant(-INF, -INF), masked=True)
+        fault = Fault(expr, self.at, "inf is no number; only -inf may stand for a value, as a mask")
+        return Profile(-INF, INF, INF, INF, INF, INF, rough=fault, wild=fault, partial=fault)
+
+    def _unmasked(self, expr: Expr) -> Interval | None:
+        """Interval of the values of an expression of constants and indices that are not -inf, if others are."""
+        if self.closed(expr) is not None or any(isinstance(node, Variable) for node in walk(expr)):
+            return None
+        names = {name for node in walk(expr) for name in index_names(node)}
+        if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
+            return None
+        values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
+        values, errors = np.broadcast_arrays(values, errors)
+        seen = values != -INF
+        known = seen.any() and np.isfinite(values[seen]).all() and np.isfinite(errors[seen]).all()
+        return around(values[seen], errors[seen]) if known else None
+
     def closed(self, expr: Expr) -> Interval | None:
         """Interval of an expression of constants and indices; None for others and for very large grids."""
-        if expr in self._closed:
-            return self._closed[expr]
-        self._closed[expr] = result = self._closed_interval(expr)
-        return result
+        found = self._enclosed(expr)
+        return None if found is None else found[0]
 
-    def _closed_interval(self, expr: Expr) -> Interval | None:
+    def number(self, expr: Expr) -> float | None:
+        """Value of an expression that is one number, up to rounding, else None."""
+        found = self._enclosed(expr)
+        return None if found is None else found[1]
+
+    def exact(self, expr: Expr) -> Fraction | None:
+        """Value of an expression that is one number: exact where it is rational, else up to rounding."""
+        number = self.number(expr)
+        found = None if number is None else rational(self.netsor, expr)
+        return Fraction(number) if found is None and number is not None else found
+
+    def _enclosed(self, expr: Expr) -> tuple[Interval, float | None] | None:
+        if expr not in self._closed:
+            self._closed[expr] = self._enclosure(expr)
+        return self._closed[expr]
+
+    def _enclosure(self, expr: Expr) -> tuple[Interval, float | None] | None:
         names: dict[str, None] = {}
         for node in walk(expr):
             if isinstance(node, Variable):
@@ -144,18 +194,19 @@ class Composition(ABC):
             names |= dict.fromkeys(index_names(node))
         if isinstance(expr, IndexValue):
             start, stop = self.ranges[expr.name]
-            return float(start), float(stop - 1)
-        axes = list(names)
-        ranges = self.ranges
-        if math.prod(ranges[name][1] - ranges[name][0] for name in axes) > MAX_GRID:
+            return (float(start), float(stop - 1)), float(start) if stop == start + 1 else None
+        exact = rational(self.netsor, expr) if not names else None
+        if exact is not None and abs(exact) <= LARGEST:
+            nearest = float(exact)
+            side = (exact > Fraction(nearest)) - (exact < Fraction(nearest))
+            return beside(nearest, side), nearest
+        if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
             return None
-        values = index_array(self.netsor, expr, [name for name in axes if not _removed(expr, name)], ranges)
-        return (float(np.min(values)), float(np.max(values))) if np.isfinite(values).all() else None
-
-    def number(self, expr: Expr) -> float | None:
-        """Value of an expression that is one number, else None."""
-        interval = self.closed(expr)
-        return interval[0] if interval is not None and interval[0] == interval[1] else None
+        values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
+        if not (np.isfinite(values).all() and np.isfinite(errors).all()):
+            return None
+        low, high, most = float(np.min(values)), float(np.max(values)), float(np.max(errors, initial=0.0))
+        return around(values, errors), low if low == high and most <= ROUNDING * abs(low) else None
 
     def count(self, node: Reduction) -> int:
         """How many members a reduction runs over."""
@@ -195,6 +246,9 @@ class Composition(ABC):
                     f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
                 )
                 inherited = inherited or partial
+            if partial is None and (found.low >= LARGEST or found.high <= -LARGEST):
+                partial = Fault(node, self.at, f"{node} is infinite")
+                inherited = inherited or partial
             if partial is None and not self._real(node, args[0].interval):
                 partial = Fault(
                     node,
@@ -225,7 +279,7 @@ class Composition(ABC):
             found = moved(node, args, found)
         found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
         rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
-        if found.exponent >= 2 and found.growth == INF:
+        if found.exponent >= GAUSSIAN and found.growth == INF:
             known = f"{node} outgrows exp(C |x|**r) for every r < 2"
             wild = wild or Fault(node, self.at, f"no growth is declared of {atom.name}" if atom.declared else known)
         return tidy(replace(found, rough=rough, partial=partial, wild=wild))
@@ -256,9 +310,23 @@ class Composition(ABC):
         axes = sorted(names)
         if math.prod(ranges[name][1] - ranges[name][0] for name in axes) > MAX_GRID:
             return None
-        grid = np.stack([np.ravel(index_array(self.netsor, p, axes, ranges)) for p in node.params], axis=-1)
+        columns = []
+        for p in node.params:
+            values, errors = with_errors(self.netsor, p, ranges)
+            if not (errors.data <= ROUNDING * np.abs(values.data)).all():
+                return None
+            columns.append(np.ravel(broadcast(values, axes, {name: b - a for name, (a, b) in ranges.items()})))
+        grid = np.stack(columns, axis=-1)
         unique = np.unique(grid, axis=0)
         return [tuple(map(float, row)) for row in unique] if len(unique) <= MAX_PARAMS else None
+
+    def _nearby(self, node: Call, params: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
+        """Parameters between which those of an atom lie: their ends, where they are not exact; ranges move with them."""
+        spans = [self.closed(p) for p in node.params]
+        exact = [math.isinf(p) or (span is not None and span[0] == span[1]) for p, span in zip(params, spans, strict=True)]
+        ends = [(p,) if sure else (p - ROUNDING * abs(p), p + ROUNDING * abs(p))
+                for p, sure in zip(params, exact, strict=True)]  # fmt: skip
+        return itertools.product(*ends)
 
     def _real(self, node: Call, interval: Interval) -> bool:
         """Whether an atom's growth is known on an interval: it is not where the value may be no real number."""
@@ -275,7 +343,8 @@ class Composition(ABC):
         result: Profile | None = None
         for params in choices:
             regularity = atom.regularity_on(inner.interval, *params)
-            one = tidy(compose(regularity, [inner], atom.range_on(inner.interval, *params)))
+            bound = hull(*(atom.range_on(inner.interval, *near) for near in self._nearby(node, params)))
+            one = tidy(compose(regularity, [inner], bound))
             parity = 0
             if inner.parity == 1:
                 parity = 1
@@ -322,8 +391,8 @@ class Composition(ABC):
         under = tidy(
             replace(
                 bottom,
-                low=1 / high,
-                high=1 / low,
+                low=quotient(1.0, high)[0],
+                high=quotient(1.0, low)[1],
                 growth=0.0,
                 exponent=0.0,
                 modulus=bottom.steepness,  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
@@ -393,15 +462,15 @@ class Composition(ABC):
         self._known = before
         return found
 
-    def _threshold(self, condition: Expr) -> tuple[Expr, float, str] | None:
-        """(u, c, atom) of a condition u < c and the like."""
+    def _threshold(self, condition: Expr) -> tuple[Expr, Interval, str] | None:
+        """(u, enclosure of c, atom) of a condition u < c and the like."""
         if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
             return None
         left, right = condition.args
-        c = self.number(right)
-        if c is not None:
+        c = self.closed(right)
+        if c is not None and self.number(right) is not None:
             return left, c, condition.atom
-        c = self.number(left)
+        c = self.closed(left) if self.number(left) is not None else None
         flipped = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
         return (right, c, flipped[condition.atom]) if c is not None else None
 
@@ -409,11 +478,11 @@ class Composition(ABC):
         found = self._threshold(condition)
         if found is None:
             return {}, {}
-        u, c, atom = found
-        below: dict[Expr, Interval] = {u: (-INF, c)}
-        above: dict[Expr, Interval] = {u: (c, INF)}
+        u, (least, most), atom = found
+        below: dict[Expr, Interval] = {u: (-INF, most)}
+        above: dict[Expr, Interval] = {u: (least, INF)}
         if isinstance(u, Call) and u.atom == "abs":
-            below[u.args[0]] = (-c, c)
+            below[u.args[0]] = (-most, most)
         return (below, above) if atom.startswith("less") else (above, below)
 
     def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
@@ -431,10 +500,10 @@ class Composition(ABC):
         sides = [put(branch, u, c) for branch in (first, second)]
         if sides[0] == sides[1]:
             return True
-        values = [self.number(side) for side in sides]
-        if values[0] is None or values[1] is None:
-            return False
-        return abs(values[0] - values[1]) <= 1e-12 * max(1.0, abs(values[0]))
+        if rational(self.netsor, sides[0]) is not None:
+            return rational(self.netsor, sides[0]) == rational(self.netsor, sides[1])
+        values = [self.closed(side) for side in sides]  # exactly: what is glued may be scaled up
+        return values[0] is not None and values[0] == values[1] and values[0][0] == values[0][1]
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
         if node.atom in AT_MASKS:
@@ -470,8 +539,8 @@ class Composition(ABC):
             return tidy(
                 replace(
                     found,
-                    low=times(inner.low, count),
-                    high=times(inner.high, count),
+                    low=products(inner.low, count)[0],
+                    high=products(inner.high, count)[1],
                     lipschitz=times(inner.lipschitz, count),
                     relative=sum_steepness(inner, inner),
                 )
@@ -484,7 +553,7 @@ class Composition(ABC):
             return tidy(replace(found, parity=parity, kinks=kinks, relative=relative))
         parity = 1 if inner.parity == 1 else 0
         if node.reducer == "logsumexp":
-            return tidy(replace(found, high=inner.high + math.log(count), parity=parity))
+            return tidy(replace(found, high=sums(inner.high, near(math.log(count), 1.0)[1])[1], parity=parity))
         if node.reducer == "softmax":
             fixed = inner.rises and inner.falls
             return tidy(

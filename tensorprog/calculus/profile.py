@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.atoms import Interval, Regularity
+from tensorprog.atoms.outward import hull
+from tensorprog.atoms.outward import product as products
 from tensorprog.expr import Expr
 
 __all__ = [
+    "GAUSSIAN",
     "SCORE",
     "VECTOR",
     "Assumes",
@@ -39,6 +42,7 @@ __all__ = [
 ]
 
 INF = math.inf
+GAUSSIAN = 2.0 - 1e-9  # exponents are products of numbers that were rounded
 LARGEST = sys.float_info.max
 MAX_KINKS = 12  # more thresholds than these are not listed
 
@@ -120,7 +124,7 @@ class Profile:
     @property
     def controlled(self) -> bool:
         """Whether |f(x)| <= exp(C |x|**r + c) with r < 2 is certified (Yang 2019, Def. 5.3)."""
-        return (self.growth < INF or self.exponent < 2) and self.real
+        return (self.growth < INF or self.exponent < GAUSSIAN) and self.real
 
     @property
     def monotone(self) -> int:
@@ -160,7 +164,7 @@ def tidy(p: Profile) -> Profile:
         growth, rough = min(growth, modulus + 1), None
     if growth < INF:
         exponent = 0.0
-    wild = None if growth < INF or exponent < 2 else p.wild
+    wild = None if growth < INF or exponent < GAUSSIAN else p.wild
     lipschitz = p.lipschitz if modulus == 0 else INF
     return replace(
         p,
@@ -332,8 +336,7 @@ def product(a: Profile, b: Profile) -> Profile:
 
     Source    Sakai et al. 2025, Lemma 7
     """
-    ends = [times(x, y) for x in a.interval for y in b.interval]
-    low, high = min(ends), max(ends)
+    low, high = hull(*(products(x, y) for x in a.interval for y in b.interval))
     growth = 0.0 if (a.constant and a.low == 0) or (b.constant and b.low == 0) else a.growth + b.growth
     # a factor that does not move (a constant, an average) adds no modulus
     parts = [

@@ -103,7 +103,11 @@ class Calculus(Composition):
         found = [self.statement(d) for d in definers if d in self._profiles]
         if not found:  # a recurrence, before its first member is known: nothing to join yet
             return constant(0.0, 0.0)
-        return functools.reduce(join, found)
+        joined = functools.reduce(join, found)
+        if joined.masked and (len(definers) > 1 or any(self.netsor.families[reference.name].boundaries)):
+            # masks are followed through a family with one definition only (see `validity.masks`)
+            return replace(joined, open=Fault(reference, position, f"{reference} may be masked everywhere"))
+        return joined
 
     def _initial(self, initial: Initial) -> Profile:
         value = fixed(initial)

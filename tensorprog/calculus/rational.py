@@ -31,9 +31,9 @@ def polynomial(rules: Composition, expr: Expr) -> tuple[Expr | None, Poly]:
 
     Accuracy  exact, where numbers of the program are what their floating-point values are
     """
-    number = rules.number(expr)
+    number = rules.exact(expr)
     if number is not None:
-        return None, polynomials.trim([Fraction(number)])
+        return None, polynomials.trim([number])
     if isinstance(expr, Call) and expr.atom in ("negative", "power", "add", "subtract", "multiply", "divide"):
         found = _combined(rules, expr)
         if found is not None and len(found[1]) <= LONGEST:
@@ -60,7 +60,10 @@ def _combined(rules: Composition, expr: Call) -> tuple[Expr | None, Poly] | None
     base = u if u is not None else v
     if expr.atom == "multiply":
         return base, polynomials.multiply(a, b)
-    return base, polynomials.add(a, b if expr.atom == "add" else polynomials.scale(b, Fraction(-1)))
+    found = polynomials.add(a, b if expr.atom == "add" else polynomials.scale(b, Fraction(-1)))
+    # what is left where terms cancel may be their rounding alone
+    left = any(0 < abs(c) <= polynomials.ROUNDING * 100 * abs(x) for c, x in zip(found, a, strict=False))
+    return None if left else (base, found)
 
 
 def rooted(rules: Composition, expr: Expr) -> tuple[Expr, float]:

@@ -87,9 +87,14 @@ def crossing(sides: Sequence[Expr], args: Sequence[Profile]) -> Kinks:
     (first, second), (a, b) = sides, args
     if a.high < b.low or b.high < a.low or not (a.depends or b.depends):
         return ()
-    if b.constant:
-        return ((first, (b.low,)),)
-    return ((second, (a.low,)),) if a.constant else ((Call("subtract", (first, second)), (0.0,)),)
+    if _narrow(b):
+        return ((first, (b.high,)),)
+    return ((second, (a.high,)),) if _narrow(a) else ((Call("subtract", (first, second)), (0.0,)),)
+
+
+def _narrow(p: Profile) -> bool:
+    """Whether a value is one number, up to rounding."""
+    return p.constant or (not p.depends and p.high - p.low <= 1e-14 * abs(p.high))
 
 
 # which way each argument moves the value

@@ -41,7 +41,9 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array
     for i in range(replicates):
         points[i] = copy(_scrambled(dim, seed, i)).reset().random_base2(log2_size)
     # multiples of 2^-52 in [0, 1): move to the middle of their cell, so that neither 0 nor 1 occurs
-    return np.asarray(special.ndtri(np.clip(points + 2.0**-54, 2.0**-54, 1 - 2.0**-54)))
+    points += 2.0**-54
+    np.clip(points, 2.0**-54, 1 - 2.0**-54, out=points)
+    return np.asarray(special.ndtri(points, out=points))
 
 
 @lru_cache(maxsize=64)

@@ -110,7 +110,7 @@ class Structure:
         enter(order, ())
         for user, definer, reference in self.edges:
             for index in set(around[user]) & set(around[definer]):
-                if lag(netsor.body[user], netsor.body[definer], reference, index, boundaries):
+                if lag(netsor.body[user], netsor.body[definer], reference, index, netsor.ranges, boundaries):
                     round_graph.remove_edges_from([(definer, user)])
         return around, round_graph
 

@@ -30,8 +30,8 @@ from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.several import POINTS, integrate
 from tensorprog.ir import Dot, MatMul, Range
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import Box, indicator, positions_of, product_of, readings
-from tensorprog.limit.forms import Form, free_indices, reductions
+from tensorprog.limit.definitions import Box, indicator, positions_of, product_of, readings, reduces_numbered
+from tensorprog.limit.forms import Form, free_indices
 from tensorprog.limit.linear import LinearCovariance, coefficient, linear_mean, sum_product
 from tensorprog.limit.parts import FORMAL, Inner, Part
 from tensorprog.limit.univariate import function, smooth
@@ -199,8 +199,7 @@ class _Term:
     def _plain(self) -> bool:
         """Whether no reduction acts on the forms."""
         assert self.body is not None
-        over = any(v.name.startswith(".") for node in reductions(self.body) for v in variables(node))
-        return not over and not any(form.local for form in self.forms)
+        return not reduces_numbered(self.body) and not any(form.local for form in self.forms)
 
     # -- forms --------------------------------------------------------------------------------------------------
 

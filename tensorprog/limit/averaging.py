@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tensorprog.errors import AccuracyError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.limit.panels import Panels
 
-__all__ = ["ORDERS", "REPLICATES", "Rule", "converge", "point_sets"]
+__all__ = ["ORDERS", "REPLICATES", "Quadrature", "Rule", "converge", "point_sets"]
 
 Array = NDArray[Any]
 REPLICATES = 16
@@ -33,8 +34,8 @@ ORDERS = {1: (64, 55), 2: (48, 41), 3: (32, 27), 4: (24, 19)}
 class Rule:
     """How averages over several sets of draws make one number with its error.
 
-    Sets are replicates of quasi-Monte Carlo (their mean, three standard errors), or two orders of a product rule (the
-    finer one, and three times how far the coarser one is from it).
+    Sets are replicates of quasi-Monte Carlo (their mean, three standard errors), or two rules with nodes of their own
+    (the finer one, and three times how far the coarser one is from it).
     """
 
     orders: bool = False
@@ -45,7 +46,23 @@ class Rule:
 
     def error(self, sets: Array) -> Array:
         """Its error."""
-        return np.asarray(3 * np.abs(sets[1] - sets[0])) if self.orders else standard_errors(sets)
+        if not self.orders:
+            return standard_errors(sets)
+        with np.errstate(invalid="ignore"):
+            error = 3 * np.abs(sets[1] - sets[0])
+        return np.asarray(np.where(np.isnan(error), np.inf, error))
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """Nodes of two rules for the standard normals of a block: a finer and a coarser one, and panels of one normal.
+
+    Shapes    points (draws, dim), weights (draws,), of each
+    """
+
+    points: tuple[Array, Array]
+    weights: tuple[Array, Array]
+    panels: Panels | None = None
 
 
 def converge(

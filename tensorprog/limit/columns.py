@@ -15,7 +15,7 @@ from tensorprog.arrays import Open, affine_values, broadcast
 from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Variable
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Range
-from tensorprog.limit.definitions import leaves, operands_of, positions_of, target_box
+from tensorprog.limit.definitions import operands_of, positions_of, target_box
 from tensorprog.order import Step
 from tensorprog.rename import reindexed
 
@@ -95,8 +95,6 @@ class Columns:
     def _declare(self, statement: MatMul) -> None:
         name, weight = statement.target.name, statement.weight
         family, declared = self.netsor.families[name], self.netsor.families[weight.name]
-        if leaves(self.netsor, weight):
-            raise NotCompiledError(f"{statement}: reads a weight beyond its boundary, not compiled behind scores")
         self.weight[name] = weight.name
         self.families.setdefault(weight.name, []).append(name)
         ranges = {str(k): span for k, span in enumerate(family.ranges)}
@@ -141,9 +139,15 @@ class Columns:
 
 
 def _flat(slots: Sequence[Affine], family: Family, ranges: Mapping[str, Range]) -> Numbers:
-    """Number of the member at the slots, in C order, over all indices in the ranges."""
+    """Number of the member at the slots, in C order, over all indices in the ranges.
+
+    Beyond a boundary that is zero it is any: all that is made there is zero.
+    """
     sizes = {name: stop - start for name, (start, stop) in ranges.items()}
     total = np.zeros(tuple(sizes.values()), np.int64)
-    for slot, (start, stop) in zip(slots, family.ranges, strict=True):
-        total = total * (stop - start) + (broadcast(affine_values(slot, ranges), tuple(sizes), sizes) - start)
+    rules = family.boundaries or ("",) * len(slots)
+    for slot, (start, stop), rule in zip(slots, family.ranges, rules, strict=True):
+        value = broadcast(affine_values(slot, ranges), tuple(sizes), sizes) - start
+        value = value % (stop - start) if rule == "wrap" else np.clip(value, 0, stop - start - 1)
+        total = total * (stop - start) + value
     return total

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError
+from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError, TensorprogError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
@@ -28,6 +28,7 @@ from tensorprog.limit.averaging import REPLICATES
 from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
+from tensorprog.limit.needs import in_order
 from tensorprog.limit.parts import ONE, Part, Parts, position_names
 from tensorprog.limit.paths import Paths
 from tensorprog.limit.patterns import Patterns
@@ -114,6 +115,7 @@ class Compiler:
         self._settled: dict[tuple[str, str], Moment] = {}
         self._base: dict[tuple[str, str], Moment] = {}
         self._averages: dict[str, Value] = {}
+        self._in_order = False
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = recurrences
 
@@ -159,6 +161,22 @@ class Compiler:
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
         return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
 
+    def _prepare(self, *names: str) -> None:
+        """Compute what families are made of first, so that no computation waits for more than one statement."""
+        if self._in_order:
+            return
+        self._in_order = True
+        try:
+            for need in in_order(self, *names):
+                if len(need) > 1:
+                    self.base(need[0], need[1])
+                else:
+                    self._average(need[0])
+        except (TensorprogError, FloatingPointError):
+            pass  # whoever needs it will meet it again
+        finally:
+            self._in_order = False
+
     def second(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
@@ -168,6 +186,7 @@ class Compiler:
     def replicated(self, f: str, g: str) -> Moment:
         """E[Z^f Z^g] for every replicate."""
         if (f, g) not in self._second:
+            self._prepare(f, g)
             if f > g:  # so that both orders have the same numbers, whichever is asked for first
                 self._second[f, g] = self._swapped(self.replicated(g, f), f, g)
             else:
@@ -264,6 +283,7 @@ class Compiler:
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:  # as far as it is known
             return self.recurrences.covariances.get((f, g), Moment((), self.pair_ranges(f, g)))
         if (f, g) not in self._base:
+            self._prepare(f, g)
             self._base[f, g] = self.gaussians.covariance(f, g, self.pair_ranges(f, g))
         return self._base[f, g]
 
@@ -302,6 +322,8 @@ class Compiler:
             raise ProgramError(f"{name} is random in the limit")
         self.recurrences.ensure(name)
         family = self.netsor.families[name]
+        if name not in self._averages:
+            self._prepare(name)
         if name not in self._averages and name not in self.recurrences.active:
             if len(family.statements) == 1 and name not in self.recurrences.averages:
                 ranges = self.over(position_names(self.netsor, name))

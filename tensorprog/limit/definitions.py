@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
-from tensorprog.errors import NotCompiledError
+from tensorprog.errors import NotCompiledError, Problem, Span
 from tensorprog.evaluate import slots_of
-from tensorprog.expr import Affine, Call, Expr, Number, Variable
+from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.order import Loop, acyclic, schedule
-from tensorprog.rename import affine_expr, reindexed
+from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "place", "product_of", "readings",
-    "refuse_steps", "single", "target_box",
+    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "not_compiled", "place", "product_of",
+    "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at", "single", "target_box",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
@@ -128,12 +128,34 @@ def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | No
     return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
 
 
+def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
+    """What this version does not compile: the statement, its line, and what to write instead."""
+    said = f"{what}: the limit of this is not compiled by this version"
+    return NotCompiledError(Problem(said, shown_at(statement), fix))
+
+
+def shown_at(statement: Statement) -> Span:
+    """Where a statement stands, with its text as it is now where it was not written so."""
+    return statement.span if statement.span.text else replace(statement.span, text=str(statement))
+
+
 def depth(expr: Expr) -> int:
     """How deep an expression is nested; 1 for what has no parts."""
     level, deepest = [expr], 0
     while level:
         level, deepest = [child for node in level for child in node.children], deepest + 1
     return deepest
+
+
+def reductions(expr: Expr) -> list[Reduction]:
+    """All reductions in an expression."""
+    found = [expr] if isinstance(expr, Reduction) else []
+    return found + [node for child in expr.children for node in reductions(child)]
+
+
+def reduces_numbered(expr: Expr) -> bool:
+    """Whether numbered variables, ".0", ".1", ..., stand below a reduction."""
+    return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
 
 
 def carried(netsor: Netsor) -> frozenset[str]:
@@ -200,6 +222,7 @@ def single(netsor: Netsor) -> Netsor:
         return f"{name}_{number}"
 
     body: list[Statement] = []
+    beyond = _Beyond(netsor, fresh)
     for statement in netsor.body:
         several = len(netsor.families[statement.target.name].statements) > 1
         if isinstance(statement, MatMul) and several:
@@ -209,28 +232,74 @@ def single(netsor: Netsor) -> Netsor:
             continue
         if isinstance(statement, Dot) and statement.scale != "1/n":
             if several:
-                raise NotCompiledError(
-                    f"{statement.target.name} is a score with several definitions: not compiled by this version"
-                )
-            left, right = (_read_there(netsor, operand, fresh) for operand in (statement.left, statement.right))
-            body += [matmul for matmul in (left, right) if matmul is not None]
+                raise not_compiled(
+                    statement, f"{statement.target.name} is a score with several definitions",
+                    "give each of the definitions a name of its own",
+                )  # fmt: skip
+            left, right = (beyond.statements(operand) for operand in (statement.left, statement.right))
+            body += [*left, *right]
             statement = replace(
                 statement,
-                left=statement.left if left is None else left.target,
-                right=statement.right if right is None else right.target,
+                left=left[-1].target if left else statement.left,
+                right=right[-1].target if right else statement.right,
             )
         body.append(statement)
-    return netsor if len(body) == len(netsor.body) else replace(netsor, body=tuple(body))
+    if len(body) == len(netsor.body):
+        return netsor
+    return replace(netsor, body=tuple(body), weights=tuple(beyond.weights.values()))
 
 
-def _read_there(netsor: Netsor, operand: Variable, fresh: Callable[[str], str]) -> MatMul | None:
-    """The MatMul whose output is what an operand reads beyond a boundary; None for any other operand."""
-    family = netsor.families[operand.name]
-    positions = family.statements
-    statement = netsor.body[positions[0]] if len(positions) == 1 else None
-    if not leaves(netsor, operand) or not isinstance(statement, MatMul):
-        return None
-    names = {own.bare: slot for own, slot in zip(statement.target.slots, operand.slots, strict=True) if own.bare}
-    used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
-    weight, vector = reindexed(statement.weight, names), reindexed(statement.vector, names)
-    return replace(statement, target=Variable(fresh(operand.name), slots_of(tuple(used))), weight=weight, vector=vector)
+class _Beyond:
+    """Operands of scores that are read beyond a boundary, as MatMuls of their own: g[k+2] = MatMul(U[k+2], u[k+2]).
+
+    There the vector is a copy that ends at the boundary of g, whatever its own boundary is, and so does the weight.
+    """
+
+    def __init__(self, netsor: Netsor, fresh: Callable[[str], str]) -> None:
+        self.netsor, self.fresh = netsor, fresh
+        self.weights = dict(netsor.weight)
+
+    def statements(self, operand: Variable) -> list[Statement]:
+        """The copy, and the MatMul whose output the operand is; nothing for any other operand."""
+        positions = self.netsor.families[operand.name].statements
+        statement = self.netsor.body[positions[0]] if len(positions) == 1 else None
+        if not leaves(self.netsor, operand) or not isinstance(statement, MatMul):
+            return []
+        places = list(zip(statement.target.slots, operand.slots, strict=True))
+        names = {own.bare: slot for own, slot in places if own.bare}
+        beyond = [own.bare for own, slot in places if own.bare
+                  and not self._inside(slot, self.netsor.ranges[own.bare])]  # fmt: skip
+        for index in beyond:
+            self._end(statement, index)
+        copy = Nonlin(Variable(self.fresh(statement.vector.name), statement.target.slots), statement.vector, "",
+                      statement.span)  # fmt: skip
+        used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
+        weight, vector = reindexed(statement.weight, names), reindexed(copy.target, names)
+        target = Variable(self.fresh(operand.name), slots_of(tuple(used)))
+        return [copy, replace(statement, target=target, weight=weight, vector=vector)]
+
+    def _inside(self, slot: Affine, span: Range) -> bool:
+        low, high = slot.bounds(self.netsor.ranges)
+        return span[0] <= low and high < span[1]
+
+    def _end(self, statement: MatMul, index: str) -> None:
+        """Let the weight of a statement end where its target does along an index.
+
+        Raises    NotCompiledError where another index chooses the weight
+        """
+        weight = self.weights[statement.weight.name]
+        rule = self.netsor.index[index].boundary
+        for own, slot in zip(weight.indices, statement.weight.slots, strict=True):
+            if index not in slot.indices or (slot.bare == index and self.netsor.index[own].boundary == rule
+                                             and self.netsor.ranges[own] == self.netsor.ranges[index]):  # fmt: skip
+                continue
+            if slot.bare != index or self.netsor.ranges[own] != self.netsor.ranges[index] or index in weight.indices:
+                name = statement.target.name
+                raise not_compiled(
+                    statement,
+                    f"{name} is read beyond its boundary by a score, and {statement.weight} does not end with it",
+                    f"declare the weight over the indices of {statement.target}",
+                )
+            indices = tuple(index if name == own else name for name in weight.indices)
+            variance = substitute(weight.variance, {own: Affine(((index, 1),))})
+            weight = self.weights[weight.name] = replace(weight, indices=indices, variance=variance)

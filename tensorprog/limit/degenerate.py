@@ -100,7 +100,19 @@ def _kernel(cov: NDArray[Any], error: NDArray[Any]) -> Iterator[tuple[list[int],
     for i, j in pairs:
         how = f"the correlation is {round(correlation[i, j])} in the limit, so the joint law is degenerate"
         yield [int(kept[i]), int(kept[j])], how
-    values, vectors = np.linalg.eigh(correlation)
-    if not len(pairs) and values[0] <= len(kept) * slack:
-        last = int(np.flatnonzero(np.abs(vectors[:, 0]) > np.sqrt(EXACT))[-1])
-        yield [int(kept[last])], "a linear function of other scores in the limit, so the joint law is degenerate"
+    if not len(pairs):
+        found = next((k for k in range(1, len(kept)) if _decided(correlation[: k + 1, : k + 1], slack)), None)
+        if found is not None:
+            how = "a linear function of other scores in the limit, so the joint law is degenerate"
+            yield [int(kept[found])], how
+
+
+def _decided(correlation: NDArray[Any], slack: float) -> bool:
+    """Whether the others, of which none is decided, decide the last of several: its variance given them is 0.
+
+    That variance is w C w for the weights w = (-b, 1) of the regression, so errors of C up to `slack` move it by at
+    most slack |w|_1**2 to first order; rounding of the solution grows with the number of members.
+    """
+    before, last = correlation[:-1, :-1], correlation[-1, :-1]
+    b = np.linalg.solve(before, last)
+    return bool(1 - last @ b <= len(correlation) * slack * (1 + np.abs(b).sum()) ** 2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tensorprog.expr import Affine, Expr, Number, Reduction, Variable
+from tensorprog.expr import Affine, Expr, Number, Variable
 from tensorprog.ir import Range
+from tensorprog.limit.definitions import reductions
 from tensorprog.limit.parts import FORMAL, Inner, Part
 from tensorprog.rename import fresh_substitute, indices_of, reindexed
 
-__all__ = ["Form", "free_indices", "plain_text", "reductions"]
+__all__ = ["Form", "free_indices", "plain_text"]
 
 ONE = Number(1)
 
@@ -40,12 +41,6 @@ def free_indices(weight: Expr, variable: Variable, bound: Sequence[str]) -> set[
     reduced = {name for node in reductions(weight) for name in node.indices if node.removes or node.at}
     everything = _Everything()
     return {*indices_of(weight, everything), *indices_of(variable, everything)} - {*bound, *reduced}
-
-
-def reductions(expr: Expr) -> list[Reduction]:
-    """All reductions in an expression."""
-    found = [expr] if isinstance(expr, Reduction) else []
-    return found + [node for child in expr.children for node in reductions(child)]
 
 
 class _Everything(dict[str, Range]):

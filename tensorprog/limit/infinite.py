@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.errors import ProgramError, did_you_mean
 from tensorprog.limit.asking import check_count, check_levels, check_order, check_points
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.mixture import Mixture
+from tensorprog.limit.mixture import Marginals, Mixture
 from tensorprog.limit.summands import Function, Summands
 from tensorprog.linalg import psd_cholesky
 
@@ -80,13 +80,14 @@ class InfiniteHeads:
 
     def _check_mean(self, name: str) -> None:
         mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)
-        zero = np.zeros_like(mixture.mean)
-        heads = replace(mixture, mean=zero, var=zero)
-        value, error = heads.expected()
-        if np.any(np.abs(value) > error + 1e-12 * np.sqrt(heads.moment(2)[0])):
-            raise ProgramError(
-                f"{name}: heads have a mean, so that their sum grows like the square root of their number"
-            )
+        for each in mixture.each if isinstance(mixture, Marginals) else [mixture]:
+            zero = np.zeros_like(each.mean)
+            heads = replace(each, mean=zero, var=zero)
+            value, error = heads.expected()
+            if np.any(np.abs(value) > error + 1e-12 * np.sqrt(heads.moment(2)[0])):
+                raise ProgramError(
+                    f"{name}: heads have a mean, so that their sum grows like the square root of their number"
+                )
 
     def _check_scale(self, name: str, parts: Summands, twice: Summands) -> None:
         """With twice as many heads each has half the variance, and what no score reaches stays as it is."""

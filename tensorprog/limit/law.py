@@ -29,7 +29,7 @@ from tensorprog.limit.given import Conditional
 from tensorprog.limit.infinite import InfiniteHeads
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.layered import LayeredOutputs
-from tensorprog.limit.mixture import Mixture
+from tensorprog.limit.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.moments import Moment, Value
 from tensorprog.limit.outputs import Outputs
 from tensorprog.limit.parts import position_names
@@ -74,7 +74,7 @@ class Law:
         self._max_memory, self._seed = max_memory, seed
         outputs = LayeredOutputs if self.compiler.layered else Outputs
         self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
-        self._mixtures: dict[tuple[str, Box, bool], Mixture] = {}
+        self._mixtures: dict[tuple[str, Box, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -295,7 +295,7 @@ class Law:
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
         """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
@@ -520,21 +520,15 @@ class Law:
         return self._joints[members]
 
     def quantile(self, name: str, q: Any) -> Array:
-        """Quantiles of one member, by bisection of the distribution function to full precision."""
+        """Quantiles of one member, where the distribution function passes them, to full precision."""
         levels = check_levels(q)
         curve = self._curve(name)
         family, box = self._one(name)
         mixture = self._mixture(family, box).member((0,) * len(box))
         centre, spread = float(mixture.expected()[0]), 1.001 * mixture.reach
-        low = np.full(levels.size, centre - spread)
-        high = np.full(levels.size, centre + spread)
-        for _ in range(70):
-            middle = (low + high) / 2
-            below = curve.cdf(middle)[0] < levels.reshape(-1)
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-            if np.all(high - low <= 4e-16 * np.maximum(np.abs(low), spread * 1e-3)):
-                break
-        return np.asarray(high).reshape(levels.shape)  # at an atom the distribution function jumps there
+        wanted = levels.reshape(-1)
+        found = crossing(lambda y: curve.cdf(y)[0] - wanted, np.full(levels.size, centre - spread), centre + spread)
+        return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
 
     # -- draws --------------------------------------------------------------------------------------------------
 

@@ -22,14 +22,16 @@ Ranges = Mapping[str, Range]
 
 
 def coefficient(compiler: Compiler, part: Part, names: Mapping[str, Affine], ranges: Ranges, reader: Any) -> Open:
-    """The coefficient of a part at affine forms of other indices, scores read by `reader`."""
+    """The coefficient of a part at affine forms of other indices, scores read by `reader`, which may evaluate it too."""
     full = dict(compiler.netsor.ranges) | dict(compiler.parts.bound_ranges) | dict(ranges)
     expr = substitute(part.coefficient, dict(names.items()))
-    return evaluate(expr, Scope(compiler.netsor, full, reader))
+    return getattr(reader, "walk", evaluate)(expr, Scope(compiler.netsor, full, reader))
 
 
-def linear_mean(compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reader: Any) -> Open:
-    """E[sum of linear parts | p-ring].
+def linear_mean(
+    compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reader: Any, absolute: bool = False
+) -> Open:
+    """E[sum of linear parts | p-ring]; `absolute`: of the sizes of the means of the variables.
 
     Shapes    over BATCH (if scores matter) and the indices that matter
     """
@@ -42,7 +44,7 @@ def linear_mean(compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reade
                 value = value + compiler.number(weight, local) * compiler.base_mean(variable, local)
             if not np.any(value.estimate.value):
                 continue
-            inner = value.value
+            inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
         else:
             inner = Open((), np.ones(()))
         summed = sum_product(coefficient(compiler, part, {}, local, reader), inner, part.bound, local)
@@ -78,8 +80,10 @@ class LinearCovariance:
         factor = self.compiler.number(a, ranges) * self.compiler.number(b, ranges)
         return [(term.equations, term.value * factor) for term in moment.terms]
 
-    def value(self, reader: Any, tied_names: Collection[str]) -> Open:
+    def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
         """The covariance, where the second copies of the indices `tied_names` are equal to the first.
+
+        `absolute`: with the sizes of the covariances of the variables, a bound where coefficients are bounds.
 
         Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
         """
@@ -99,6 +103,8 @@ class LinearCovariance:
             remaining, bound_solution, solution, mask = self.compiler.patterns.eliminate(p, q, frozenset(tied), local)
             names = {key: compose(form, solution) for key, form in tie.items()} | solution
             middle = gather(value.value, names, local, starts)
+            if absolute:
+                middle = Open(middle.axes, np.abs(middle.data))
             if mask is not None:
                 middle = multiply(middle, mask)
             first = coefficient(self.compiler, p, names, local, reader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from tensorprog.limit.averaging import Rule
 from tensorprog.limit.nodes import Nodes, grouped
+from tensorprog.limit.panels import Panels
 
-__all__ = ["Mixture", "Summand"]
+__all__ = ["Marginals", "Mixture", "Summand", "crossing"]
 
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
+UNSEEN = 1e-30  # weight of draws
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
 
 
@@ -34,6 +36,15 @@ class Summand:
     var: Array
     weights: Array
     count: int = 1
+    panels: Panels | None = None  # of one score: they serve densities better than nodes for moments
+
+    @cached_property
+    def seen(self) -> Array:
+        """Draws that matter for anything but moments.
+
+        Shapes    (sets, draws)
+        """
+        return self.weights > UNSEEN
 
     def average(self, values: Array) -> Array:
         """Averages of values (sets, draws, ...) over the draws of each set."""
@@ -87,14 +98,21 @@ class Mixture:
 
     def within(self, deviations: float) -> float:
         """A distance from the mean that is so many standard deviations for the widest of the Gaussians."""
-        largest = self.var + sum(s.count * s.var.max(axis=(0, 1)).sum() for s in self.summands)
-        shift = sum(s.count * np.abs(s.mean - s.mean.mean(axis=(0, 1))).max(axis=(0, 1)).sum() for s in self.summands)
-        return float(deviations * np.sqrt(largest) + shift)
+        largest, shift = float(self.var), 0.0
+        for s in self.summands:
+            var, mean, weights = s.var[s.seen], s.mean[s.seen], s.weights[s.seen]
+            largest += s.count * float(var.max(axis=0).sum())
+            centre = np.tensordot(weights, mean, 1) / weights.sum()
+            shift += s.count * float(np.abs(mean - centre).max(axis=0).sum())
+        return deviations * math.sqrt(largest) + shift
 
     def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """One member, or several."""
         place: Any = (Ellipsis, *key)
-        own = tuple(Summand(s.mean[place], s.var[place], s.weights, s.count) for s in self.summands)
+        own = tuple(
+            Summand(s.mean[place], s.var[place], s.weights, s.count, s.panels and s.panels.member(key))
+            for s in self.summands
+        )
         return replace(self, summands=own, mean=self.mean[key], var=self.var[key])
 
     # -- moments ------------------------------------------------------------------------------------------------
@@ -205,16 +223,46 @@ class Mixture:
                 result[r, grid > high] += weights.sum() * above
         return result
 
+    @property
+    def panels(self) -> Panels | None:
+        """Those of the one score behind one variable, if there is no more than that."""
+        if self.factors != 1 or self.summands[0].panels is None:
+            return None
+        return self.summands[0].panels.member((0,))
+
+    @property
+    def atoms(self) -> bool:
+        """Whether one variable takes some value with positive probability."""
+        if self.panels is not None:
+            return self.panels.atoms(float(self.var))
+        if self.factors != 1 or self.var:
+            return False
+        own = self.summands[0]
+        still = (own.var[..., 0] == 0) & (own.weights > 0)
+        return bool(still.any()) and bool(np.ptp(own.mean[still][..., 0]) == 0)
+
+    def shifted(self, base: float) -> Mixture:
+        """The variable less a number."""
+        return replace(self, mean=self.mean - base)
+
     def densities(self, grid: Array) -> Array:
         """Density of one variable with at most one summand, by the rule and then in each set of draws.
 
         Shapes    grid (points,) -> (1 + sets, points)
         """
+        if self.panels is not None:  # the second of two sets is off by its error
+            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            return np.stack([value, value, value + error / 3])
         values = self._averaged(_normal_density, grid, np.zeros(()))
         return np.concatenate([self.rule.value(values)[None], values])
 
     def density(self, grid: Array) -> tuple[Array, Array]:
         """Density of one variable with at most one summand."""
+        if self.panels is not None:
+            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            with np.errstate(invalid="ignore"):
+                more = self.uncertainty(grid) * value
+            return value, np.where(np.isfinite(value), error + more, error)
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
             return self._stated(values, grid, self.rule.value(values))
@@ -226,6 +274,9 @@ class Mixture:
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
+        if self.panels is not None:
+            value, error = self.panels.cdf(grid, float(self.mean), float(self.var))
+            return value, error + self.uncertainty(grid) * np.minimum(value, 1 - value)
         values = self._averaged(_normal_cdf, grid, np.zeros(()), 1.0)
         below = self.rule.value(values)
         return self._stated(values, grid, np.minimum(below, 1 - below))
@@ -260,6 +311,67 @@ class Mixture:
         width = min(mean.std(), (high - low) / 1.34 if high > low else np.inf)
         silverman = 0.9 * width * (mean.shape[0] * mean.shape[1]) ** -0.2  # Silverman 1986, equation (3.31)
         return np.asarray((factor * silverman) ** 2)
+
+
+class Marginals:
+    """Mixtures of several variables, one for each member, where their joint law does not matter."""
+
+    def __init__(self, each: Sequence[Mixture], shape: tuple[int, ...]) -> None:
+        self.each, self.shape = each, shape
+
+    def _asked(self, method: str, *args: Any) -> tuple[Array, Array]:
+        found = [getattr(one, method)(*args) for one in self.each]
+        value, error = (np.array([np.reshape(f[k], ()) for f in found]).reshape(self.shape) for k in (0, 1))
+        return value, error
+
+    def expected(self) -> tuple[Array, Array]:
+        """Mean and error."""
+        return self._asked("expected")
+
+    def moment(self, order: int) -> tuple[Array, Array]:
+        """Central moment and its error."""
+        return self._asked("moment", order)
+
+    def standardised(self, order: int) -> tuple[Array, Array]:
+        """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
+        return self._asked("standardised", order)
+
+    def member(self, key: tuple[int, ...]) -> Mixture:
+        """The mixture of one member."""
+        one = self.each[int(np.ravel_multi_index(key, self.shape))]
+        return one.member((0,) * len(self.shape))
+
+
+def crossing(function: Callable[[Array], Array], low: Array, high: Array, most: int = 200) -> Array:
+    """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
+
+    Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection
+    """
+    a, b = (np.array(end, dtype=np.float64) for end in np.broadcast_arrays(high, low))
+    fa, fb = function(a), function(b)
+    c, fc = a.copy(), fa.copy()
+    t = np.full(a.shape, 0.5)
+    spread = np.abs(high - low)
+    for _ in range(most):
+        x = a + t * (b - a)
+        fx = function(x)
+        same = (fx >= 0) == (fa >= 0)
+        c, fc = np.where(same, a, b), np.where(same, fa, fb)
+        b, fb = np.where(same, b, a), np.where(same, fb, fa)
+        a, fa = x, fx
+        width = np.abs(b - a)
+        best = np.where(np.abs(fa) < np.abs(fb), a, b)
+        tolerance = 4e-16 * np.maximum(np.abs(best), spread * 1e-6)
+        if np.all((width <= 2 * tolerance) | (fa == 0)):
+            break
+        with np.errstate(divide="ignore", invalid="ignore"):
+            xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+            safe = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
+            t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+        t = np.where(safe & np.isfinite(t), t, 0.5)
+        least = np.where(width > 0, tolerance / np.maximum(width, 1e-300), 0.5)
+        t = np.clip(t, np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
+    return np.where(fa == 0, a, np.where(fa > 0, a, b))
 
 
 def _raw(mean: Array, var: Array, order: int) -> Array:

@@ -15,6 +15,7 @@ __all__ = ["Nodes", "binned", "grouped"]
 
 Array = NDArray[Any]
 BINS = 2048  # of variances, on a logarithmic scale
+LIGHT = 1e-30  # weights of draws that no density sees
 LEAST = 1e-14  # variances that far below the largest share a bin
 
 
@@ -49,7 +50,7 @@ def grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
     groups = [[k] for k in range(len(var))] if rule.orders else [list(range(len(var)))]
     found = []
     for group in groups:
-        real = weights[group[0]] > 0  # sets of different lengths were filled up
+        real = (weights[group] > LIGHT).any(axis=0)  # sets of different lengths were filled up
         found.append(binned(var[group][:, real], weights[group][:, real]))
     full = np.zeros((len(var), sum(len(nodes) for nodes, _, _ in found)))
     start = 0

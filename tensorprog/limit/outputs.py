@@ -15,12 +15,13 @@ from tensorprog.errors import MemoryLimitError
 from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.several import product_points
 from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Rule, converge
+from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Quadrature, Rule, converge
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.mixture import Mixture, Summand
+from tensorprog.limit.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.moments import Moment, Term
+from tensorprog.limit.panels import panels
 from tensorprog.limit.parts import position_names
 from tensorprog.limit.sampler import Sampler
 from tensorprog.limit.summands import Block, Function, Summands
@@ -76,51 +77,63 @@ class Outputs:
             first=first,
         )
 
-    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
         """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
         if not self.linear(name):
             return self._drawn_mixture(name, box)
         return (self._marginals(name, box) if split else None) or self._linear_mixture(name, box, split)
 
-    def _marginals(self, name: str, box: Box) -> Mixture | None:
-        """Member by member, where each has so few scores that a product rule serves; joint laws do not matter."""
+    def _marginals(self, name: str, box: Box) -> Marginals | None:
+        """Member by member, where each has so few scores that a rule serves; joint laws do not matter."""
         members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
         if not 1 < len(members) <= MOST_MARGINALS:
             return None
-        if Summands(self.compiler, [Function(self.compiler, name, members[0])]).dim not in ORDERS:
-            return None
         found = []
         for member in members:
+            summands = Summands(self.compiler, [Function(self.compiler, name, member)])
+            if any(block.sampler.dim > max(ORDERS) for block in summands.blocks):
+                return None
             found.append(self._linear_mixture(name, member, True))
             if not found[-1].rule.orders:
                 return None
-        shape = tuple(stop - start for start, stop in box)
-
-        def joined(arrays: Sequence[Array]) -> Array:
-            lead = arrays[0].shape[: arrays[0].ndim - len(shape)]
-            return np.stack([a.reshape(lead) for a in arrays], axis=-1).reshape(*lead, *shape)
-
-        summands = tuple(
-            Summand(joined([s.mean for s in each]), joined([s.var for s in each]), each[0].weights, each[0].count)
-            for each in zip(*(mixture.summands for mixture in found), strict=True)
-        )
-        mean, var = joined([m.mean for m in found]), joined([m.var for m in found])
-        error = max(m.relative_error for m in found)
-        return Mixture(summands, mean, var, error, any(m.smoothed for m in found), found[0].rule)
+        return Marginals(found, tuple(stop - start for start, stop in box))
 
     def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
         function = Function(self.compiler, name, box)
         summands = Summands(self.compiler, [function], split)
-        fixed = summands.fixed
+        fixed, blocks = summands.fixed, summands.blocks
         mean = np.zeros(function.members) if fixed is None else fixed.mean(0, {}, 1)[0, 0]
         var = np.zeros(function.members) if fixed is None else fixed.var(0, {}, 1)[0, 0]
+        if not blocks:
+            return Mixture((), mean, var, summands.error)
+        rules = [self.quadrature(block, var) for block in blocks]
+        if any(rule is not None and rule.panels is None for rule in rules):
+            found = Mixture(
+                tuple(_by_rule(b, r) for b, r in zip(blocks, rules, strict=True) if r is not None),
+                mean, var, summands.error, rule=Rule(orders=True),
+            )  # fmt: skip
+            value, error = found.standardised(4)
+            aim = FINE_AIM if self.accuracy is None else self.accuracy
+            if not (np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim):
+                rules = [rule if rule is not None and rule.panels is not None else None for rule in rules]
+        by_rule = [b if r is None else _by_rule(b, r) for b, r in zip(blocks, rules, strict=True)]
+        drawn = [block for block in by_rule if isinstance(block, Block)]
+        if not drawn:
+            known = tuple(s for s in by_rule if isinstance(s, Summand))
+            smoothed = not var.any() and not any(s.var.any() or s.panels is not None for s in known)
+            return Mixture(known, mean, var, summands.error, smoothed, Rule(orders=True))
+        known = tuple(s for s in by_rule if isinstance(s, Summand))
+        beside = Mixture(known, mean, var, rule=Rule(orders=True))
+        value, error = beside.standardised(4) if known else (np.ones(()), np.zeros(()))
+        with np.errstate(invalid="ignore"):
+            relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
         members = math.prod(function.members)
-        width = _width(summands.blocks, members)
+        width = _width(drawn, members)
 
         def replicate(points: Array) -> list[tuple[Array, Array]]:
-            pieces: list[list[tuple[Array, Array]]] = [[] for _ in summands.blocks]
+            pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
             for part in _chunks(points, width):
-                for found, block, own in zip(pieces, summands.blocks, summands.points(part), strict=True):
+                for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
                     values = block.draw(own)
                     found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
             return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
@@ -130,22 +143,37 @@ class Outputs:
                 Summand(
                     _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
                 )
-                for k, block in enumerate(summands.blocks)
+                for k, block in enumerate(drawn)
             ]
-            smoothed = bool(own) and not var.any() and not any(s.var.any() for s in own)
-            return Mixture(tuple(own), mean, var, summands.error, smoothed, rule)
+            own += [_repeated(summand, len(results)) for summand in known]
+            smoothed = not var.any() and not any(s.var.any() for s in own)
+            return Mixture(tuple(own), mean, var, summands.error + relative, smoothed, rule)
 
-        if summands.dim in ORDERS:
-            rules = [product_points(summands.dim, order) for order in ORDERS[summands.dim]]
-            found = build([replicate(p) for p, _ in rules], _stacked([w for _, w in rules]), Rule(orders=True))
-            value, error = found.standardised(4)
-            aim = FINE_AIM if self.accuracy is None else self.accuracy
-            if np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim:
-                return found
         # mean and variance of every draw are kept, twice while they are put together
-        heads = sum(block.size for block in summands.blocks)
+        heads = sum(block.size for block in drawn)
         most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
-        return self._converged(summands.dim, replicate, build, name, width, FINE_AIM, most)
+        return self._converged(sum(b.sampler.dim for b in drawn), replicate, build, name, width, FINE_AIM, most)
+
+    def quadrature(self, block: Block, fixed: Array | None = None) -> Quadrature | None:
+        """Two rules for the normals of a block; None where there are too many of them.
+
+        `fixed`: variances that stand beside those of the block, over the members of its first function.
+        """
+        dim = block.sampler.dim
+        if dim == 1:
+            numbers = sum(math.prod(f.members) for f in block.functions)
+            beside = np.zeros(numbers) if fixed is None else np.ravel(fixed)
+            found = panels(
+                lambda z: block.at(z[:, None]),
+                lambda low, high: block.effects(low[:, None], high[:, None]),
+                np.tile(beside, block.size),
+            )
+            one, two = found.points()
+            return Quadrature((one[:, None], two[:, None]), found.both_weights(), found)
+        if dim not in ORDERS:
+            return None
+        (one, first), (two, second) = (product_points(dim, order) for order in ORDERS[dim])
+        return Quadrature((one, two), (first, second))
 
     def _drawn_mixture(self, name: str, box: Box) -> Mixture:
         """Draws of the variable itself, where it is not Gaussian given the scores."""
@@ -343,6 +371,37 @@ class Outputs:
             return value, standard_errors(np.stack([_centred(*r) for r in results]))
 
         return self.converge(sampler.dim, replicate, finish, _covariance(first, second), width)
+
+
+def _by_rule(block: Block, rule: Quadrature) -> Summand:
+    """The first function of a block at the nodes of both rules."""
+    shape = (block.size, *block.functions[0].members)
+    if rule.panels is not None:
+        own = rule.panels.reshaped(slice(0, math.prod(shape)), shape)
+        mean, var, weights = own.sets()
+        return Summand(mean, var, weights, block.count, own)
+    each = []
+    for points in rule.points:
+        pieces = []
+        for part in _chunks(points, _width([block], math.prod(shape))):
+            values = block.draw(part)
+            pieces.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+        each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
+    return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
+
+
+def _repeated(summand: Summand, sets: int) -> Summand:
+    """What a rule gives, beside replicates."""
+    def wide(values: Array) -> Array:
+        return np.broadcast_to(values[:1], (sets, *values.shape[1:]))
+
+    return Summand(wide(summand.mean), wide(summand.var), wide(summand.weights), summand.count)
+
+
+def _columns(blocks: Sequence[Block], points: Array) -> list[Array]:
+    """The columns of points that belong to each block."""
+    ends = np.cumsum([block.sampler.dim for block in blocks])
+    return np.split(points, ends[:-1], axis=1)
 
 
 def _covariance(first: str, second: str) -> str:

@@ -24,6 +24,7 @@ from tensorprog.limit.definitions import (
     positions_of,
     product_of,
     readings,
+    reduces_numbered,
     target_box,
 )
 from tensorprog.limit.streams import running_sum, times
@@ -336,28 +337,29 @@ class Parts:
         if len(vectors) == 1 and not reduced:
             function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
             return Part(ONE, (), function, ((ONE, vectors[0], ()),))
-        forms: dict[Inner, None] = {}
+        body, forms = self.numbered(expr)
+        if len(forms) != 1 or (reduced and reduces_numbered(body)):
+            return joint
+        return Part(ONE, (), replace_variables(body, lambda v: FORMAL if v.name == ".0" else None), forms[0])
 
-        def rewrite(node: Expr) -> Expr | None:
+    def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
+        """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
+        forms: dict[Inner, int] = {}
+
+        def rewrite(node: Expr) -> Expr:
             if not self.is_vector(node):
                 return node
             form = self.affine(node)
             if form is not None:
-                forms[tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))] = None
-                return FORMAL if form[1] == ZERO else Call("add", (FORMAL, form[1]))
-            if not isinstance(node, Call):
-                return None  # a nonlinear function over an index
-            args = [rewrite(arg) for arg in node.args]
-            return (
-                None
-                if any(arg is None for arg in args)
-                else Call(node.atom, tuple(arg for arg in args if arg is not None))
-            )
+                inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
+                variable = Variable(f".{forms.setdefault(inner, len(forms))}")
+                return variable if form[1] == ZERO else Call("add", (variable, form[1]))
+            if isinstance(node, Call):
+                return Call(node.atom, tuple(map(rewrite, node.args)))
+            assert isinstance(node, Reduction), node
+            return Reduction(node.reducer, node.indices, rewrite(node.arg), node.column, node.at)
 
-        function_of_one = rewrite(expr)
-        if function_of_one is None or len(forms) != 1:
-            return joint
-        return Part(ONE, (), function_of_one, next(iter(forms)))
+        return rewrite(expr), list(forms)
 
     def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""

@@ -6,14 +6,15 @@ computed for every draw.  Second moments are averages of products over the draws
 
 There are several replicates of quasi-random draws, and each keeps to its own covariances from the first step to the
 last: their spread is the error of the results, with the effect of errors of earlier steps on later ones in it.  The
-replicates are an axis of all values until `settled`.
+replicates are an axis of all values until `settled`.  They are worked on a few at a time, so that beside the draws that
+are kept little memory is needed; every product is one of a single replicate, so that it does not matter how many.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,7 @@ __all__ = ["Paths"]
 Array = NDArray[Any]
 LEAST_LOG2, MOST_LOG2 = 6, 17  # draws per replicate
 FEW = 2  # rows of a matrix product
+TOGETHER = 1 << 19  # numbers of an array that is needed for a while only, about; at least those of one replicate
 
 
 class _Joint:
@@ -131,8 +133,10 @@ class Paths:
         axes = tuple(str(k) for k in range(len(box)))
         if name not in self._values:  # before its first members, which may read it beyond a boundary
             self._values[name] = np.zeros((self.replicates, *family.shape, self.points))
-        value = self.evaluate(self.parts.statement(position), dict(zip(axes, box, strict=True)))
-        self._values[name][(slice(None), *place(box, family.ranges))] = align(value, (REPLICATE, *axes, COORDINATE))
+        ranges, values = dict(zip(axes, box, strict=True)), self._values[name]
+        for part in self.replicate_groups(math.prod(b - a for a, b in box)):
+            value = self.evaluate(self.parts.statement(position), ranges, part)
+            values[(part, *place(box, family.ranges))] = align(value, (REPLICATE, *axes, COORDINATE))
         self.weights.step(position, box)
 
     def draw(self, name: str, box: Box) -> None:
@@ -208,7 +212,7 @@ class Paths:
         for child in expr.children:
             yield from self._forms(child)
 
-    def _gaussian(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+    def _gaussian(self, reference: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         """Draws of a Gaussian variable."""
         name, family = reference.name, self.netsor.families[reference.name]
         self.compiler.recurrences.ensure(name)
@@ -220,26 +224,34 @@ class Paths:
         rows = gather(Open(tuple(slots), self._rows[name]), slots, ranges, starts)
         flat = rows.data.reshape(-1)
         drawn = np.stack([_product(factor[flat], normals[joint.columns])
-                          for factor, normals in zip(joint.factor, self.normals, strict=True)])  # fmt: skip
+                          for factor, normals in zip(joint.factor[part], self.normals[part], strict=True)])  # fmt: skip
         mean = self.compiler.base_mean(reference, ranges)
-        value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(self.replicates, *rows.data.shape, -1))
+        value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(len(drawn), *rows.data.shape, -1))
         if mean.zero():
             return value
         axes = (REPLICATE, *dict.fromkeys((*rows.axes, *mean.axes)), COORDINATE)
         return Open(axes, align(value, axes) + align(mean.value, axes))
 
-    def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+    def _read(self, part: slice, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            return self.compiler.scope(ranges).variable(reference, ranges)
+            found: Open = self.compiler.scope(ranges).variable(reference, ranges)
+            if REPLICATE not in found.axes:
+                return found
+            return Open(found.axes, found.data[(slice(None),) * found.axes.index(REPLICATE) + (part,)])
         if reference.name not in self.parts.carried:
-            return self._gaussian(reference, ranges)
+            return self._gaussian(reference, ranges, part)
         self.compiler.recurrences.ensure(reference.name)
-        return members_read(self._values[reference.name], reference, family, ranges, COORDINATE)
+        return members_read(self._values[reference.name][part], reference, family, ranges, COORDINATE)
 
-    def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
-        """An expression over the indices in the ranges, for every draw."""
-        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
+    def evaluate(self, expr: Expr, ranges: Mapping[str, Range], part: slice = slice(None)) -> Open:
+        """An expression over the indices in the ranges, for every draw of some replicates."""
+        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), partial(self._read, part)))
+
+    def replicate_groups(self, members: int) -> list[slice]:
+        """The replicates in groups that are worked on together, if so many numbers are needed for each draw."""
+        size = max(1, TOGETHER // (max(1, members) * self.points))
+        return [slice(start, min(start + size, self.replicates)) for start in range(0, self.replicates, size)]
 
     # -- averages -----------------------------------------------------------------------------------------------
 
@@ -273,19 +285,34 @@ class Paths:
             exact = self.weights.average(first[0].inner[0][1], second[0].inner[0][1], ranges)
             if exact is not None:
                 return Value(exact.axes, Estimate(exact.data, self.relative * np.abs(exact.data)))
+        found = [self._average(first, second, ranges, part) for part in self.replicate_groups(_members(ranges))]
+        value = np.concatenate([each.data for each in found])
+        return Value(found[0].axes, Estimate(value, self.relative * np.abs(value)))
+
+    def _average(
+        self, first: Sequence[Part], second: Sequence[Part], ranges: Mapping[str, Range], part: slice
+    ) -> Open:
+        """The same for some replicates, which are the first axis."""
+        count = len(range(*part.indices(self.replicates)))
         sides = [
-            reduce(multiply, (self.evaluate(written(factor), ranges) for factor in side))
-            if side else Open((REPLICATE, COORDINATE), np.ones((self.replicates, self.points)))
+            reduce(multiply, (self.evaluate(written(factor), ranges, part) for factor in side))
+            if side else Open((REPLICATE, COORDINATE), np.ones((count, self.points)))
             for side in (first, second)
         ]  # fmt: skip
         own = [tuple(name for name in side.axes if name not in (REPLICATE, COORDINATE)) for side in sides]
         arrays = [align(side, (REPLICATE, *axes, COORDINATE)) for side, axes in zip(sides, own, strict=True)]
-        one, two = (np.ascontiguousarray(a.reshape(self.replicates, -1, self.points)) for a in arrays)
+        one, two = (np.ascontiguousarray(a.reshape(count, -1, self.points)) for a in arrays)
         total = _product(one, two.swapaxes(1, 2)) / self.points
         if not np.isfinite(total).all():
             raise FloatingPointError("a function of vectors in a recurrence is not finite for some of their values")
-        value = total.reshape(self.replicates, *(n for a in arrays for n in a.shape[1:-1]))
-        return Value((REPLICATE, *own[0], *own[1]), Estimate(value, self.relative * np.abs(value)))
+        return Open((REPLICATE, *own[0], *own[1]), total.reshape(count, *(n for a in arrays for n in a.shape[1:-1])))
+
+
+def _members(ranges: Mapping[str, Range]) -> int:
+    """Numbers that both sides of an average have for each draw, about."""
+    sizes = {name: stop - start for name, (start, stop) in ranges.items() if name != REPLICATE}
+    sides = ([size for name, size in sizes.items() if name.endswith("_") == copy] for copy in (False, True))
+    return sum(math.prod(side) for side in sides)
 
 
 def _product(first: Array, second: Array) -> Array:

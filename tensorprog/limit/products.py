@@ -48,9 +48,12 @@ def written(factor: Part) -> Expr:
     return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 
 
-def _forms(part: Part) -> list[Inner]:
-    """The affine forms that a function reads: one in place of FORMAL, or each reference by itself."""
-    return [(entry,) for entry in part.inner] if part.joint else [part.inner]
+def _numbered(parts: Parts, factor: Part) -> tuple[Expr, list[Inner]]:
+    """A function of numbered variables, and the affine forms that these are."""
+    assert factor.function is not None
+    if factor.joint:
+        return parts.numbered(factor.function)
+    return replace_variables(factor.function, lambda v: Variable(".0") if v == FORMAL else None), [factor.inner]
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Product:
         self.compiler, self.ranges = patterns.compiler, ranges
         self.numbers = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
-        inner = dict.fromkeys(form for factor in self.factors for form in _forms(factor))
+        self.numbered = [_numbered(patterns.compiler.parts, factor) for factor in self.factors]
+        inner = dict.fromkeys(form for _, forms in self.numbered for form in forms)
         self.forms = [Part(ONE, (), FORMAL, form) for form in inner]
         self.means = [patterns.centre(form, ranges) for form in self.forms]
         self.covariances = {
@@ -130,12 +134,10 @@ class _Law:
     def factors(self) -> list[_Factor]:
         """The factors over numbered variables; forms that the equations make equal have one number."""
         found = []
-        for part in self.product.factors:
-            assert part.function is not None
-            places = [self.place[form] for form in _forms(part)]
-            names = [v for _, v, _ in part.inner] if part.joint else [FORMAL]
-            written = dict(zip(names, (Variable(f".{place}") for place in places), strict=True))
-            body = substitute(replace_variables(part.function, written.get), self.solution)
+        for numbered, forms in self.product.numbered:
+            places = [self.place[form] for form in forms]
+            written = {Variable(f".{k}"): Variable(f".{place}") for k, place in enumerate(places)}
+            body = substitute(replace_variables(numbered, written.get), self.solution)
             found.append(_Factor(body, tuple(dict.fromkeys(places))))
         return found
 

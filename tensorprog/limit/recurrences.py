@@ -67,6 +67,10 @@ class Recurrences:
         again._start(compiler)
         return again
 
+    def recurrent(self, name: str) -> bool:
+        """Whether a family belongs to a recurrence."""
+        return any(self._group[position] in self.loops for position in self.netsor.families[name].statements)
+
     def ensure(self, *names: str) -> None:
         """Fill the recurrences that define these families, unless that is under way."""
         for name in names:

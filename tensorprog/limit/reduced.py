@@ -34,8 +34,8 @@ from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import ORDERS, product_points
 from tensorprog.ir import Nonlin, Range
 from tensorprog.limit.averaging import point_sets
-from tensorprog.limit.definitions import ONE, ZERO, product_of
-from tensorprog.limit.forms import free_indices, plain_text, reductions
+from tensorprog.limit.definitions import ONE, ZERO, product_of, reduces_numbered, reductions
+from tensorprog.limit.forms import free_indices, plain_text
 from tensorprog.limit.moments import Equations, Moment, Value
 from tensorprog.limit.parts import FORMAL, Inner, Part
 from tensorprog.limit.products import factors_of, written
@@ -59,9 +59,10 @@ ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relati
 
 
 def reduces(parts: Parts, factor: Part) -> bool:
-    """Whether a factor reduces over an index of vectors, and is not affine in them."""
-    over = reductions(factor.function) if factor.function is not None and factor.joint else []
-    return any(parts.is_vector(node) for node in over)
+    """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
+    if factor.function is None or not factor.joint or not any(map(parts.is_vector, reductions(factor.function))):
+        return False
+    return reduces_numbered(parts.numbered(factor.function)[0])
 
 
 def any_reduces(parts: Parts, names: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ vectors that depend on scores are functions of p-ring, E[. | p-ring], and are wo
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,12 +185,14 @@ class Sampler:
         names = self._given(rows, reference)
         total: Array = np.zeros((), dtype=np.int64)
         axes: tuple[str, ...] = ()
-        for slot, (start, stop) in zip(rows.group.statement.weight.slots, rows.group.weight.ranges, strict=True):
+        family = rows.group.weight
+        for slot, (start, stop), rule in zip(
+            rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
+        ):
             value = affine_values(compose(slot, names), ranges)
             joined = union(axes, value.axes)
-            total = align(Open(axes, total), joined) * (stop - start) + align(
-                Open(value.axes, value.data - start), joined
-            )
+            number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
+            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)
             axes = joined
         return reference, rows, Open(axes, total)
 
@@ -316,17 +318,24 @@ class Sampler:
             values |= {name: self._draw_gaussian(name, rows, normals) for name, rows in drawn.items()}
             initials = [initial for initial in self.netsor.initial if initial.name in self._drawn]
             values |= {initial.name: self._draw_initial(initial, normals) for initial in initials}
-        reader, pieces = self.reader(values, normals), self._pieces(normals.draws)
+        return self.derived(values, normals.draws, self.reader(values, normals), later)
+
+    def derived(
+        self, values: dict[str, Open], draws: int, reader: Any, later: Collection[str] = (),
+        walk: Callable[[Expr, Scope], Open] = evaluate, average: Callable[[str], Open] | None = None,
+    ) -> dict[str, Open]:  # fmt: skip
+        """The values given, and what is made of them by nonlinear functions and averages, evaluated by `walk`."""
+        pieces = self._pieces(draws)
         for step in self.compiler.recurrences.steps:
             name, statement = step.statement.target.name, step.statement
             if name in self.averages:
-                values[name] = self.averages[name].draw(values, self.reader)
+                values[name] = self.averages[name].draw(values, self.reader) if average is None else average(name)
             elif isinstance(statement, Nonlin) and name in self.demand:
                 ranges = held_ranges(statement, self.demand[name], step.ranges(self.netsor.ranges))
                 known = (r.name in {*later, name} or self._known(r, values) for r in statement.inputs)
                 if ranges is not None and all(known):
-                    self._make_room(step, values, normals.draws)
-                    result = evaluate(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    self._make_room(step, values, draws)
+                    result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)
         return values
 

@@ -20,6 +20,7 @@ from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, w
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
+from tensorprog.limit.intervals import Moving, moving_values
 from tensorprog.limit.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moments import Equations, canonical, difference, solve
 from tensorprog.limit.parts import Part
@@ -113,6 +114,40 @@ class Block:
         f = self.functions[k]
         value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
         return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+
+    def at(self, points: Array) -> tuple[Array, Array]:
+        """Means and variances of the summands of all functions at standard normals.
+
+        Shapes    points (draws, dim) -> two arrays (draws, numbers), one function after the other
+        """
+        values, count = self.draw(points), len(points)
+        found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.functions))]
+        means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
+        return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+
+    def effects(self, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+        """Means and variances at the centres of boxes of normals, and how far what is not followed on a box (see
+        `intervals`) may move means and deviations.
+
+        Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
+        """
+        count = len(low)
+        values = moving_values(self.sampler, low, high)
+        read = self.sampler.reader(values)
+        found: list[list[Array]] = [[], [], [], []]
+        for k, f in enumerate(self.functions):
+            sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
+            axes = (BATCH, HEAD, *f.positions)
+            for half in (False, True):
+                reader = Moving(read, count, half)
+                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=half)
+                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=half)
+                found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
+                found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
+        mean, var, more, square = (np.concatenate(each, axis=1) for each in found)
+        with np.errstate(invalid="ignore"):
+            more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
+        return mean, np.maximum(var, 0.0), more, np.sqrt(np.maximum(square, 0.0))
 
     def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
         """Cov[summands of function k, of function m | p-ring], summed over the heads.

@@ -128,15 +128,18 @@ class Weights:
             self._weights[name] = np.zeros((replicates, *family.shape, self.count, self.paths.points))
         own = self._weights[name][(slice(None), *place(box, family.ranges))]
         axes = (REPLICATE, *ranges, SUMMAND, COORDINATE)
+        groups = self.paths.replicate_groups(math.prod(b - a for a, b in box) * self.count)
         for summand in self.summands[position]:
-            coefficient = self.paths.evaluate(summand.coefficient, ranges)
-            if summand.carried is not None:
-                own += align(multiply(coefficient, self._read(summand.carried, ranges)), axes)
-                continue
-            numbers = self._enter(summand, box)
-            full = np.broadcast_to(align(coefficient, (REPLICATE, *ranges, COORDINATE)), own[..., 0, :].shape)
-            spot = np.indices(numbers.shape, sparse=True)
-            own[(slice(None), *spot, numbers)] += full
+            numbers = None if summand.carried is not None else self._enter(summand, box)
+            for part in groups:
+                coefficient, values = self.paths.evaluate(summand.coefficient, ranges, part), own[part]
+                if summand.carried is not None:
+                    values += align(multiply(coefficient, self._read(summand.carried, ranges, part)), axes)
+                    continue
+                assert numbers is not None
+                full = np.broadcast_to(align(coefficient, (REPLICATE, *ranges, COORDINATE)), values[..., 0, :].shape)
+                spot = np.indices(numbers.shape, sparse=True)
+                values[(slice(None), *spot, numbers)] += full
 
     def _enter(self, summand: _Summand, box: Box) -> Array:
         """Numbers of the functions b of a summand in a box, with their moments entered."""
@@ -172,9 +175,9 @@ class Weights:
         family = self.netsor.families[self.netsor.body[summand.position].target.name]
         return self._places[summand.position, summand.number][place(box, family.ranges)].reshape(-1)
 
-    def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+    def _read(self, reference: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         family = self.netsor.families[reference.name]
-        return members_read(self._weights[reference.name], reference, family, ranges, SUMMAND, COORDINATE)
+        return members_read(self._weights[reference.name][part], reference, family, ranges, SUMMAND, COORDINATE)
 
     # -- averages -----------------------------------------------------------------------------------------------
 
@@ -183,11 +186,17 @@ class Weights:
         self.paths.compiler.recurrences.ensure(first.name, second.name)
         if self.summands is None:
             return None
-        one, two = self._read(first, ranges), self._read(second, ranges)
-        middle = contract(one, Open((REPLICATE, SUMMAND, OTHER), self._moments), [SUMMAND])
+        families = (self.netsor.families[reference.name] for reference in (first, second))
+        groups = self.paths.replicate_groups(self.count * sum(math.prod(family.shape) for family in families))
+        found = [self._average(first, second, ranges, part) for part in groups]
+        return Open(found[0].axes, np.concatenate([each.data for each in found]) / self.paths.points)
+
+    def _average(self, first: Variable, second: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
+        """The sum over the draws of some replicates, which are the first axis."""
+        one, two = (self._read(reference, ranges, part) for reference in (first, second))
+        middle = contract(one, Open((REPLICATE, SUMMAND, OTHER), self._moments[part]), [SUMMAND])
         renamed = Open(tuple(OTHER if axis == SUMMAND else axis for axis in two.axes), two.data)
-        total = contract(middle, renamed, [OTHER, COORDINATE])
-        return Open(total.axes, total.data / self.paths.points)
+        return contract(middle, renamed, [OTHER, COORDINATE])
 
 
 def meet(first: Iterable[Source], second: Iterable[Source]) -> bool:

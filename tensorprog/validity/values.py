@@ -12,10 +12,12 @@ from tensorprog.errors import ProgramError, Span
 from tensorprog.evaluate import index_array
 from tensorprog.expr import Constant, Expr, walk
 from tensorprog.ir import ConstantDef, Family, Initial, Table
+from tensorprog.linalg import unit_roundoff
 from tensorprog.validity.checker import Checker, constants_and_indices
 from tensorprog.validity.expressions import is_closed
 
 MAX_TABLE = 10**8  # entries of a constant given by an expression
+ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
 
 
@@ -110,20 +112,27 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
 
 
 def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> None:
-    """A covariance must be finite, symmetric and positive semidefinite up to rounding."""
+    """A covariance must be finite, symmetric and positive semidefinite, up to the rounding that its entries show.
+
+    Entries rounded to a relative u, after an operation or two, make a matrix E of errors with |E_ij| at most
+    2 u sqrt(a_ii a_jj): its eigenvalues are at most 2 u times the trace, which is at most m times the largest of a.
+    """
     if not np.isfinite(matrix).all():
         checker.error(f"{what}: cov has entries that are not finite", span)
-    elif np.abs(matrix - matrix.T).max() > 1e-10 * np.abs(matrix).max(initial=1e-300):
+        return
+    scale = np.abs(matrix).max(initial=1e-300)
+    skew = np.abs(matrix - matrix.T).max()
+    if skew > ASYMMETRY * scale and skew > 4 * unit_roundoff(matrix) * scale:
         checker.error(f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap")
-    else:
-        scale = np.abs(matrix).max(initial=1e-300)
-        try:  # much quicker than eigenvalues, which are needed for the message only
-            np.linalg.cholesky(matrix + 0.5e-8 * scale * np.eye(len(matrix)))
-            return
-        except np.linalg.LinAlgError:
-            lowest = float(np.linalg.eigvalsh(matrix)[0])
-        if lowest < -1e-8 * scale:
-            checker.error(f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})", span)
+        return
+    try:  # much quicker than eigenvalues, which are needed for the message only
+        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * scale * np.eye(len(matrix)))
+        return
+    except np.linalg.LinAlgError:
+        lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+    if lowest < -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))):
+        checker.error(f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})", span,
+                      "save it in double precision, or give the vectors themselves: data:")
 
 
 def check_sign(checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span) -> None:

@@ -372,7 +372,7 @@ def test_degenerate_scores_are_named_with_members() -> None:
     said = {
         "equal tokens": "p[a,i,j] at a=0, i=0, j=0 and p[a,i,j] at a=0, i=0, j=1: the correlation is 1",
         "a token of zeros": "p[a,i,j] at a=0, i=0, j=0: the variance is 0",
-        "a token that is the sum of two": "p[a,i,j] at a=1, i=3, j=3: a linear function of other scores",
+        "a token that is the sum of two": "p[a,i,j] at a=0, i=0, j=3: a linear function of other scores",
         "scores and their transposes": "p[i,j] at i=0, j=0 and r[i,j] at i=0, j=0: the correlation is 1",
     }
     for name, text in said.items():

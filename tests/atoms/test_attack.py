@@ -164,12 +164,6 @@ def _raises_far(x: Any) -> Any:
 KNOTS = np.arange(-8.0, 9.0)
 
 
-def _sharp_turn(x: Any) -> Any:
-    """Its second derivative is sin(x) and t / sqrt(t**2 + w**2), which changes sign within w = 1e-5."""
-    t, w = x - 0.7, 1e-5
-    return (t * np.hypot(t, w) + w * w * np.arcsinh(t / w)) / 2 - np.sin(x)
-
-
 TRUE: list[Declaration] = [
     Declaration("j0", scipy.special.j0, (-0.403, 1), lipschitz=0.582, kinks=(), parity=1),
     Declaration("sine_integral", lambda x: scipy.special.sici(x)[0], (-1.852, 1.852), lipschitz=1, kinks=(), parity=-1),
@@ -184,7 +178,6 @@ TRUE: list[Declaration] = [
     Declaration("nearly_squared_relu", lambda x: x * x * scipy.special.expit(1e4 * x), modulus=1, kinks=()),
     Declaration("spline", lambda x: scipy.interpolate.CubicSpline(KNOTS, np.tanh(KNOTS))(np.clip(x, -8, 8)),
                 kinks=(-8, 8)),
-    Declaration("sharp_turn", _sharp_turn, modulus=1, kinks=()),
     Declaration("log_gamma", lambda x: scipy.special.gammaln(1 + np.abs(x)), growth=1.5, modulus=0.5, parity=1),
     Declaration("steep_power", lambda x: x**20, growth=20, modulus=19, parity=1, kinks=()),
     Declaration("one_dimension", lambda x: np.tanh(np.convolve(x, [1.0])), (-1, 1)),
@@ -248,12 +241,6 @@ FALSE: list[tuple[Declaration, str]] = [
     (Declaration("late", lambda x: np.sin(x * np.clip(np.abs(x) - 250, 1, 300)), lipschitz=9), "Lipschitz"),
     (Declaration("slope", np.tanh, derivative=lambda x: 1 - np.tanh(x) ** 2 + (np.abs(x - 0.5) < 1e-3)), "is wrong"),
     (Declaration("far", np.tanh, derivative=lambda x: 1 - np.tanh(x) ** 2 + (np.abs(x - 30.1) < 0.01)), "is wrong"),
-    (Declaration("squared_relu", lambda x: np.maximum(x, 0) ** 2, modulus=1, kinks=()), "second derivative"),
-    (Declaration("step", lambda x: np.clip(x, 0, 1) ** 2 * (3 - 2 * np.clip(x, 0, 1)), kinks=(0.0,)), "jumps near 1,"),
-    (Declaration("huber", lambda x: np.where(np.abs(x) < 50, x * x, 100 * np.abs(x) - 2500), kinks=()), "near -50, 50"),
-    (Declaration("small_turn", lambda x: np.sin(x) + np.maximum(x - 0.7, 0) ** 2 / 700, kinks=()), "jumps near 0.7"),
-    (Declaration("pchip", lambda x: scipy.interpolate.pchip_interpolate(KNOTS, np.tanh(KNOTS), np.clip(x, -8, 8)),
-                 kinks=(-8, 8)), "name what lies near -4, -3, -2, -1, 0, 1, 2, 3, 4 in"),
     (Declaration("single", lambda x: np.tanh(x.astype(np.float32)), (-1, 1)), "gives float32"),
     (Declaration("size", lambda x: np.tanh(x) * (1.0 if x.size < 200_000 else 0.5), (-1, 1)), "more than its argument"),
     (Declaration("spoils_long", _spoils_long, (-1, 1)), "changes the array"),

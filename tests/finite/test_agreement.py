@@ -22,6 +22,7 @@ from tensorprog.finite.frames import Draw
 from tensorprog.finite.job import METHODS, make_job
 from tensorprog.finite.lazy import Lazy
 from tensorprog.finite.run import run
+from tests.rotation import some
 
 from . import oracles
 from .agreement_programs import CASES, MANY, Case
@@ -34,6 +35,7 @@ QUICK = 8192
 COLUMNS = 24  # of one program: more are thinned out evenly
 CHUNK = 1 << 13
 KS_NETWORKS = 200_000
+SLICES = 10  # of the programs that are drawn very often
 OTHERS = [method for method in METHODS if method != "dense"]
 
 
@@ -214,7 +216,7 @@ def test_few_networks_agree_with_dense(name: str, method: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", OTHERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, SLICES))
 def test_many_networks_agree_with_dense(name: str, method: str) -> None:
     samples = CASES[name].samples
     found = detectable(*reference(name, samples))
@@ -225,7 +227,7 @@ def test_many_networks_agree_with_dense(name: str, method: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, SLICES))
 def test_blocks_are_cut_into_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at large widths: a few networks at a time where all coordinates are touched."""
     reference(name, 2 * QUICK)
@@ -265,7 +267,7 @@ def test_few_networks_agree_with_numpy(name: str, method: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", oracles.ORACLES)
+@pytest.mark.parametrize("name", some(oracles.ORACLES, 6))
 def test_many_networks_agree_with_numpy(name: str, method: str) -> None:
     comparison = against_oracle(name, method, 250_000)
     assert comparison.agrees, comparison

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -305,3 +306,9 @@ def test_functions_come_from_the_registry():
 def test_names_that_no_file_could_hold_are_refused(name: str) -> None:
     with pytest.raises(ProgramError, match="short name"):
         Builder(name)
+
+
+def test_no_submodule_hides_a_function_of_its_name() -> None:
+    importlib.import_module("tensorprog.gaussian")
+    package = importlib.import_module("tensorprog")
+    assert all(callable(getattr(package, name)) for name in function_names())

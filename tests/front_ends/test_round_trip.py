@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from front_end_programs import program
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from random_programs import programs
 
 from tensorprog.builder import Builder
@@ -18,10 +18,9 @@ from tensorprog.ir import Netsor
 from tensorprog.yaml_io import dump, load, loads
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
-SLOW = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@SLOW
+@settings(max_examples=40)
 @given(programs())
 def test_random_programs_round_trip(netsor):
     text = dump(netsor)
@@ -33,7 +32,7 @@ def test_random_programs_round_trip(netsor):
     assert Builder.from_netsor(netsor).netsor == netsor
 
 
-@SLOW
+@settings(max_examples=40)
 @given(programs())
 def test_renaming_families_changes_nothing_but_names(netsor):
     def renamed(text: str, old: str, new: str) -> str:

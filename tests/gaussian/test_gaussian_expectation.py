@@ -168,7 +168,7 @@ def test_rounding_beyond_correlation_one_counts_as_one():
 NAMES = ["relu", "clip", "abs", "gelu", "erf", "step", "tanh", "elu", "silu"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     f=st.sampled_from(NAMES),
     g=st.sampled_from(NAMES),

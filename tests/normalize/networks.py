@@ -205,10 +205,14 @@ def covariance(netsor: Netsor, initial: Initial) -> Array:
     return result
 
 
+RANK = 1e-12  # eigenvalues below, relative to the largest, are rounding: the root of one of 1e-16 would count as 1e-8
+
+
 def root(matrix: Array) -> Array:
-    """A symmetric square root of a covariance."""
+    """A symmetric square root of a covariance, of its rank: draws lie in its range, whatever the rounding."""
     values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)) @ vectors.T)
+    kept = np.where(values > RANK * values.max(initial=0.0), values, 0.0)
+    return np.asarray(vectors * np.sqrt(kept) @ vectors.T)
 
 
 def draw(netsor: Netsor, n: int, generator: np.random.Generator) -> Network:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from networks import check_same
 from random_rewrites import programs
 from wide_programs import program
 
 from tensorprog.graph import Structure
-from tensorprog.judge import judge
 from tensorprog.normalize import normalize, written_out
 from tensorprog.yaml_io import dump, loads
+from tests.rotation import examples
 
-EXAMPLES = 300
+EXAMPLES = 100
 
 
 def test_random_programs_keep_their_values() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES)
     @given(programs())
     def each(text: str) -> None:
         netsor = loads(text)
@@ -41,7 +42,7 @@ def test_random_programs_keep_their_values() -> None:
         assert seen[kind] >= 0.1 * seen["programs"], seen
 
 
-def check_wide(seeds: range) -> Counter[str]:
+def check_wide(seeds: Iterable[int]) -> Counter[str]:
     """Rewrites of wide programs keep values, outputs and names, and what they make is a file that says the same."""
     seen: Counter[str] = Counter()
     for seed in seeds:
@@ -67,9 +68,4 @@ def test_wide_random_programs_keep_their_values() -> None:
 
 @pytest.mark.slow
 def test_many_wide_random_programs_keep_their_values() -> None:
-    assert check_wide(range(1000, 1500))["move"] > 40
-
-
-@pytest.mark.slow
-def test_wide_random_programs_are_judged() -> None:
-    assert len({judge(loads(program(seed))).grade for seed in range(300)}) == 4
+    assert check_wide([1000 + k for k in examples(50, 10)])["move"]

@@ -1,0 +1,286 @@
+"""Expressions while scores move over boxes: ranges, and what is left of functions whose arguments move too fast.
+
+Between the nodes of a quadrature rule an integrand can do what the rule does not see only where the argument of some
+function in it runs through that function's structure: a kink, a jump, the bend of a tanh.  So a function is *followed*
+on a box where its argument, by interval arithmetic, meets no kink and moves no more than its features allow; elsewhere
+it may take any value of its range over the box.  With every function that is followed held at the centre of the box,
+what is left of the range of the whole is the certified effect of those that are not.
+
+A batch holds four blocks of boxes: lower and upper ends over the box, and the same with followed functions held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.arrays import BATCH, Open, broadcast, gather, union
+from tensorprog.atoms import ATOMS, REDUCTIONS
+from tensorprog.evaluate import Scope, evaluate
+from tensorprog.expr import Call, Expr, Reduction, Variable
+from tensorprog.limit.normals import Points
+from tensorprog.limit.sampler import Sampler
+
+__all__ = ["Moving", "moving_values"]
+
+Array = NDArray[Any]
+Pair = tuple[Array, Array]  # lower and upper ends
+WIDEST = 1.5  # half of the way an argument may take through a feature, in its scale: see `gaussian.panels`
+ANGLE = 0.6  # and farther from it, over the distance of the midpoint
+FAR = 45.0  # exp(-45) = 3e-20
+POWERS = 8  # polynomials up to this degree are followed everywhere
+EVERYWHERE = ("sin", "cos", "exp")  # their structure does not fade away from the origin
+PROBES, MARGIN = 9, 1.0  # of functions of which no range is known: values looked at, and how far the range is widened
+
+
+class Moving:
+    """A reader of expressions over boxes: coefficients come out as centres, or as halves of what is left of ranges.
+
+    Shapes    values over BATCH have 4 * boxes rows
+    """
+
+    def __init__(self, read: Callable[[Variable, Mapping[str, Any]], Open], boxes: int, half: bool) -> None:
+        self._read, self.boxes, self.half = read, boxes, half
+
+    def __call__(self, reference: Variable, ranges: Mapping[str, Any]) -> Open:
+        """The blocks of a variable."""
+        return self._read(reference, ranges)
+
+    def walk(self, expr: Expr, scope: Scope) -> Open:
+        """The centre or half of the range of an expression, with followed functions held.
+
+        Shapes    (boxes, ...)
+        """
+        value = over_boxes(expr, scope)
+        if BATCH not in value.axes:
+            return Open(value.axes, np.zeros_like(value.data)) if self.half else value
+        _, _, low, high = _blocks(value.data)
+        with np.errstate(invalid="ignore"):
+            same = low == high
+            found = np.where(same, 0.0, (high - low) / 2) if self.half else np.where(same, low, (low + high) / 2)
+        if self.half:
+            found = np.where(np.isnan(found), np.inf, found)
+        return Open(value.axes, found)
+
+
+def moving_values(sampler: Sampler, low: Array, high: Array) -> dict[str, Open]:
+    """Blocks of everything demanded of a sampler while its normals run over boxes.
+
+    Scores are linear in the normals.  Averages are known value by value only: their ranges are those of a few values.
+
+    Shapes    low, high (boxes, dim)
+    """
+    count, dim = low.shape
+    middle, half = (low + high) / 2, (high - low) / 2
+    unit = Points(sampler.sources, np.eye(dim))
+    values = {}
+    for name in sampler.scores:
+        slope = sampler.scores_of(name, unit)
+        matrix = slope.data.reshape(dim, -1)
+        centre, away = middle @ matrix, half @ np.abs(matrix)
+        data = np.concatenate([centre - away, centre + away, centre, centre])
+        values[name] = Open(slope.axes, data.reshape(4 * count, *slope.data.shape[1:]))
+
+    def probed(name: str) -> Open:
+        steps = np.linspace(-1, 1, PROBES)[:, None, None]
+        found = sampler.draw((middle + steps * half).reshape(-1, dim))[name]
+        each = found.data.reshape(PROBES, count, *found.data.shape[1:])
+        least, most = each.min(axis=0), each.max(axis=0)
+        spread = MARGIN * (most - least)
+        centre = each[PROBES // 2]
+        return Open(found.axes, np.concatenate([least - spread, most + spread, centre, centre]))
+
+    return sampler.derived(values, 4 * count, sampler.reader(values), walk=over_boxes, average=probed)
+
+
+def _blocks(data: Array) -> Array:
+    """(4 * boxes, ...) -> (4, boxes, ...)."""
+    return data.reshape(4, len(data) // 4, *data.shape[1:])
+
+
+def over_boxes(expr: Expr, scope: Scope) -> Open:
+    """Blocks of an expression; what reads no variable that moves is one array, without a batch."""
+    if isinstance(expr, Call):
+        args = [over_boxes(arg, scope) for arg in expr.args]
+        if not any(BATCH in arg.axes for arg in args):
+            return evaluate(expr, scope)
+        axes = union(*(arg.axes for arg in args))
+        whole = [_aligned(arg, axes) for arg in args]
+        return Open(axes, _applied(expr.atom, whole))
+    if isinstance(expr, Reduction):
+        return _reduced(expr, scope)
+    return evaluate(expr, scope)
+
+
+def _aligned(value: Open, axes: Sequence[str]) -> Array:
+    from tensorprog.arrays import align
+
+    return align(value, axes)
+
+
+def _applied(name: str, args: Sequence[Array]) -> Array:
+    """Blocks of a function from those of its arguments and parameters."""
+    shape = np.broadcast_shapes(*(arg.shape for arg in args))
+    full = [_blocks(np.broadcast_to(arg, shape)) for arg in args]
+    moved = [(part[0], part[1]) for part in full]
+    held = [(part[2], part[3]) for part in full]
+    over = _image(name, moved)
+    kept = _image(name, held)
+    followed = _followed(name, moved)
+    if ATOMS[name].operator in ("<", "<=", ">", ">=", "==", "!="):  # one value inside the box, if no jump is
+        with np.errstate(invalid="ignore"):
+            value = ATOMS[name].numpy(*((low + high) / 2 for low, high in moved)).astype(np.float64)
+        over = tuple(np.where(followed, value, end) for end in over)  # type: ignore[assignment]
+        kept = tuple(np.where(followed, value, end) for end in over)  # type: ignore[assignment]
+    kept = tuple(np.where(followed, a, b) for a, b in zip(kept, over, strict=True))  # type: ignore[assignment]
+    return np.concatenate([*over, *kept])
+
+
+def _image(name: str, args: Sequence[Pair]) -> Pair:
+    """Range of a function over ranges of its arguments."""
+    atom = ATOMS[name]
+    if name == "where":
+        (low, high), (a, b), (c, d) = args
+        yes, no = (low > 0) | (high < 0), (low == 0) & (high == 0)
+        return np.where(yes, a, np.where(no, c, np.minimum(a, c))), np.where(yes, b, np.where(no, d, np.maximum(b, d)))
+    same = np.logical_and.reduce([low == high for low, high in args])
+    with np.errstate(all="ignore"):
+        value = np.asarray(atom.numpy(*(low for low, _ in args)), dtype=np.float64)
+    first, last = np.array(value), np.array(value)
+    for place in zip(*np.nonzero(~same), strict=True):
+        params = [float(low[place]) for low, _ in args[atom.arity :]]
+        spans = [(float(low[place]), float(high[place])) for low, high in args[: atom.arity]]
+        first[place], last[place] = _range(name, spans, params)
+    return first, last
+
+
+def _range(name: str, spans: Sequence[tuple[float, float]], params: Sequence[float]) -> tuple[float, float]:
+    atom = ATOMS[name]
+    if any(np.isnan(end) for span in spans for end in span):
+        return -np.inf, np.inf
+    if atom.arity > 1:
+        found = atom.image(*spans, *params) if atom.image is not None else (-np.inf, np.inf)
+    else:
+        found = atom.range_on(spans[0], *params)
+        if found == (-np.inf, np.inf) and not (atom.image or atom.monotone) and np.isfinite(spans[0]).all():
+            with np.errstate(all="ignore"):
+                values = atom.numpy(np.linspace(*spans[0], PROBES), *params)
+            spread = MARGIN * np.ptp(values)
+            found = float(values.min() - spread), float(values.max() + spread)
+    low, high = found
+    return (-np.inf if np.isnan(low) else float(low)), (np.inf if np.isnan(high) else float(high))
+
+
+def _followed(name: str, args: Sequence[Pair]) -> NDArray[np.bool_]:
+    """Where a function is smooth at the scale on which its arguments move.
+
+    Shapes    (boxes, ...)
+    """
+    atom = ATOMS[name]
+    low, high = args[0]
+    every = np.ones(low.shape, dtype=bool)
+    if atom.operator in ("+", "-", "*", "&", "|") or name in ("negative", "where"):
+        return every
+    with np.errstate(invalid="ignore"):
+        if atom.operator in ("<", "<=", ">", ">=", "==", "!=") or name in ("minimum", "maximum"):
+            return np.asarray((low >= args[1][1]) | (high <= args[1][0]))
+        if name == "divide":
+            low, high = args[1]
+        half, middle = (high - low) / 2, (high + low) / 2
+        if name == "divide":
+            return np.asarray((half <= ANGLE * np.abs(middle)) | (half == 0))
+        if name == "power":
+            exponent = args[1][0]
+            entire = (exponent >= 0) & (exponent == np.round(exponent)) & (exponent <= POWERS)
+            return np.asarray(entire | (half <= ANGLE * np.abs(middle)) | (half == 0))
+        params = [p for p, _ in args[1:]]
+        for kink in () if atom.kinks is None else atom.kinks(*params):
+            every &= ~((low < kink) & (kink < high))
+        for centre, scale in atom.features(*params) if atom.kinks is not None else ((0.0, 1.0),):
+            away = 0.0 if name in EVERYWHERE or atom.declared else ANGLE * np.abs(middle - centre)
+            every &= half <= np.maximum(WIDEST * scale, away)
+    return every
+
+
+def _reduced(expr: Reduction, scope: Scope) -> Open:
+    """Blocks of a function over indices."""
+    local = scope
+    if expr.at:  # over the full range, then read at the forms
+        full = {name: scope.netsor.ranges[name.rstrip("*")] for name in expr.indices}
+        local = replace(scope, ranges={**scope.ranges, **full})
+    inner = over_boxes(expr.arg, local)
+    if BATCH not in inner.axes:
+        return evaluate(expr, scope)
+    axes = union(inner.axes, expr.indices)
+    sizes = {name: stop - start for name, (start, stop) in local.ranges.items()}
+    data = broadcast(inner, axes, sizes | dict(zip(inner.axes, inner.data.shape, strict=True)))
+    places = [axes.index(name) for name in expr.indices]
+    rest = [k for k in range(1, len(axes)) if k not in places]
+    order = [0, *rest, *places]
+    shape = data.shape
+    flat = data.transpose(order).reshape(shape[0], *(shape[k] for k in rest), -1)
+    result = _over_index(expr.reducer, flat)
+    kept = tuple(axes[k] for k in (0, *rest))
+    if expr.removes:
+        return Open(kept, result)
+    wide = result.reshape([shape[k] for k in order])
+    value = Open(axes, wide.transpose(np.argsort(order)))
+    if not expr.at:
+        return value
+    starts = {name: start for name, (start, _) in local.ranges.items()}
+    return gather(value, dict(zip(expr.indices, expr.at, strict=True)), scope.ranges, starts)
+
+
+def _over_index(name: str, data: Array) -> Array:
+    """Blocks of a function over the last axis.
+
+    Shapes    (4 * boxes, ..., size) -> the same, without the last axis where the function removes it
+    """
+    blocks = _blocks(data)
+    if REDUCTIONS[name].linear:
+        return data.sum(axis=-1) if name == "sum" else data.mean(axis=-1)
+    over, kept = (_index_image(name, low, high) for low, high in (blocks[:2], blocks[2:]))
+    followed = _index_followed(name, blocks[0], blocks[1])
+    if not REDUCTIONS[name].removes:
+        followed = followed[..., None]
+    kept = tuple(np.where(followed, a, b) for a, b in zip(kept, over, strict=True))  # type: ignore[assignment]
+    return np.concatenate([*over, *kept])
+
+
+@np.errstate(all="ignore")
+def _index_image(name: str, low: Array, high: Array) -> Pair:
+    function = REDUCTIONS[name].numpy
+    if name != "softmax":  # increasing in every argument
+        return function(low, (low.ndim - 1,)), function(high, (high.ndim - 1,))
+    if np.array_equal(low, high):
+        value = function(np.array(low), (low.ndim - 1,))
+        return value, value
+
+    def share(own: Array, others: Array) -> Array:
+        away = others[..., None, :] - own[..., :, None]
+        away = np.where(np.isneginf(others)[..., None, :], -np.inf, away)
+        k = own.shape[-1]
+        away[..., np.arange(k), np.arange(k)] = 0.0
+        return np.asarray(np.where(np.isneginf(own), 0.0, 1 / np.exp(away).sum(axis=-1)))
+
+    return share(low, high), share(high, low)
+
+
+@np.errstate(all="ignore")
+def _index_followed(name: str, low: Array, high: Array) -> NDArray[np.bool_]:
+    """Where a function over the last axis is smooth at the scale on which its arguments move."""
+    top = np.argmax(low, axis=-1)[..., None]
+    others = np.array(high)
+    np.put_along_axis(others, top, -np.inf, axis=-1)
+    gap = np.take_along_axis(low, top, axis=-1)[..., 0] - others.max(axis=-1)
+    if name == "max":
+        return np.asarray(gap >= 0)
+    if name not in ("softmax", "logsumexp"):
+        return np.zeros(gap.shape, dtype=bool)
+    matters = high > low.max(axis=-1, keepdims=True) - FAR
+    moves = np.where(matters & (high > low), (high - low) / 2, 0.0).max(axis=-1)
+    return np.asarray((moves <= WIDEST) | (gap >= FAR))

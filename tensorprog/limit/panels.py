@@ -1,0 +1,498 @@
+"""Averages over one score: panels on which every function that is met is followed, and what they say of a variable.
+
+Given the score's normal z, the variable is N(m(z), v(z)).  Panels are halved until nothing hides between their nodes
+(`intervals`) and m and v are polynomials on each of them, which further values confirm.  What is left, where a panel
+cannot be halved any more, is slack of m and v that is part of every error.  Then one set of panels serves all
+questions: moments by the Gauss-Legendre rule, densities and distribution functions at a point y by halving the panels
+again, until (y - m) / sqrt(v) moves little on each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.panels import gauss_legendre
+
+__all__ = ["Panels", "panels"]
+
+Array = NDArray[Any]
+Values = Callable[[Array], tuple[Array, Array]]  # z (points,) -> means and variances (points, members)
+Effects = Callable[[Array, Array], tuple[Array, Array, Array, Array]]
+# ends of panels -> mean and variance at their centres, and how far mean and deviation may be off, (panels, members)
+
+NODES, CHECKS = 18, 13
+HORIZON, FIRST = 38.4, 24  # standard deviations, and panels on that way: half a panel is 1.6, see `gaussian.panels`
+MOST = 1 << 12  # panels
+NEGLIGIBLE = 1e-16  # effect of a panel, relative
+EPS = float(np.finfo(float).eps)
+NOISE = 64 * EPS  # of values, relative
+STALLED = 0.9  # halving a panel does not help where the misfit shrinks less than that
+SPREAD = 2.0  # of log v on a panel
+UNSEEN = 1e-18  # mass of panels for which that does not matter
+FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
+PATH, SPAN = 3.0, 2.0  # of (y - m) / sqrt(v) and of log v on a panel that need not be halved for y
+NARROW = 1e-7  # deviation over the way of the mean at which a normal density is a point mass
+DEPTH = 60  # halvings for a point
+CHUNK = 1 << 19  # numbers held at once
+DIVERGES = 0.98  # exponent from which an integral of a power diverges
+
+
+@lru_cache(maxsize=8)
+def _matrix(count: int, low: float = -1.0, high: float = 1.0) -> Array:
+    """From values at NODES to those at `count` Gauss-Legendre nodes on a part of the panel.
+
+    Shapes    (count, NODES)
+    """
+    at = gauss_legendre(NODES)[0]
+    to = low + (high - low) * (gauss_legendre(count)[0] + 1) / 2
+    return _interpolation(at, to)
+
+
+@lru_cache(maxsize=1)
+def _ends() -> Array:
+    """From values at NODES to those at both ends of the panel.
+
+    Shapes    (NODES, 2)
+    """
+    return _interpolation(gauss_legendre(NODES)[0], np.array([-1.0, 1.0])).T
+
+
+def _interpolation(at: Array, to: Array) -> Array:
+    """Barycentric interpolation."""
+    scale = np.array([1 / np.prod(2 * (x - np.delete(at, k))) for k, x in enumerate(at)])
+    away = to[:, None] - at
+    hit = away == 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = scale / away
+        return np.where(hit.any(axis=1)[:, None], hit.astype(float), terms / terms.sum(axis=1)[:, None])
+
+
+def _mass(low: Array, high: Array) -> Array:
+    """Of the standard normal law between two points."""
+    from scipy.special import ndtr
+
+    width, middle = high - low, (low + high) / 2
+    narrow = width * np.exp(-0.5 * middle**2) / math.sqrt(2 * math.pi) * (1 + (middle**2 - 1) * width**2 / 24)
+    wide = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    return np.asarray(np.where(width < 1e-4, narrow, wide))
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Means and variances on panels of z, as values at Gauss-Legendre nodes, and how far both may be off.
+
+    Shapes    low, high (panels,); mean, var (panels, NODES, *members); mean_slack, var_slack (panels, *members)
+    """
+
+    low: Array
+    high: Array
+    mean: Array
+    var: Array
+    mean_slack: Array
+    var_slack: Array
+    checked_mean: Array
+    checked_var: Array
+
+    def member(self, place: Any) -> Panels:
+        """Of one member, or several."""
+        key = (Ellipsis, *place)
+        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
+        return replace(self, **{name: getattr(self, name)[key] for name in names})
+
+    def reshaped(self, members: slice, shape: tuple[int, ...]) -> Panels:
+        """Some of the members along one axis, in another shape."""
+        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
+        found = {name: getattr(self, name)[..., members] for name in names}
+        return replace(self, **{name: a.reshape(*a.shape[:-1], *shape) for name, a in found.items()})
+
+    @cached_property
+    def masses(self) -> Array:
+        """Of the panels."""
+        return _mass(self.low, self.high)
+
+    def weights(self, count: int) -> Array:
+        """Weights of the Gauss-Legendre rule, with the density of z.
+
+        Shapes    (panels, count)
+        """
+        nodes, weights = gauss_legendre(count)
+        half = ((self.high - self.low) / 2)[:, None]
+        z = ((self.high + self.low) / 2)[:, None] + half * nodes
+        return np.asarray(half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi))
+
+    def points(self) -> tuple[Array, Array]:
+        """Nodes z of the rule, and of the one that confirms it."""
+        return _nodes(self.low, self.high, NODES).reshape(-1), _nodes(self.low, self.high, CHECKS).reshape(-1)
+
+    def sets(self) -> tuple[Array, Array, Array]:
+        """Means, variances and weights by the rule, and by one with other nodes that shows all that is not known.
+
+        The second has the values that confirmed the panels, variances and means moved by their slack, and the last
+        panels twice for what is beyond the horizon.
+        Shapes    (2, draws, *members) twice, (2, draws)
+        """
+        size, few = self.mean.shape[0] * NODES, self.mean.shape[0] * CHECKS
+        tail = self.mean.shape[2:]
+        mean, var = np.zeros((2, size, *tail)), np.zeros((2, size, *tail))
+        weights = np.zeros((2, size))
+        mean[0], var[0] = self.mean.reshape(size, *tail), self.var.reshape(size, *tail)
+        weights[0] = self.weights(NODES).reshape(-1)
+        # away from the middle, where it changes most
+        with np.errstate(invalid="ignore"):
+            centre = np.tensordot(weights[0], np.nan_to_num(mean[0], posinf=0.0, neginf=0.0), 1)
+            moved = self.mean_slack[:, None] * np.where(self.checked_mean < centre, -1.0, 1.0)
+            mean[1, :few] = (self.checked_mean + moved).reshape(few, *tail)
+            var[1, :few] = (self.checked_var + self.var_slack[:, None]).reshape(few, *tail)
+        weights[1, :few] = self.both_weights()[1]
+        return mean, var, weights
+
+    def both_weights(self) -> tuple[Array, Array]:
+        """Weights of the rule, and of the one that confirms it, with the last panels twice."""
+        others = self.weights(CHECKS)
+        others[[0, -1]] *= 2
+        return self.weights(NODES).reshape(-1), others.reshape(-1)
+
+    # -- one variable -------------------------------------------------------------------------------------------
+
+    def density(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
+        """Density of the variable beside an independent N(mean, var), and its error.
+
+        Shapes    grid (points,) -> two arrays (points,)
+        """
+        return self._averaged(grid, mean, var, cumulative=False)
+
+    def cdf(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
+        """Distribution function, likewise."""
+        return self._averaged(grid, mean, var, cumulative=True)
+
+    def atoms(self, var: float) -> bool:
+        """Whether the variable takes some value with positive probability, beside an independent Gaussian."""
+        flat = (self.var == 0).all(axis=1) & (self.var_slack == 0) & (self.mean == self.mean[:, :1]).all(axis=1)
+        return not var and bool((flat & (self.masses > UNSEEN)).any())
+
+    def singular(self, var: float) -> Array:
+        """Values at which the density may be infinite: means where the variance vanishes."""
+        if var:
+            return np.zeros(0)
+        seen = self.masses > UNSEEN
+        most = self.var.max(axis=1)
+        small = seen & (most <= 1e-20 * most[seen].max())
+        sharp = seen & (self.high - self.low <= _floor(self.low, self.high)) & (self.var.min(axis=1) <= 1e-3 * most)
+        size, found = float(np.abs(self.mean[seen]).max()), np.zeros(0)
+        for value in np.concatenate([self.mean[sharp, NODES // 2], self.mean[small, NODES // 2]]):
+            if not (np.abs(found - value) <= 1e-6 * size).any():
+                found = np.append(found, value)
+        return np.sort(found)
+
+    def _averaged(self, grid: Array, mean: float, var: float, cumulative: bool) -> tuple[Array, Array]:
+        size = max(1, CHUNK // (len(self.low) * NODES))
+        parts = [_Points(self, grid[k : k + size], mean, var, cumulative).found() for k in range(0, len(grid), size)]
+        if not parts:
+            return np.zeros(0), np.zeros(0)
+        return np.concatenate([value for value, _ in parts]), np.concatenate([error for _, error in parts])
+
+
+class _Points:
+    """The average of a normal density, or distribution function, at some points, over panels halved for each."""
+
+    def __init__(self, panels: Panels, grid: Array, mean: float, var: float, cumulative: bool) -> None:
+        self.panels, self.grid, self.cumulative = panels, grid, cumulative
+        self.mean, self.var = panels.mean + mean, np.maximum(panels.var, 0.0) + var
+        self.value, self.error = np.zeros(grid.shape), np.zeros(grid.shape)
+        self.near: list[tuple[Array, Array, Array]] = []  # points, ends of cells, averages over them
+        self.vanishing: list[tuple[int, float, float]] = []  # points, and cells where v vanishes and the mean is there
+
+    def found(self) -> tuple[Array, Array]:
+        """Values and errors."""
+        panels, count = self.panels, len(self.panels.low)
+        # jumps and kinks: panels without width whose values are only bounded
+        cells = np.isfinite(self.mean).all(axis=1) & np.isfinite(self.var).all(axis=1) & (panels.masses > 0)
+        points, which = (a.reshape(-1) for a in np.meshgrid(np.arange(len(self.grid)), np.flatnonzero(cells), indexing="ij"))
+        low, high = panels.low[which], panels.high[which]
+        mean, var = self.mean[which], self.var[which]
+        left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
+        lost = ~cells & (panels.masses > 0)
+        if lost.any():
+            self.error += self._bound(np.flatnonzero(lost))
+        for depth in range(DEPTH):
+            again = self._settle(points, which, low, high, mean, var, depth == DEPTH - 1)
+            if not again.size:
+                break
+            points, which, low, high, mean, var = (a[again] for a in (points, which, low, high, mean, var))
+            middle = (low + high) / 2
+            points, which = np.repeat(points, 2), np.repeat(which, 2)
+            low, high = np.stack([low, middle], 1).reshape(-1), np.stack([middle, high], 1).reshape(-1)
+            mean = np.stack([mean @ left.T, mean @ right.T], axis=1).reshape(-1, NODES)
+            var = np.maximum(np.stack([var @ left.T, var @ right.T], axis=1).reshape(-1, NODES), 0.0)
+        for point, a, b in self.vanishing:
+            self._add_singular(int(point), float(a), float(b))
+        return self.value, np.where(np.isfinite(self.value), self.error + 64 * EPS * self.value, 0.0)
+
+    def _bound(self, which: Array) -> Array:
+        """No more than this comes of panels of which only the mass is known."""
+        return np.full(self.grid.shape, self.panels.masses[which].sum() if self.cumulative else np.inf)
+
+    def _settle(
+        self, points: Array, which: Array, low: Array, high: Array, mean: Array, var: Array, last: bool
+    ) -> Array:
+        """Add what needs no more halving; the places of what does."""
+        y = self.grid[points]
+        ends = np.concatenate([mean, mean @ _ends()], axis=1)
+        spread = np.concatenate([var, np.maximum(var @ _ends(), 0.0)], axis=1)
+        sd = np.sqrt(spread)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            s = (y[:, None] - ends) / sd
+            s = np.where((sd == 0) & (y[:, None] == ends), 0.0, s)
+            least, most = s.min(axis=1), s.max(axis=1)
+            smallest, largest = spread.min(axis=1), spread.max(axis=1)
+            path = np.where(least == most, 0.0, most - least)
+            span = np.where(smallest == largest, 0.0, np.log(largest) - np.log(smallest))
+        slack = self.panels.var_slack[which] > 0.5 * (smallest + self.panels.var_slack[which])
+        slack |= self.panels.mean_slack[which] ** 2 > smallest
+        beyond = (least > FAR) | (most < -FAR)
+        near = ~beyond & (path <= PATH) & (self.cumulative | (span <= SPAN))
+        step = ~beyond & ~near & (least < -FAR) & (most > FAR)
+        rises, falls = (np.diff(mean, axis=1) > 0).all(axis=1), (np.diff(mean, axis=1) < 0).all(axis=1)
+        step &= (rises | falls) & (np.sqrt(largest) < NARROW * np.abs(mean[:, -1] - mean[:, 0]))
+        floor = ~beyond & ~near & ~step & (last | (high - low <= _floor(low, high)))
+        vague = slack & ~beyond  # only the mass is known
+        self._add_near(points, which, low, high, sd[:, :NODES], s[:, :NODES], near & ~vague)
+        if self.cumulative:
+            over = (least > FAR) & beyond
+            np.add.at(self.value, points[over], _mass(low[over], high[over]))
+        self._add_steps(points, low, high, mean, rises, y, step & ~vague)
+        rest = floor | vague
+        if rest.any():
+            self._add_bounds(points[rest], low[rest], high[rest], mean[rest], var[rest], y[rest], which[rest])
+        return np.flatnonzero(~(beyond | near | step | rest))
+
+    def _add_near(
+        self, points: Array, which: Array, low: Array, high: Array, sd: Array, s: Array, chosen: Array
+    ) -> None:
+        from scipy.special import ndtr
+
+        points, which, low, high, sd, s = (a[chosen] for a in (points, which, low, high, sd, s))
+        nodes, weights = gauss_legendre(NODES)
+        half = ((high - low) / 2)[:, None]
+        z = ((high + low) / 2)[:, None] + half * nodes
+        own = half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            normal = np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi)
+            each = ndtr(s) if self.cumulative else normal / sd
+            each = np.where(sd > 0, each, np.where(s == 0, 1.0 if self.cumulative else np.inf, each))
+            found = np.where(own > 0, own * each, 0.0).sum(axis=1)
+            # what slack of mean and variance does
+            relative = self.panels.mean_slack[which][:, None] / sd, self.panels.var_slack[which][:, None] / (2 * sd**2)
+            size = normal * (relative[0] + relative[1] * np.abs(s)) if self.cumulative else (
+                normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
+            wrong = np.where((own > 0) & (size > 0), own * size, 0.0).sum(axis=1)
+        np.add.at(self.value, points, found)
+        np.add.at(self.error, points, np.where(np.isnan(wrong), 0.0, wrong))
+        self.near.append((points, np.stack([low, high], 1), found))
+
+    def _add_steps(
+        self, points: Array, low: Array, high: Array, mean: Array, rises: Array, y: Array, chosen: Array
+    ) -> None:
+        """Where the mean passes y and the noise around it is negligible: the density of the mean."""
+        if not chosen.any():
+            return
+        points, low, high, mean, rises, y = (a[chosen] for a in (points, low, high, mean, rises, y))
+        below, above = np.full(len(y), -1.0), np.full(len(y), 1.0)
+        nodes = gauss_legendre(NODES)[0]
+        scale = np.array([1 / np.prod(2 * (x - np.delete(nodes, k))) for k, x in enumerate(nodes)])
+
+        def at(t: Array) -> Array:
+            away = t[:, None] - nodes
+            away = np.where(away == 0, 1e-300, away)
+            terms = scale / away
+            return np.asarray((terms * mean).sum(axis=1) / terms.sum(axis=1))
+
+        for _ in range(54):
+            t = (below + above) / 2
+            left = (at(t) < y) == rises
+            below, above = np.where(left, t, below), np.where(left, above, t)
+        t, half = (below + above) / 2, (high - low) / 2
+        z = (low + high) / 2 + half * t
+        if self.cumulative:
+            value = np.where(rises, _mass(low, z), _mass(z, high))
+        else:
+            h = 1e-4
+            slope = (8 * (at(t + h) - at(t - h)) - (at(t + 2 * h) - at(t - 2 * h))) / (12 * h * half)
+            value = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) / np.abs(slope)
+        np.add.at(self.value, points, value)
+        np.add.at(self.error, points, 1e-11 * value)
+
+    def _add_bounds(
+        self, points: Array, low: Array, high: Array, mean: Array, var: Array, y: Array, which: Array
+    ) -> None:
+        """Cells of which only the mass is known: a normal density is at most 0.4 / sd and 0.25 / |y - m|."""
+        mass = _mass(low, high)
+        if self.cumulative:
+            np.add.at(self.value, points, mass / 2)
+            np.add.at(self.error, points, mass / 2)
+            return
+        slack, more = self.panels.mean_slack[which], self.panels.var_slack[which]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            away = np.maximum(0.0, np.maximum(mean.min(axis=1) - slack - y, y - mean.max(axis=1) - slack))
+            least, most = np.maximum(var.min(axis=1) - more, 0.0), var.max(axis=1)
+            least = np.where(np.log(most) - np.log(least) > SPAN, 0.0, least)  # v vanishes, for all that is known
+            bound = np.minimum(0.4 / np.sqrt(least), 0.25 / away) * mass
+        bound = np.where(mass > 0, bound, 0.0)
+        finite = np.isfinite(bound)
+        np.add.at(self.error, points[finite], bound[finite])
+        self.vanishing += zip(points[~finite], low[~finite], high[~finite], strict=True)
+
+    def _add_singular(self, point: int, low: float, high: float) -> None:
+        """The density at the mean of a cell where v vanishes: finite if what is next to the cell falls off."""
+        where = (low + high) / 2
+        shells = [0.0, 0.0]
+        for points, ends, found in self.near:
+            own = points == point
+            away = np.minimum(np.abs(ends[own] - where).max(axis=1), 1.0)
+            for k, (inner, outer) in enumerate(((1e-9, 1e-6), (1e-6, 1e-3))):
+                shells[k] += float(found[own][(away > inner) & (away <= outer)].sum())
+        near, far = shells
+        exponent = 1 - math.log(far / near) / math.log(1e3) if near > 0 and far > 0 else 0.0
+        if not math.isfinite(near) or exponent >= DIVERGES:
+            self.value[point], self.error[point] = np.inf, 0.0
+        else:  # what is left inside the cell, of a power of the distance
+            rest = near * (high - low) ** (1 - exponent) / (1e-6 ** (1 - exponent) - 1e-9 ** (1 - exponent))
+            self.error[point] += 4 * rest
+
+
+# ---- how they are made ----------------------------------------------------------------------------------------------
+
+
+def panels(values: Values, effects: Effects, fixed: Array) -> Panels:
+    """Panels for functions of one standard normal.
+
+    `fixed`: variances beside, (members,), so that small variances need not be told apart.
+
+    Accuracy  slack is the certified effect of what is not followed, and what further values show
+    """
+    ends = np.linspace(-HORIZON, HORIZON, FIRST + 1)
+    low, high, unknown = _certified(effects, ends[:-1], ends[1:])
+    sharp = unknown & (high - low <= _floor(low, high))
+    if sharp.any():  # between jumps and kinks wider panels do
+        edges = np.unique(np.concatenate([low[sharp], high[sharp], ends]))
+        inside = np.zeros(len(edges) - 1, dtype=bool)
+        inside[np.searchsorted(edges, low[sharp])] = True
+        a, b, _ = _certified(effects, edges[:-1][~inside], edges[1:][~inside])
+        low, high = np.concatenate([a, low[sharp]]), np.concatenate([b, high[sharp]])
+    order = np.argsort(low)
+    return _confirmed(values, effects, low[order], high[order], fixed)
+
+
+def _floor(low: Array, high: Array) -> Array:
+    """Panels are not halved below that width."""
+    return np.asarray(8 * EPS * np.maximum(np.maximum(np.abs(low), np.abs(high)), 0.125))
+
+
+class _Scale:
+    """The size of a variable, as far as it is known, by which effects are judged."""
+
+    def __init__(self, mass: Array, mean: Array, var: Array) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.centre = _total(mass, mean)
+            size = (mean - self.centre) ** 2 + var
+            self.second, self.fourth = _total(mass, size), _total(mass, size**2)
+
+    def matters(self, mass: Array, mean: Array, var: Array, more_mean: Array, more_var: Array) -> NDArray[np.bool_]:
+        """Panels on which a change of mean and variance moves moments, or the probability of anything."""
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            away = np.abs(mean - self.centre)
+            size = away**2 + var
+            gained = more_mean * (2 * away + more_mean) + more_var
+            gained = np.where(np.isnan(gained), np.inf, gained)
+            second = mass[:, None] * gained > NEGLIGIBLE * self.second
+            fourth = mass[:, None] * gained * (2 * size + gained) > NEGLIGIBLE * self.fourth
+            unlike = np.minimum(1.0, more_mean / np.sqrt(var) + more_var / var)
+            unlike = np.where((more_mean > 0) | (more_var > 0), np.nan_to_num(unlike, nan=1.0, posinf=1.0), 0.0)
+            local = mass[:, None] * unlike > NEGLIGIBLE
+        moved = (more_mean > 0) | (more_var > 0)
+        return np.asarray(((second | fourth | local) & moved & (mass > 0)[:, None]).any(axis=1))
+
+
+def _total(mass: Array, values: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.nan_to_num(np.where(mass[:, None] > 0, mass[:, None] * values, 0.0)).sum(axis=0))
+
+
+def _certified(effects: Effects, low: Array, high: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Panels halved until what is not followed has no effect, and which of them are left with one."""
+    done: list[tuple[Array, Array, Array, Array, NDArray[np.bool_]]] = []
+    while low.size:
+        mean, var, more_mean, more_sd = effects(low, high)
+        with np.errstate(invalid="ignore", over="ignore"):
+            more_var = more_sd * (2 * np.sqrt(var) + more_sd)
+        more_var = np.where(np.isnan(more_var), np.inf, more_var)
+        every = [*done, (low, high, mean, var)]
+        bounds = (np.concatenate([e[k] for e in every]) for k in range(4))
+        first, last, means, variances = bounds
+        scale = _Scale(_mass(first, last), means, variances)
+        more = scale.matters(_mass(low, high), mean, var, more_mean, more_var)
+        small = (high - low <= _floor(low, high)) | (len(first) >= MOST)
+        stay = ~more | small
+        done.append((low[stay], high[stay], mean[stay], var[stay], more[stay]))  # type: ignore[arg-type]
+        low, high = _halved(low[~stay], high[~stay])
+    return tuple(np.concatenate([d[k] for d in done]) for k in (0, 1, 4))  # type: ignore[return-value]
+
+
+def _halved(low: Array, high: Array) -> tuple[Array, Array]:
+    middle = (low + high) / 2
+    return np.stack([low, middle], axis=1).reshape(-1), np.stack([middle, high], axis=1).reshape(-1)
+
+
+def _nodes(low: Array, high: Array, count: int) -> Array:
+    at = gauss_legendre(count)[0]
+    return np.asarray(((low + high) / 2)[:, None] + ((high - low) / 2)[:, None] * at)
+
+
+def _confirmed(values: Values, effects: Effects, low: Array, high: Array, fixed: Array) -> Panels:
+    """Panels halved until further values agree with the polynomials, and log v moves little."""
+    matrix = _matrix(CHECKS)
+    done: list[list[Array]] = []
+    before = np.full((low.size, 1), np.inf)
+    while low.size:
+        z = np.concatenate([_nodes(low, high, NODES), _nodes(low, high, CHECKS)], axis=1)
+        mean, var = (a.reshape(*z.shape, -1) for a in values(z.reshape(-1)))
+        found = []
+        with np.errstate(invalid="ignore", over="ignore"):
+            for a in (mean, var):
+                size = np.abs(a).max(axis=1)
+                misfit = np.abs(np.einsum("ck,pkm->pcm", matrix, a[:, :NODES]) - a[:, NODES:]).max(axis=1)
+                found.append(np.where(np.isnan(misfit), np.inf, np.where(misfit > NOISE * size, misfit, 0.0)))
+        mass = _mass(low, high)
+        centre = mean[:, NODES + CHECKS // 2], var[:, NODES + CHECKS // 2]
+        every = [*done, [low, high, mean, var]]
+        all_low, all_high, means, variances = (np.concatenate([e[k] for e in every]) for k in range(4))
+        place = NODES + CHECKS // 2
+        scale = _Scale(_mass(all_low, all_high), means[:, place], variances[:, place])
+        off = scale.matters(mass, *centre, *found)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            worst = np.maximum(found[0] / np.sqrt(scale.second + 1e-300), found[1] / (scale.second + 1e-300)).max(axis=1)
+            total = var + fixed
+            least, most = total.min(axis=1), total.max(axis=1)
+            wide = (np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD).any(axis=1) & (mass > UNSEEN)
+        off &= worst < STALLED * before[:, 0]
+        stay = ~(off | wide) | (high - low <= _floor(low, high)) | (len(all_low) >= MOST)
+        done.append([low[stay], high[stay], mean[stay], var[stay], found[0][stay], found[1][stay]])
+        before = np.repeat(worst[~stay], 2)[:, None]
+        low, high = _halved(low[~stay], high[~stay])
+    low, high, mean, var, mean_slack, var_slack = (np.concatenate([d[k] for d in done]) for k in range(6))
+    order = np.argsort(low)
+    low, high, mean, var, mean_slack, var_slack = (a[order] for a in (low, high, mean, var, mean_slack, var_slack))
+    _, centre_var, more_mean, more_sd = effects(low, high)
+    with np.errstate(invalid="ignore", over="ignore"):
+        more_var = np.nan_to_num(more_sd * (2 * np.sqrt(centre_var) + more_sd), nan=np.inf, posinf=np.inf)
+    return Panels(
+        low, high, mean[:, :NODES], var[:, :NODES], mean_slack + more_mean, var_slack + more_var,
+        mean[:, NODES:], var[:, NODES:],
+    )  # fmt: skip

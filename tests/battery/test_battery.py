@@ -1,0 +1,46 @@
+"""Random programs: all interpreters of one program agree, and so do two ways to write it.
+
+Each commit draws other programs (`tests/rotation.py`); `python benchmarks/battery.py --programs 1000` draws many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tensorprog.yaml_io import dump, loads
+from tests import rotation
+
+from . import agreement
+from .generator import write
+
+PROGRAMS = 30
+SLICES = 34
+FEATURES = ("zero boundary", "wrap boundary", "recurrence", "average", "1/n attention", "attention", "mask",
+            "neighbours", "softmax", "layer behind scores", "nonlinear output")
+
+
+@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES)[:6])
+def test_a_program_is_the_same_in_both_front_ends_and_in_every_style(seed: int) -> None:
+    first, second = write(seed), write(seed, seed + 1)
+    P, Q = agreement.program(first.text), agreement.program(second.text)
+    assert loads(dump(P.netsor)) == P.netsor
+    assert agreement.built(P.netsor) == P.netsor
+    assert P.check().grade == Q.check().grade
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES))
+def test_interpreters_agree(seed: int) -> None:
+    found = agreement.examine(seed, 2000)
+    assert found.grade != "outside"
+    assert not found.faults, "\n".join([*found.faults, write(seed).text])
+
+
+def test_the_programs_drawn_for_a_commit_cover_the_language() -> None:
+    """So that a change of the generator cannot make the battery empty."""
+    seen = Counter(feature for seed in rotation.examples(PROGRAMS, SLICES) for feature in write(seed).features)
+    every = Counter(feature for seed in range(SLICES * PROGRAMS) for feature in write(seed).features)
+    assert len(seen) >= 0.7 * len(every)
+    assert all(every[feature] >= 20 for feature in FEATURES), every
