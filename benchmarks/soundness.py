@@ -311,7 +311,9 @@ def outcomes(case: Case) -> Iterator[Outcome]:
     if case.heads > 1:
         return
     centre, spread = truth.mean()[0], math.sqrt(truth.variance()[0])
-    points = [centre + k * spread for k in (-1.7, -0.31, 0.0, 0.57, 3.0)]
+    points = [centre + k * spread for k in (-1.7, -0.31, 0.011, 0.57, 3.0)]
+    if not case.mean(np.linspace(-1, 1, 9)).any():
+        points.append(0.0)  # where y is v times something small
     for quantity, grid in (("density", law.density), ("cdf", law.cdf)):
         values, errors = grid("y", points, with_error=True)
         for y, value, error in zip(points, values, errors, strict=True):

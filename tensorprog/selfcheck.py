@@ -344,7 +344,8 @@ class _Check:
                 continue  # an atom inside: the integral of the density is not all
             hits = int(np.diff(np.searchsorted(x, ends))[0])
             z = _binomial(hits, len(x), totals[1] - error, totals[1] + error, error)
-            yield self._row(f"density of {variable} over {a:.4g}..{b:.4g}", "density", family, (totals[1], error),
+            place = f"at its atom {a:.4g}" if narrow else f"over {a:.4g}..{b:.4g}"
+            yield self._row(f"density of {variable} {place}", "density", family, (totals[1], error),
                             _share(hits, len(x)), z=z)  # fmt: skip
 
     def _divergence(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:

@@ -85,6 +85,7 @@ LONG = {
     "limit/law": "every question that can be put to a law is a method of one class",
     "calculus/composition": "one walk over expressions",
     "parse": "one walk over syntax trees",
+    "selfcheck": "one comparison after the other of one law",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,32 @@ def test_shipped_laws_agree_with_their_draws_and_with_networks(name: str) -> Non
         DRAWS.get(name, 2**16), seed=5, widths=(32, 128, 512), networks=NETWORKS.get(name, 2**11)
     )
     assert found.agrees, found
+
+
+# ---- a battery of hard laws -----------------------------------------------------------------------------------------
+
+BATTERY = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "soundness.py"))
+CASES = list(BATTERY["cases"]())
+
+
+def test_references_of_the_battery_are_true() -> None:
+    """Against closed forms: log-normal moments, Gaussian laws, and the published divergence of p**3 v."""
+    by_name = {case.name: case for case in CASES}
+    truth = BATTERY["Truth"]
+    gate = truth(by_name["soft gate: sigmoid(3*(p[0,0] - 0.0))*v[0,0]"])
+    exact = (1 + np.exp(9 * 0.36 / 2)) / np.sqrt(2 * np.pi * 0.6)
+    assert abs(gate.density(0.0)[0] - exact) < 1e-11
+    line = truth(by_name["narrow noise: 0.01*v[0,0] + p[0,0]"])
+    variance = 0.36 + 1e-4 * 0.6
+    assert line.variance()[0] == pytest.approx(variance, rel=1e-12)
+    assert line.density(0.3)[0] == pytest.approx(np.exp(-0.045 / variance) / np.sqrt(2 * np.pi * variance), rel=1e-11)
+    cube = truth(by_name["zero: p[0,0]**3*v[0,0]"])
+    assert cube.kurtosis()[0] == pytest.approx(138.6, rel=1e-12)
+    assert cube.kl_gaussian()[0] == pytest.approx(2.0715, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.name)
+def test_stated_errors_hold(case: Any) -> None:
+    beaten = [str(o) for o in BATTERY["outcomes"](case) if o.factor > 1]
+    assert not beaten, "\n".join(beaten)
