@@ -286,6 +286,8 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     other: Curve | Array | None = None
     target = dict.fromkeys(own, (_NAN, _NAN))
     method = "kde"
+    if isinstance(against, Reference) and name in against.failed:  # which has been said
+        against = None
     if isinstance(against, Reference):
         try:
             target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}

@@ -155,14 +155,14 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
             variable = label(name, index)
             found = [(c.width, c[variable]) for c in study.comparisons]
             rows += [_run_row(variable if k == 0 else "", width, row, figures) for k, (width, row) in enumerate(found)]
-            if study.reference is not None and found:
+            if study.compared is not None and found:
                 limit = found[0][1]
                 marked.append(len(rows))
                 variance = quantity(limit.limit_variance, limit.limit_variance_error, figures)
                 kurtosis = quantity(limit.limit_kurtosis, limit.limit_kurtosis_error, figures)
                 rows.append(("", "limit", variance, kurtosis, *[""] * 6))
             sections.append(len(rows) - 1)
-        note = BRACKETS + (" (for the limit: its error); KL in nats" if study.reference is not None else "")
+        note = BRACKETS + (" (for the limit: its error); KL in nats" if study.compared is not None else "")
         precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in study.comparisons
                       for index in members(netsor, name, SHOWN))
         if precise:
@@ -172,7 +172,7 @@ def run_tables(study: Study, columns: int = 1000) -> Iterator[Table]:
         header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
         hidden = {"p"} if figures == 1 else set()
         hidden |= set() if precise else {"precise KL"}
-        shown = range(4) if study.reference is None else [k for k, text in enumerate(header) if text not in hidden]
+        shown = range(4) if study.compared is None else [k for k, text in enumerate(header) if text not in hidden]
         header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
         title = f"{netsor.name}: {name}"
         yield Table(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))

@@ -47,6 +47,7 @@ GROUPS = 64  # of networks: standard errors good to about 9 %
 DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
 FIRST_STEP = 0.25  # of the trapezoidal rule in t
 FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
+SHARE = 0.05  # of the error of the averages that the rule may add
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
@@ -220,8 +221,9 @@ class Grid:
 
 
 def _integrate(
-    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None
-) -> tuple[Array, float]:
+    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None,
+    enough: Callable[[Array], float] = lambda _: 0.0,
+) -> tuple[Array, float]:  # fmt: skip
     """Numbers from functions on a grid, and the error of the first by the rule.
 
     That is how far it moved when the step was last halved, as the rule converges geometrically, and a bound of the
@@ -237,7 +239,7 @@ def _integrate(
         found = functional(values, grid.points(t), weights)
         missing = float(np.abs(values[:densities] @ weights - 1).mean())
         error = abs(float(found[0]) - before) + MOST_LOG * missing
-        if error <= tolerance or 2 * t.size > MOST_POINTS:
+        if error <= max(tolerance, SHARE * enough(found)) or 2 * t.size > MOST_POINTS:
             return found, error
         step, before = step / 2, float(found[0])
         between = step * np.arange(1 - 2 * count, 2 * count, 2)
@@ -279,7 +281,9 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
         return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
     grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
-    found, moved = _integrate(curve.densities, functional, grid, FINE)
+    found, moved = _integrate(
+        curve.densities, functional, grid, FINE, enough=lambda found: float(mixture.rule.error(found[1:-1]))
+    )
     return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
 
 
@@ -294,7 +298,8 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
     bases = singular if singular.size else np.array([centre])
     if bases.size > MOST_BASES:
         bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
-    cuts = np.concatenate([[min(centre - reach, bases[0])], (bases[1:] + bases[:-1]) / 2, [max(centre + reach, bases[-1])]])
+    low, high = min(centre - reach, bases[0]), max(centre + reach, bases[-1])
+    cuts = np.concatenate([[low], (bases[1:] + bases[:-1]) / 2, [high]])
     value, error = 0.0, 1e-14
     for k, base in enumerate(bases):
         for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
@@ -306,9 +311,11 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
 
 
 class _Side:
-    """The part of a divergence from a Gaussian on one side of a value: Integral of f log(f / Gaussian), and its error."""
+    """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
 
-    def __init__(self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool) -> None:
+    def __init__(
+        self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool
+    ) -> None:
         self.law, self.sign, self.centre, self.variance, self.singular = law, sign, centre, variance, singular
         self.value = self.error = 0.0
         if singular:

@@ -110,6 +110,10 @@ class AccuracyError(TensorprogError):
     exit_code = 3
 
 
+class NotFiniteError(AccuracyError):
+    """Values overflow, or are no numbers; a function that is certified may still be too large for a computer."""
+
+
 class MemoryLimitError(TensorprogError):
     """A result would not fit in the memory allowed."""
 

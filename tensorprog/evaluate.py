@@ -16,7 +16,7 @@ from tensorprog.errors import ProgramError
 from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
 from tensorprog.ir import ConstantDef, Netsor, Range, Table
 
-__all__ = ["Scope", "constant_array", "evaluate", "factors", "index_array"]
+__all__ = ["Scope", "constant_array", "evaluate", "factors", "index_array", "overflow"]
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,25 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
     axes = union(inner.axes, expr.indices)
     data = broadcast(inner, axes, _sizes(inner, local))
     positions = tuple(axes.index(name) for name in expr.indices)
-    result = REDUCTIONS[expr.reducer].numpy(data, positions)
+    with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
+        result = REDUCTIONS[expr.reducer].numpy(data, positions)
     if expr.removes:
         return Open(tuple(name for name in axes if name not in expr.indices), result)
     if not expr.at:
         return Open(axes, result)
     starts = {name: start for name, (start, _) in local.ranges.items()}
     return gather(Open(axes, result), dict(zip(expr.indices, expr.at, strict=True)), scope.ranges, starts)
+
+
+def overflow(target: Variable, expr: Expr, value: Open) -> str:
+    """What is wrong with the values that a statement took: inf or no number; '' if nothing, and -inf may be a mask."""
+    with np.errstate(all="ignore"):
+        if bool((value.data < np.inf).all()):
+            return ""
+    return (
+        f"{target} = Nonlin({expr}) took values that are not finite numbers: it overflows, or leaves the domain of a "
+        "function (log, sqrt, division)"
+    )
 
 
 def _apply(function: Callable[..., NDArray[Any]], args: Sequence[Open]) -> Open:
@@ -87,10 +99,11 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
         return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
-    if scope.pieces is None:
-        return _sum_of_product(expr, indices, scope)
-    pieces = scope.pieces(expr, indices, scope.ranges)
-    return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
+    with np.errstate(all="ignore"):
+        if scope.pieces is None:
+            return _sum_of_product(expr, indices, scope)
+        pieces = scope.pieces(expr, indices, scope.ranges)
+        return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
 
 
 def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:

@@ -14,7 +14,7 @@ import numpy as np
 from tensorprog.arrays import Open, align, union
 from tensorprog.assumptions import Degenerate, Numbers, Report, check
 from tensorprog.assumptions.means import Mean
-from tensorprog.errors import TensorprogError
+from tensorprog.errors import Problem, TensorprogError
 from tensorprog.expr import Call, Expr, Number, Variable, variables
 from tensorprog.ir import Dot, Netsor, Nonlin, Range
 from tensorprog.order import upstream
@@ -75,7 +75,7 @@ class _Limit(Numbers):
 
     @_if_compiled
     def _mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
-        from tensorprog.limit.covariance import random_families
+        from tensorprog.limit.definitions import random_families
 
         reads = {dot.left.name, dot.right.name}
         return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)
@@ -193,6 +193,13 @@ class _Limit(Numbers):
         return 1 - value if 1 - value > error else None
 
 
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
+        from tensorprog.limit.compilable import uncompiled
+
+        return uncompiled(netsor)
+
+
 def _of_averages(netsor: Netsor, name: str) -> bool:
     """Whether a family is numbers in the limit: scalars, or vectors that are functions of scalars alone."""
     read, left = {name}, [name]
@@ -226,6 +233,10 @@ class _Upstream(_Limit):
     def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
         """Not known."""
         return None
+
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """Not asked."""
+        return ()
 
 
 def _averaged(netsor: Netsor, dot: Dot) -> tuple[Netsor, Netsor]:

@@ -22,6 +22,8 @@ __all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "na
 Array = NDArray[Any]
 
 CURVE_POINTS = 257
+SAME = 1e-6  # of the integral of the density and the distribution function
+UNRESOLVED, MOST_HALVINGS, MOST_CURVE = 1e-4, 30, 4096  # mass by which a cell may be off, and how far it is halved
 MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
 _NAN = float("nan")
@@ -143,7 +145,7 @@ class Curve:
     def cdf(self, x: Array) -> Array:
         """Distribution function at x."""
         if self.source is not None:
-            return np.clip(np.interp(x, self.grid, self.source(self.grid), left=0.0, right=1.0), 0.0, 1.0)
+            return np.clip(self.source(np.asarray(x)), 0.0, 1.0)
         from scipy.interpolate import CubicHermiteSpline
 
         fine, total, slope = self.integral
@@ -164,6 +166,7 @@ class Reference:
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
+        self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
 
     @classmethod
     def of(cls, law: Any, wanted: str = "a law is needed here") -> Reference:
@@ -204,10 +207,16 @@ class Reference:
 
         Shapes    name -> (value, error), each (members,) in C order
         """
+        if name in self.failed:
+            raise self.failed[name]
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
             asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
-            found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            try:
+                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            except Exception as error:
+                self.failed[name] = error
+                raise
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
         return self._moments[name]
@@ -249,19 +258,49 @@ class Reference:
 
     def _ask(self, variable: str, grid: Array) -> Curve | None:
         try:
+            smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
+            grid = grid if smoothed else self._resolved(variable, grid)
             density, error = self.law.density(variable, grid, with_error=True)
         except TensorprogError:
             return None
         density = np.asarray(density, dtype=np.float64)
         if not np.isfinite(density).all():
             return None
-        exact_density = getattr(self.law, "density_method", lambda _: "conditional")(variable) != "kernel"
         wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
-        curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=not exact_density)
-        if abs(curve.mass - 1) < 1e-3:
+        curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=smoothed)
+        missing = abs(curve.mass - 1) >= 1e-3
+        if smoothed and not missing:
             return curve
-        exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)  # the density misses mass: there are atoms
-        return Curve(grid, curve.density, wide, lambda x: np.interp(x, grid, exact), not exact_density)
+        exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
+        if not missing and np.abs(curve.cdf(grid) - exact).max() < SAME:
+            return curve
+        return Curve(grid, curve.density, wide, _interpolated(grid, exact), smoothed)
+
+    def _resolved(self, variable: str, grid: Array) -> Array:
+        """The grid with further points where the distribution function rises otherwise than the density says."""
+        low, high = grid[:-1], grid[1:]
+        found = [grid]
+        for _ in range(MOST_HALVINGS):
+            middle = (low + high) / 2
+            points = np.concatenate([low, middle, high])
+            f = np.asarray(self.law.density(variable, points), dtype=np.float64).reshape(3, -1)
+            below = np.asarray(self.law.cdf(variable, points), dtype=np.float64).reshape(3, -1)
+            with np.errstate(invalid="ignore"):
+                said = (f[0] + 4 * f[1] + f[2]) * (high - low) / 6
+                off = ~(np.abs(said - (below[2] - below[0])) <= UNRESOLVED)
+            if not off.any() or sum(map(len, found)) + int(off.sum()) > MOST_CURVE:
+                break
+            found.append(middle[off])
+            low, high = np.concatenate([low[off], middle[off]]), np.concatenate([middle[off], high[off]])
+        return np.unique(np.concatenate(found))
+
+
+def _interpolated(grid: Array, values: Array) -> Callable[[Array], Array]:
+    """A distribution function between its values on a grid."""
+    from scipy.interpolate import PchipInterpolator
+
+    smooth = PchipInterpolator(grid, np.maximum.accumulate(values))
+    return lambda x: np.where(x < grid[0], 0.0, np.where(x > grid[-1], 1.0, smooth(np.clip(x, grid[0], grid[-1]))))
 
 
 def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:

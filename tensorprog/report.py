@@ -136,8 +136,8 @@ def limit_json(reference: Reference, kept: Sequence[str] = ()) -> dict[str, Any]
             return entry | {"members": size}
         try:
             values = reference.moments(name)
-        except TensorprogError:  # too large, or a number the law does not offer
-            return entry
+        except (TensorprogError, FloatingPointError) as error:  # too large, or a number the law does not offer
+            return entry | {"refused": str(error)}
         entry |= {"mean": values["mean"][0], "kurtosis": values["kurtosis"][0], "kurtosis_error": values["kurtosis"][1]}
         if size <= MAX_COVARIANCE:
             found = reference.covariance(name)

@@ -16,7 +16,7 @@ from tensorprog import report as files
 from tensorprog.averages import Averages, with_averages
 from tensorprog.comparison import MAX_MEMBERS, Comparison, compare
 from tensorprog.conditional import with_conditional
-from tensorprog.errors import NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.errors import NotCompiledError, OutsideError, TensorprogError
 from tensorprog.files import is_reserved
 from tensorprog.finite.cost import parse_memory
 from tensorprog.ir import Netsor
@@ -126,12 +126,17 @@ class Study:
     report: Any  # of the check
     settings: Settings
     reference: Reference | None = None
-    refusal: TensorprogError | None = None  # why there is no limit
+    refusal: Exception | None = None  # why there is no limit, or none to compare with
     comparisons: list[Comparison] = field(default_factory=list)
     finite: list[dict[str, Any]] = field(default_factory=list)
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
     written: list[Path] = field(default_factory=list)
+
+    @property
+    def compared(self) -> Reference | None:
+        """The limit that networks are compared with; None where there is none, or where asking it failed."""
+        return None if self.refusal is not None else self.reference
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,7 +156,17 @@ class Study:
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
         return {"program": self.netsor.name, "constants": files.constants_json(self.netsor),
-                "assumptions": self.report.to_json(), "limit": self.limit, "finite": self.finite}
+                "assumptions": self.report.to_json(), "limit": self.limit,
+                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no limit, or none to compare with, as text; a program outside has its findings instead."""
+        if self.refusal is None or self.report.grade == "outside":
+            return None
+        if isinstance(self.refusal, TensorprogError):
+            return str(self.refusal)
+        return f"{type(self.refusal).__name__}: {self.refusal}"
 
 
 def default_out(netsor: Netsor) -> Path:
@@ -263,13 +278,23 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
     told.stage("compiling the limit")
     try:
         reference = Reference(program.limit())
-        study.limit = files.limit_json(reference, study.settings.keep)
-        study.reference = reference
-    except ProgramError:
-        raise
-    except TensorprogError as error:
-        study.refusal = error
-        told.note(f"there is no limit to compare with: {error}")
+        found = files.limit_json(reference, study.settings.keep)
+    except Exception as error:  # networks of finite width do not depend on it
+        _refused(study, error, told)
+        return
+    missing = [name for name in study.netsor.outputs if found["outputs"][name].get("refused")]
+    if len(missing) == len(study.netsor.outputs):
+        _refused(study, reference.failed[missing[0]], told)
+        return
+    study.limit, study.reference = found, reference
+    for name in missing:
+        told.note(f"there is no limit of {name} to compare with: {reference.failed[name]}")
+
+
+def _refused(study: Study, error: Exception, told: Listener) -> None:
+    """Go on without the limit."""
+    study.refusal = error
+    told.note(f"there is no limit to compare with: {study.reason}")
 
 
 def _note_averages(study: Study, told: Listener) -> None:
@@ -279,9 +304,9 @@ def _note_averages(study: Study, told: Listener) -> None:
         asked = "controlled" if "controlled" in missing else "bounded and pseudo-Lipschitz"
         told.note(f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
                   f"{' or '.join(missing)}")
-    if study.reference is not None:
+    if study.compared is not None:
         try:
-            study.reference.averages(added.psi, study.settings.samples)
+            study.compared.averages(added.psi, study.settings.samples)
         except TensorprogError as error:
             told.note(f"there is no limit of the averages to compare with: {error}")
 
@@ -315,7 +340,14 @@ def _width(study: Study, samples: Samples, store: files.SamplesFile | None, stre
     if shown.samples < samples.samples:
         told.note(f"n = {width}: comparing the first {shown.samples:,} networks, which is what max_memory allows")
     variables = [label(name, index) for name in study.names for index in members(study.netsor, name, MAX_MEMBERS)]
-    comparison = compare(shown, study.reference, [*variables, *shown.averages])
+    wanted = [*variables, *shown.averages]
+    try:
+        comparison = compare(shown, study.compared, wanted)
+    except Exception as error:
+        if study.compared is None:
+            raise
+        _refused(study, error, told)
+        comparison = compare(shown, None, wanted)
     study.comparisons.append(comparison)
     entry = files.finite_json(shown, comparison, study.settings.keep)
     study.finite.append(entry | {"samples": samples.samples})
@@ -367,13 +399,24 @@ def _svg(study: Study) -> str:
 
 def _pictures(study: Study, out: Path, told: Listener) -> None:
     from tensorprog import plots
+    from tensorprog.plots.widths import DISTANCES, STATISTICS
 
-    panels = 2 if study.reference is None else 3
     first = study.pictured[0]
-    try:
+
+    def draw() -> None:
+        panels = list(STATISTICS if study.compared is None else DISTANCES)
         _write(study, out, "density.png", lambda path: plots.save(
-            path, lambda axes: plots.density_of(study.columns[first], first, study.reference, axes), 2, 10.0, 4.4))
+            path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(
-            path, lambda axes: plots.convergence(study.comparisons, first, axes), panels, 4.1 * panels, 4.2))
+            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels), len(panels),
+            4.1 * len(panels), 4.2))
+
+    try:
+        draw()
     except plots.PlotsUnavailableError as error:
         told.note(str(error))
+    except Exception as error:
+        if study.compared is None:
+            raise
+        _refused(study, error, told)
+        draw()

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["ALL", "NUMBER", "examples", "some"]
+__all__ = ["ALL", "NUMBER", "examples", "rotating", "some"]
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +40,13 @@ NUMBER = 0 if ALL else int(WANTED) if WANTED else _commit()
 def some(cases: Iterable[T], slices: int) -> list[T]:
     """The cases of the slice that has its turn: every `slices`-th of them."""
     return [case for place, case in enumerate(cases) if ALL or place % slices == NUMBER % slices]
+
+
+def rotating(cases: Iterable[T], slices: int) -> list[object]:
+    """Parameters of a test: all cases, of which those that have not their turn are slow."""
+    cases = list(cases)
+    places = set(some(range(len(cases)), slices))
+    return [case if place in places else pytest.param(case, marks=pytest.mark.slow) for place, case in enumerate(cases)]
 
 
 def examples(count: int, slices: int) -> range:

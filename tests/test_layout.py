@@ -75,7 +75,7 @@ DEFERRED = {("ir", "validity"), ("samples", "yaml_io"), ("limit", "yaml_io"), ("
 # the only places for an outside package
 HOMES = {
     "networkx": {"graph", "order"}, "yaml": {"yaml_io"}, "matplotlib": {"plots"}, "click": {"cli"},
-    "rich": {"display", "screen"}, "sympy": {"atoms", "expr", "limit"}, "threadpoolctl": {"finite"},
+    "rich": {"display", "screen"}, "sympy": {"atoms", "calculus", "expr", "limit"}, "threadpoolctl": {"finite"},
     "numba": {"finite"}, "distributed": {"finite"}, "xarray": {"sweeps"},
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
@@ -86,6 +86,13 @@ LONG = {
     "calculus/composition": "one walk over expressions",
     "parse": "one walk over syntax trees",
     "selfcheck": "one comparison after the other of one law",
+    "divergence": "divergences of laws, of draws, and of one from the other",
+    "limit/intervals": "what functions do while scores move: over boxes, and anywhere",
+    "limit/mixture": "every number of a law that is an average of Gaussians",
+    "limit/outputs": "every average over scores",
+    "limit/sampler": "every Gaussian source of draws",
+    "limit/summands": "independent blocks, and what they do while scores move",
+    "limit/panels": "panels of one score: how they are made, and what they say",
 }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorprog.assumptions.advice import clips, rounded, unused, variance
+from tensorprog.assumptions.compiled import compiled
 from tensorprog.assumptions.context import (
     ASSUMPTION,
     DIVERGES,
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule("active clips", "advice, no clause of Assumption 1", clips),
     Rule("given covariances", "advice, no clause of Assumption 1", rounded),
     Rule("unused statements", "advice, no clause of Assumption 1", unused),
+    Rule("compiled limit", "this version of tensorprog", compiled),
 )
 
 
@@ -99,6 +101,7 @@ def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
         if rule.holds and state.scores and not found:
             found.append(state.finding("holds", (), rule.holds))
         findings += found
+        state.failing |= any(f.verdict in ("fails", "unknown") for f in found)
     findings.sort(key=lambda f: ORDER.index(f.verdict))
     failing = [f for f in findings if f.verdict in ("fails", "unknown")]
     grade: Grade = "theorem"

@@ -13,6 +13,7 @@ import numpy as np
 from tensorprog.assumptions.means import Mean
 from tensorprog.assumptions.report import Claim, Finding, Says
 from tensorprog.calculus import Calculus
+from tensorprog.errors import Problem
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Expr, Number, Variable, rebuild
 from tensorprog.facts import FAILS, UNKNOWN, Verdict
@@ -87,6 +88,10 @@ class Numbers:
         """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
         return None
 
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
+        return ()
+
 
 @dataclass
 class Context:
@@ -102,6 +107,7 @@ class Context:
     numbers: Numbers
     claims: list[Claim] = field(default_factory=list)
     rule: Rule | None = None
+    failing: bool = False  # whether a finding puts the program outside
 
     @property
     def netsor(self) -> Netsor:

@@ -87,7 +87,8 @@ class Atom:
         """Enclosure of the value at a number, or of the limit at an infinite one (one-argument atoms)."""
         with np.errstate(all="ignore"):
             value = float(self.numpy(np.float64(x), *params))
-        whole = math.isinf(x) or (x == 0 and (2 * value).is_integer())  # 0, 1/2 or 1: libraries are exact there
+        # 0, 1/2 and 1: libraries are exact there
+        whole = (x == 0 or math.isinf(x)) and (math.isinf(value) or (2 * value).is_integer())
         return near(value, self.ulps, exact=whole)
 
     def regularity_on(self, interval: Interval, *params: float) -> Regularity:

@@ -51,7 +51,7 @@ def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Inte
     """Image under a function that falls to its minimum at `bottom`, rises after it, and tends to 0 at -inf."""
 
     def image(a: Interval) -> Interval:
-        ends = [near(0.0 if x == -INF else x if x in (0, INF) else function(x), TAIL, exact=x in (0, -INF)) for x in a]
+        ends = [_valley_end(function, x) for x in a]
         least = near(function(bottom), TAIL)  # as flat there, it is as exact as at the bottom itself
         low, high = hull(*ends, least) if a[0] <= bottom <= a[1] else hull(*ends)
         return low, high
@@ -59,8 +59,17 @@ def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Inte
     return image
 
 
+def _valley_end(function: Callable[[float], float], x: float) -> Interval:
+    if x in (-INF, 0, INF):
+        return (0.0, 0.0) if x < INF else (INF, INF)
+    value = function(x)
+    if abs(value) > 1e-290:
+        return near(value, TAIL)
+    return (-1e-290, 0.0) if x < 0 else (0.0, 1e-290)
+
+
 def _silu_value(x: float) -> float:
-    return x / (1 + math.exp(-x)) if x > -700 else x * math.exp(max(x, -745.0))
+    return x / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
 def _gelu_value(x: float) -> float:

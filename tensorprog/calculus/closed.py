@@ -18,7 +18,7 @@ from tensorprog.atoms import ATOMS
 from tensorprog.atoms.outward import EPSILON, Interval
 from tensorprog.errors import ProgramError
 from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr
 from tensorprog.ir import Netsor, Range, Table
 
 __all__ = ["around", "rational", "with_errors"]
@@ -32,7 +32,7 @@ def rational(netsor: Netsor, expr: Expr) -> Fraction | None:
     """The value of an expression of numbers, where it is rational and arithmetic on decimals gives it."""
     if isinstance(expr, Constant) and not expr.slots:
         value = netsor.constant[expr.name].value
-        return None if isinstance(value, Table) else rational(netsor, value if isinstance(value, Expr) else Number(value))
+        return None if isinstance(value, Table) else rational(netsor, as_expr(value))
     if isinstance(expr, Number):
         return None if not math.isfinite(expr.value) or expr.value == math.pi else Fraction(repr(expr.value))
     if not isinstance(expr, Call):
@@ -45,6 +45,10 @@ def rational(netsor: Netsor, expr: Expr) -> Fraction | None:
 EXACT: Mapping[str, Callable[..., Fraction]] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
     "negative": lambda x: -x, "minimum": min, "maximum": max, "abs": abs, "relu": lambda x: max(x, Fraction(0)),
+    "less": lambda x, y: Fraction(x < y), "less_equal": lambda x, y: Fraction(x <= y),
+    "greater": lambda x, y: Fraction(x > y), "greater_equal": lambda x, y: Fraction(x >= y),
+    "equal": lambda x, y: Fraction(x == y), "not_equal": lambda x, y: Fraction(x != y),
+    "logical_and": min, "logical_or": max,
 }  # fmt: skip
 
 
@@ -60,6 +64,8 @@ def _exact(atom: str, args: list[Fraction]) -> Fraction | None:
     if atom == "sqrt" and args[0] >= 0:
         roots = [math.isqrt(x) for x in args[0].as_integer_ratio()]
         return Fraction(*roots) if [r * r for r in roots] == [*args[0].as_integer_ratio()] else None
+    if atom == "log" and args[0] == 1:
+        return Fraction(0)
     if ATOMS[atom].arity == 1 and len(args) == 1 and args[0] == 0:  # libraries are exact there
         value = ATOMS[atom].near(0.0)
         return Fraction(value[0]) if value[0] == value[1] and math.isfinite(value[0]) else None
@@ -136,14 +142,17 @@ def _of_call(atom: str, value: Array, x: list[Array], e: list[Array]) -> Array:
         return total + np.abs((first - (value - moved)) + (second - moved))
     if atom == "multiply":
         return np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + _rounding(value, x)
+    found: Array
     if atom == "divide":
         gap = np.abs(x[1]) - e[1]
         shifted = (np.abs(np.frexp(x[1])[0]) == 0.5) & (np.abs(value) > 1e-300)
         exact = (np.fmod(x[0], x[1]) == 0) & (np.abs(value) <= 2**53) | shifted
         moved = np.where(gap > 0, (e[0] + np.abs(value) * e[1]) / np.maximum(gap, 5e-324), INF)
-        return moved + np.where(exact, 0.0, np.spacing(np.abs(value)))
+        found = moved + np.where(exact, 0.0, np.spacing(np.abs(value)))
+        return found
     if atom in ("minimum", "maximum"):
-        return np.maximum(*e)
+        found = np.maximum(*e)
+        return found
     if atom == "where":
         chosen = np.where(x[0], e[1], e[2])
         return np.where(e[0] > 0, np.abs(x[1] - x[2]) + e[1] + e[2], chosen)
@@ -165,7 +174,10 @@ def _of_function(name: str, value: Array, x: list[Array], e: list[Array]) -> Arr
     """A function of one argument with parameters: its slope, of which parameters change no more than |x| or |f| do."""
     atom, (argument, *params), (error, *others) = ATOMS[name], x, e
     slope: Any = 0.0
-    if np.max(error, initial=0.0) > 0:
+    if name == "power":  # |d x**p| <= |p| |x**p / x| |dx|, and hardly more where this is small beside |x**p|
+        relative = np.abs(params[0]) * error / np.abs(argument)
+        slope = np.where(relative < 1e-9, 1.01 * np.abs(params[0] * value / argument), INF)
+    elif np.max(error, initial=0.0) > 0:
         reach = float(np.min(argument - error)), float(np.max(argument + error))
         single = [float(p.flat[0]) for p in params] if all(np.min(p) == np.max(p) for p in params) else None
         slope = INF if single is None else atom.regularity_on(reach, *single).lipschitz

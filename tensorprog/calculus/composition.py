@@ -9,9 +9,10 @@ import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from tensorprog.calculus.profile import (
     constant,
     join,
     join_kinks,
-    meet,
     product,
     product_parity,
     shown,
@@ -42,7 +42,7 @@ from tensorprog.calculus.profile import (
     tidy,
     times,
 )
-from tensorprog.calculus.relations import identity
+from tensorprog.calculus.relations import related
 from tensorprog.calculus.shape import crossing, moved, relative_modulus, trend, unary_kinks
 from tensorprog.expr import (
     Affine,
@@ -53,6 +53,7 @@ from tensorprog.expr import (
     Number,
     Reduction,
     Variable,
+    rebuild,
     variables,
     walk,
 )
@@ -68,6 +69,7 @@ MAX_PARAMS = 2_000  # different parameters of one atom over its indices
 ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+LOGICAL = ("logical_and", "logical_or")
 
 
 class Composition(ABC):
@@ -80,7 +82,9 @@ class Composition(ABC):
         self.steps: dict[int, int] = {}  # functions that were looked at, by statement
         self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
         self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
-        self._remembered: dict[tuple[Expr, int, int, frozenset[tuple[Expr, Interval]]], Profile] = {}
+        self._remembered: dict[tuple[Any, ...], Any] = {}
+        self.spread = 0  # sums that are being multiplied out
+        self.renamed: dict[str, str] = {}  # names that indices had before relations compared them
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
@@ -89,10 +93,18 @@ class Composition(ABC):
     def expression(self, expr: Expr, position: int) -> Profile:
         """Facts of an expression that stands in a statement; remembered, for each branch of `where`."""
         self.at = position
-        key = expr, position, id(self.ranges), frozenset(self._known.items())
-        if key not in self._remembered:
-            self._remembered[key] = self._expression(expr)
-        return self._remembered[key]
+        found: Profile = self.recall("expression", (expr, self.spread), lambda: self._expression(expr))
+        return found
+
+    def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """What is computed once for each statement and each branch of `where`."""
+        full = self._place(kind, *key)
+        if full not in self._remembered:
+            self._remembered[full] = compute()
+        return self._remembered[full]
+
+    def _place(self, *key: Any) -> tuple[Any, ...]:
+        return (*key, self.at, id(self.ranges), frozenset(self._known.items()))
 
     def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
@@ -137,10 +149,10 @@ class Composition(ABC):
             return self.reduce(expr)
         assert isinstance(expr, Call)
         self.steps[self.at] = self.steps.get(self.at, 0) + 1
-        known = None if self.exhausted(self.at) else identity(self, expr)
         composed = self.call(expr)
-        # -inf is no value of a relation between numbers
-        return composed if known is None or known.masked > composed.masked else meet(composed, known)
+        # what relations see when they come back to where they are
+        self._remembered[self._place("expression", expr, self.spread)] = composed
+        return composed if self.exhausted(self.at) else related(self, expr, composed)
 
     def exhausted(self, position: int) -> bool:
         """Whether a statement is so large that relations between its parts are no longer looked for."""
@@ -321,11 +333,11 @@ class Composition(ABC):
         return [tuple(map(float, row)) for row in unique] if len(unique) <= MAX_PARAMS else None
 
     def _nearby(self, node: Call, params: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
-        """Parameters between which those of an atom lie: their ends, where they are not exact; ranges move with them."""
-        spans = [self.closed(p) for p in node.params]
-        exact = [math.isinf(p) or (span is not None and span[0] == span[1]) for p, span in zip(params, spans, strict=True)]
-        ends = [(p,) if sure else (p - ROUNDING * abs(p), p + ROUNDING * abs(p))
-                for p, sure in zip(params, exact, strict=True)]  # fmt: skip
+        """Parameters between which those of an atom lie: both ends of those that are not exact."""
+        ends = []
+        for p, span in zip(params, map(self.closed, node.params), strict=True):
+            exact = math.isinf(p) or (span is not None and span[0] == span[1])
+            ends.append((p,) if exact else (p - ROUNDING * abs(p), p + ROUNDING * abs(p)))
         return itertools.product(*ends)
 
     def _real(self, node: Call, interval: Interval) -> bool:
@@ -423,9 +435,12 @@ class Composition(ABC):
         found = join(yes, no)
         kinks = join_kinks(found.kinks, given.kinks)
         glued = self._glued(condition, first, second)
-        asked = self._arguments(condition.children) if glued else [given]
+        asked = self._arguments(_compared(condition)) if glued else [given]
         needs = assumed(found, *asked)
-        found = replace(found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=needs)
+        partial = found.partial or given.partial  # what is no number is neither so nor not
+        found = replace(
+            found, parity=0, kinks=kinks, depends=found.depends | given.depends, assumes=needs, partial=partial
+        )
         if found.masked:
             found = replace(found, open=Fault(node, self.at, f"{node} may mask every entry"))
         if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed
@@ -475,6 +490,11 @@ class Composition(ABC):
         return (right, c, flipped[condition.atom]) if c is not None else None
 
     def _branch(self, condition: Expr) -> tuple[dict[Expr, Interval], dict[Expr, Interval]]:
+        """Intervals of subexpressions where a condition holds, and where it does not."""
+        if isinstance(condition, Call) and condition.atom in LOGICAL:
+            first, second = (self._branch(part)[LOGICAL.index(condition.atom)] for part in condition.args)
+            both = first | {u: _overlap(span, first.get(u, span)) for u, span in second.items()}
+            return (both, {}) if condition.atom == "logical_and" else ({}, both)
         found = self._threshold(condition)
         if found is None:
             return {}, {}
@@ -486,7 +506,9 @@ class Composition(ABC):
         return (below, above) if atom.startswith("less") else (above, below)
 
     def _glued(self, condition: Expr, first: Expr, second: Expr) -> bool:
-        """Whether both branches agree where the two sides of a comparison are equal."""
+        """Whether both branches agree wherever the two sides of a comparison are equal."""
+        if isinstance(condition, Call) and condition.atom in LOGICAL:
+            return all(self._glued(part, first, second) for part in condition.args if variables(part))
         if not (isinstance(condition, Call) and condition.atom in COMPARISONS[:4]):
             return False
         return any(
@@ -497,13 +519,27 @@ class Composition(ABC):
 
     def _agree(self, first: Expr, second: Expr, u: Expr, c: Expr) -> bool:
         """Whether two expressions are equal where a subexpression has a value."""
-        sides = [put(branch, u, c) for branch in (first, second)]
+        sides = [self._decided(put(branch, u, c)) for branch in (first, second)]
         if sides[0] == sides[1]:
             return True
         if rational(self.netsor, sides[0]) is not None:
             return rational(self.netsor, sides[0]) == rational(self.netsor, sides[1])
         values = [self.closed(side) for side in sides]  # exactly: what is glued may be scaled up
         return values[0] is not None and values[0] == values[1] and values[0][0] == values[0][1]
+
+    def _decided(self, expr: Expr) -> Expr:
+        """The expression with one branch for each `where` whose condition is known to hold, or not to."""
+
+        def change(node: Expr) -> Expr | None:
+            if not (isinstance(node, Call) and node.atom == "where"):
+                return None
+            holds: Fraction | float | None = rational(self.netsor, node.args[0])
+            span = self.closed(node.args[0]) if holds is None else None
+            if span is not None and span[0] == span[1]:
+                holds = span[0]
+            return None if holds is None else self._decided(node.args[1 if holds else 2])
+
+        return rebuild(expr, change)
 
     def _masked(self, node: Call, args: Sequence[Profile], depends: frozenset[str]) -> Profile:
         if node.atom in AT_MASKS:
@@ -586,6 +622,13 @@ def _overlap(a: Interval, b: Interval) -> Interval:
     """The common part of two intervals; the first, where there is none."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else a
+
+
+def _compared(condition: Expr) -> list[Expr]:
+    """The sides of all comparisons of a condition."""
+    if isinstance(condition, Call) and condition.atom in LOGICAL:
+        return [side for part in condition.args for side in _compared(part)]
+    return list(condition.children)
 
 
 def _places(u: Expr, c: Expr) -> list[tuple[Expr, Expr]]:

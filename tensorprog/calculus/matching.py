@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tensorprog.calculus.inline import instance
+from tensorprog.calculus.spans import ZERO, Span, span
 from tensorprog.expr import (
     Affine,
     Call,
@@ -26,18 +28,46 @@ from tensorprog.rename import free_indices, fresh_substitute, indices_of, substi
 if TYPE_CHECKING:
     from tensorprog.calculus.composition import Composition
 
-__all__ = ["apart", "factors", "multiplied", "put", "same_up_to_indices", "summands"]
+__all__ = [
+    "apart", "base", "built", "linear", "meeting", "multiplied", "powers", "put", "same_up_to_indices", "summands",
+    "written",
+]
 
 
-def factors(expr: Expr) -> list[Expr]:
-    """The factors of a product."""
+def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Iterator[tuple[Expr, Fraction]]:
+    """Factors with their powers; numbers are factors as well."""
     if isinstance(expr, Call) and expr.atom == "multiply":
-        return [*factors(expr.args[0]), *factors(expr.args[1])]
-    if isinstance(expr, Call) and expr.atom == "negative":
-        return [Number(-1), *factors(expr.args[0])]
-    if isinstance(expr, Call) and expr.atom == "where" and expr.args[2] == Number(0) and not variables(expr.args[0]):
-        return [Call("where", (expr.args[0], factor, Number(0))) for factor in factors(expr.args[1])]
-    return [expr]
+        parts = [(arg, power) for arg in expr.args]
+    elif isinstance(expr, Call) and expr.atom == "divide":
+        parts = [(expr.args[0], power), (expr.args[1], -power)]
+    elif isinstance(expr, Call) and expr.atom == "negative":
+        parts = [(Number(-1), power), (expr.args[0], power)]
+    elif isinstance(expr, Call) and expr.atom in ("power", "sqrt"):
+        exponent = span(rules, expr.args[1]) if expr.atom == "power" else None
+        a = Fraction(1, 2) if expr.atom == "sqrt" else exponent.low if exponent is not None and exponent.exact else None
+        inner = [] if a is None else list(powers(rules, expr.args[0]))
+        if a is not None and a.denominator > 1 and not all(_nonnegative(rules, x) for x, _ in inner):
+            # roots of what may be negative stay as they are
+            inner = [(expr.args[0], Fraction(1))] if _nonnegative(rules, expr.args[0]) else []
+        if a is not None and inner:
+            yield from ((x, power * a * b) for x, b in inner)
+            return
+        parts = []
+    elif isinstance(expr, Call) and expr.atom == "where" and expr.args[2] == Number(0) and not variables(expr.args[0]):
+        for x, a in powers(rules, expr.args[1]):
+            yield Call("where", (expr.args[0], x, Number(0))) if a > 0 else x, power * a
+        return
+    else:
+        parts = []
+    if not parts:
+        yield expr, power
+    for part, a in parts:
+        yield from powers(rules, part, a)
+
+
+def _nonnegative(rules: Composition, expr: Expr) -> bool:
+    found = rules.expression(expr, rules.at)
+    return found.low >= 0 and found.real
 
 
 def multiplied(parts: Sequence[Expr]) -> Expr:
@@ -48,11 +78,83 @@ def multiplied(parts: Sequence[Expr]) -> Expr:
     return result
 
 
+def built(factors: Mapping[Expr, Fraction]) -> Expr:
+    """The product of powers as an expression."""
+    tops = [_raised(x, a) for x, a in factors.items() if a > 0]
+    bottoms = [_raised(x, -a) for x, a in factors.items() if a < 0]
+    # a factor that cancels must still be a number
+    tops += [Call("power", (x, Number(0))) for x, a in factors.items() if a == 0]
+    top = multiplied(tops)
+    return Call("divide", (top, multiplied(bottoms))) if bottoms else top
+
+
+def _raised(x: Expr, a: Fraction) -> Expr:
+    if a == 1:
+        return x
+    return Call("sqrt", (x,)) if a == Fraction(1, 2) else Call("power", (x, written(a)))
+
+
+def written(a: Fraction) -> Number:
+    """A power as a number of the program."""
+    return Number(int(a) if a.denominator == 1 else float(a))
+
+
 def summands(expr: Expr) -> list[Expr]:
     """The terms of a sum."""
     if isinstance(expr, Call) and expr.atom == "add":
         return [*summands(expr.args[0]), *summands(expr.args[1])]
     return [expr]
+
+
+def base(rules: Composition, expr: Expr) -> Expr | None:
+    """The deepest subexpression of which an expression is a function; None for numbers, itself if there is none."""
+    found: Expr | None = rules.recall("base", (expr,), lambda: _base(rules, expr))
+    return found
+
+
+def _base(rules: Composition, expr: Expr) -> Expr | None:
+    if not isinstance(expr, Call):
+        return expr if variables(expr) else None
+    found = {b for b in (base(rules, arg) for arg in expr.args) if b is not None}
+    if len(found) == 1:
+        return found.pop()
+    return expr if found else None
+
+
+def linear(rules: Composition, expr: Expr) -> tuple[dict[Expr, Fraction], Span]:
+    """Coefficients of the parts of a linear combination, and its constant; what is no combination is one part.
+
+    Accuracy  exact: a part keeps a factor that is rounded or depends on indices
+    """
+    number = span(rules, expr)
+    if number is not None:
+        return {}, number
+    if isinstance(expr, Call) and expr.atom in ("negative", "add", "subtract", "multiply", "divide"):
+        found = _combination(rules, expr)
+        if found is not None:
+            return {x: a for x, a in found[0].items() if a}, found[1]
+    return {expr: Fraction(1)}, ZERO
+
+
+def _combination(rules: Composition, expr: Call) -> tuple[dict[Expr, Fraction], Span] | None:
+    parts, constant = linear(rules, expr.args[0])
+    if expr.atom == "negative":
+        return {x: -a for x, a in parts.items()}, -constant
+    if expr.atom in ("add", "subtract"):
+        way = 1 if expr.atom == "add" else -1
+        others, more = linear(rules, expr.args[1])
+        total = dict(parts)
+        for x, a in others.items():
+            total[x] = total.get(x, Fraction(0)) + way * a
+        return total, constant + (more if way > 0 else -more)
+    for one, other in (expr.args, expr.args[::-1])[: 2 if expr.atom == "multiply" else 1]:
+        factor = span(rules, other)
+        if factor is None or not factor.exact or not (factor.sign or expr.atom == "multiply"):
+            continue
+        parts, constant = linear(rules, one)
+        factor = factor.inverse() if expr.atom == "divide" else factor
+        return {x: a * factor.low for x, a in parts.items()}, constant * factor
+    return None
 
 
 def apart(rules: Composition, expr: Expr, indices: Sequence[str]) -> Expr:
@@ -80,8 +182,13 @@ def put(expr: Expr, u: Expr, value: Expr) -> Expr:
 
 def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
     """Whether one expression is the other at some values of the summed indices, all inside their ranges."""
+    return meeting(rules, summed, free, indices) is not None
+
+
+def meeting(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> dict[str, Affine] | None:
+    """Values of the summed indices, all inside their ranges, at which one expression is the other; None if none."""
     if summed == free:
-        return True
+        return {}
     values: dict[str, Affine] = {}
     for inner, outer in zip(walk(summed), walk(free), strict=False):
         for slot, seen in zip(_slots(inner), _slots(outer), strict=False):
@@ -91,12 +198,12 @@ def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Se
     ranges = dict(rules.ranges)
     for name, value in values.items():
         if any(other not in ranges for other in value.indices):
-            return False
+            return None
         low, high = value.bounds(ranges)
         if low < ranges[name][0] or high >= ranges[name][1]:
-            return False
+            return None
     again = instance(summed, values, ranges, itertools.count())
-    return _canonical(again, ranges) == _canonical(free, ranges)
+    return values if _canonical(again, ranges) == _canonical(free, ranges) else None
 
 
 def _slots(node: Expr) -> Iterator[Affine]:

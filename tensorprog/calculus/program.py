@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from tensorprog.calculus.profile import (
     shown,
     shown_kinks,
     tidy,
+    times,
 )
 from tensorprog.calculus.witness import Probe, Witness
 from tensorprog.expr import Call, Expr, Reduction, Variable
@@ -38,6 +39,8 @@ __all__ = ["PROPERTIES", "Calculus"]
 
 INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read
+ROUNDS = 200  # of a recurrence, one after the other
+MOST_REACH, SETTLING, NARROWING = 24, 8, 40  # powers of 4 by which ranges are moved on, and rounds after that
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 
@@ -158,7 +161,7 @@ class Calculus(Composition):
         # Kleene iteration: a stable answer is an inductive invariant; else after as many rounds as the recurrence has
         # steps every member has been reached
         depth = self._depth(group)
-        for rounds in range(min(depth, 200)):
+        for rounds in range(min(depth, ROUNDS)):
             before = {p: self._profiles.get(p) for p in group}
             for p in group:
                 new, old = self._single(p), before[p]
@@ -168,7 +171,7 @@ class Calculus(Composition):
             if rounds == 8:  # constants may grow for ever: give up the best one, keep its being finite
                 for p in group:
                     self._profiles[p] = replace(self._profiles[p], lipschitz=INF)
-        if depth <= 200:
+        if depth <= ROUNDS or self._widened(group, before):
             return
         reason = "the recurrence does not settle"
         for p in group:
@@ -181,6 +184,33 @@ class Calculus(Composition):
         for _ in range(2):  # a bound that holds by the function's own range comes back
             for p in group:
                 self._profiles[p] = self._single(p)
+
+    def _widened(self, group: tuple[int, ...], before: Mapping[int, Profile | None]) -> bool:
+        """Whether ranges that grow from round to round have bounds that a round keeps; then the profiles have them.
+
+        Such bounds hold for recurrences of any length.  A range that only stays finite in every round counts as not
+        known, with the growth of what is bounded.
+        """
+        found = {p: self._profiles[p] for p in group}
+        moves = {p: (found[p].low - old.low, found[p].high - old.high) for p, old in before.items() if old is not None}
+        for reach in (*(4.0**k for k in range(4, MOST_REACH)), INF):
+            for p, (down, up) in moves.items():
+                low, high = found[p].low + times(down, reach), found[p].high + times(up, reach)
+                self._profiles[p] = replace(found[p], low=low, high=high)
+            for _ in range(SETTLING if reach == INF else 1):
+                held = {p: self._profiles[p] for p in group}
+                again = {p: self._single(p) for p in group}
+                if all(same(join(held[p], again[p]), held[p]) for p in group):
+                    if reach < INF:
+                        self._narrow(group)
+                    return True
+                self._profiles |= {p: join(held[p], again[p]) for p in group}
+        return False
+
+    def _narrow(self, group: tuple[int, ...]) -> None:
+        """Take up what a few rounds say of profiles that a round keeps: it holds as well."""
+        for _ in range(NARROWING):
+            self._profiles |= {p: meet(self._profiles[p], self._single(p)) for p in group}
 
     def _depth(self, group: tuple[int, ...]) -> int:
         """How long a chain of members of a recurrence can be at most."""

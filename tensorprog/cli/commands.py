@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.cli.completion import completion
-from tensorprog.cli.exits import BAD_INPUT, DONE, NOT_MET, OUTSIDE, Command, Group
+from tensorprog.cli.exits import BAD_INPUT, DONE, NOT_MET, OUR_BUG, OUTSIDE, Command, Group
 from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
 from tensorprog.cli.listing import list_
 from tensorprog.cli.looking import graph, plan
@@ -41,7 +41,7 @@ from tensorprog.cli.options import (
 from tensorprog.cli.paper import paper
 from tensorprog.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
 from tensorprog.cli.sweep import sweep
-from tensorprog.errors import fail
+from tensorprog.errors import NotCompiledError, TensorprogError, fail
 from tensorprog.terminals import columns_of, is_styled
 
 if TYPE_CHECKING:
@@ -120,10 +120,13 @@ def run(
             echo()
             show(table, echo)
         echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
-    if study.refusal is not None and study.report.grade != "outside":
+    if study.reason is not None:
         if quiet:  # else it has been said when it happened
-            complain(f"there is no limit to compare with: {study.refusal}")
-        return study.refusal.exit_code
+            complain(f"there is no limit to compare with: {study.reason}")
+        if not isinstance(study.refusal, TensorprogError):
+            return OUR_BUG
+        if not isinstance(study.refusal, NotCompiledError):  # which the check says, and its grade is what it is
+            return study.refusal.exit_code
     return exit_code(study.report.grade, require)
 
 
@@ -275,7 +278,11 @@ def limit(
     if form == "json":
         from tensorprog.report import limit_json
 
-        print_json(header(program.netsor, program.check()) | {"limit": limit_json(reference)})
+        found: dict[str, Any] | None = limit_json(reference)
+        refused = next((reference.failed[name] for name in reference.law.outputs if name in reference.failed), None)
+        print_json(header(program.netsor, program.check()) | {"limit": None if refused else found})
+        if refused:
+            raise refused
     elif not quiet:
         from tensorprog.display import limit_tables, show, show_text
         from tensorprog.limit.law import widths_text

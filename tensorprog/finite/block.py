@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
-from tensorprog.evaluate import Scope, evaluate
+from tensorprog.evaluate import Scope, evaluate, overflow
 from tensorprog.expr import Variable
 from tensorprog.finite.collapsed import gaussian_vectors
 from tensorprog.finite.dense import Dense
@@ -27,7 +27,7 @@ from tensorprog.ir import Dot, Nonlin, Range
 from tensorprog.linalg import psd_cholesky
 from tensorprog.order import Step
 
-__all__ = ["draw_blocks"]
+__all__ = ["culprit", "draw_blocks"]
 
 Array = NDArray[Any]
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
@@ -49,15 +49,28 @@ def _keep_freed_memory() -> None:
     np.empty(FREED_BYTES, np.uint8)
 
 
-def _draw(job: Job, number: int) -> dict[str, Array]:
+class _Overflowed(Exception):
+    """The first statement whose values are not finite."""
+
+
+def culprit(job: Job, number: int) -> str:
+    """What is wrong with the first statement of a block whose values are not finite, drawn again; '' if none is."""
+    try:
+        _draw(job, number, watched=True)
+    except _Overflowed as found:
+        return str(found)
+    return ""
+
+
+def _draw(job: Job, number: int, watched: bool = False) -> dict[str, Array]:
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
-    block = _Networks(job, generator, job.block)
+    block = _Networks(job, generator, job.block, watched)
     for stage in job.stages:
         if not stage.apart:
             block.run(stage)
             continue
         for start in range(0, job.block, job.part):
-            part = _Networks(job, generator, min(job.part, job.block - start))
+            part = _Networks(job, generator, min(job.part, job.block - start), watched)
             part.values = {name: _some(block.values[name], start, part.count) for name in stage.reads}
             part.run(stage)
             for name in stage.writes:
@@ -80,7 +93,8 @@ class _Networks:
     Shapes    families (batch, *members, coordinates) for vectors, (batch, *members) for scalars
     """
 
-    def __init__(self, job: Job, generator: np.random.Generator, count: int) -> None:
+    def __init__(self, job: Job, generator: np.random.Generator, count: int, watched: bool = False) -> None:
+        self.watched = watched  # whether the values of each statement are looked at
         self.job, self.plan, self.netsor = job, job.plan, job.netsor
         self.generator, self.count = generator, count
         self.values: dict[str, Any] = {}
@@ -275,6 +289,8 @@ class _Networks:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
             value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))
+        if self.watched and (wrong := overflow(statement.target, statement.expr, value)):
+            raise _Overflowed(wrong)
         self.store(step, value)
 
     def without_vectors(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError, ProgramError
+from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.cost import Flight, cost, flight, parse_memory, row_shapes
 from tensorprog.finite.execute import execute
@@ -118,7 +119,7 @@ def _fill(
         with closing(execute(job, results.unfinished(), way, executor, normals)) as drawn:
             for numbers, blocks in drawn:
                 for number, values in zip(numbers, blocks, strict=True):
-                    _check(values, job)
+                    _check(values, job, number)
                     results.write(number, values)
                     done += min(job.block, samples - number * job.block)
                 if progress is not None:
@@ -204,11 +205,12 @@ def _flight(
     )
 
 
-def _check(values: Mapping[str, Array], job: Job) -> None:
+def _check(values: Mapping[str, Array], job: Job, number: int) -> None:
     """Raise ProgramError if a number of a block is not finite."""
     for name, value in values.items():
         if not np.isfinite(value).all():
-            raise ProgramError(
-                f"{name} took values that are not finite numbers at width {job.plan.width}: the program overflows "
-                "or leaves the domain of a function (log, sqrt, division)"
+            wrong = culprit(job, number) or (
+                f"{name} took values that are not finite numbers: the program overflows or leaves the domain of a "
+                "function (log, sqrt, division)"
             )
+            raise ProgramError(f"at width {job.plan.width}, {wrong}")

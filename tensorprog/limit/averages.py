@@ -15,22 +15,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, align, broadcast
-from tensorprog.errors import NotCompiledError
+from tensorprog.errors import AccuracyError
 from tensorprog.evaluate import Scope, evaluate, factors
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.several import POINTS, integrate
-from tensorprog.ir import Dot, MatMul, Range
+from tensorprog.ir import Dot, Range
 from tensorprog.limit.covariance import Compiler
-from tensorprog.limit.definitions import Box, indicator, positions_of, product_of, readings, reduces_numbered
+from tensorprog.limit.definitions import (
+    Box,
+    indicator,
+    not_compiled,
+    positions_of,
+    product_of,
+    readings,
+    reduces_numbered,
+)
 from tensorprog.limit.forms import Form, free_indices
 from tensorprog.limit.linear import LinearCovariance, coefficient, linear_mean, sum_product
 from tensorprog.limit.parts import FORMAL, Inner, Part
@@ -55,7 +63,7 @@ class ConditionalAverage:
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
         self.compiler, self.netsor, self.name = compiler, compiler.netsor, name
         self.positions = {str(k): span for k, span in enumerate(box)}
-        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        self.statement = statement = self.netsor.body[self.netsor.families[name].statements[0]]
         assert isinstance(statement, Dot)
         names = positions_of(statement.target)
         left, right = (self._written(reference, names) for reference in (statement.left, statement.right))
@@ -76,19 +84,19 @@ class ConditionalAverage:
             cases.append(product_of((indicator(case.inside), read)))
         return reduce(lambda one, two: Call("add", (one, two)), cases)
 
+    @classmethod
+    def refuse(cls, shape: Any, name: str) -> None:
+        """Raise NotCompiledError if this version does not compile a family of averages; `shape` has no numbers."""
+        cls(shape, name, shape.netsor.families[name].ranges)
+
     def _refuse(self) -> None:
         for reference in variables(self.expr):
             if reference.name in self.compiler.parts.carried:
-                raise NotCompiledError(
-                    f"{self.name} reads {reference}, which a recurrence carries along without a MatMul: not compiled "
-                    "by this version beside scores"
+                raise not_compiled(
+                    self.statement,
+                    f"{self.name} reads {reference}, which a recurrence carries along without a MatMul, beside scores",
+                    "a MatMul in the recurrence",
                 )
-            for position in self.netsor.families[reference.name].statements:
-                statement = self.netsor.body[position]
-                if isinstance(statement, MatMul) and statement.vector.name in self.compiler.random:
-                    raise NotCompiledError(
-                        f"{statement.target} multiplies a vector that depends on scores: not compiled by this version"
-                    )
 
     @property
     def ranges(self) -> dict[str, Range]:
@@ -146,7 +154,7 @@ class ConditionalAverage:
             total = total + broadcast(value, (BATCH, *self.positions), sizes)
             error = error + broadcast(deviation, (BATCH, *self.positions), sizes)
         if np.isnan(total).any():
-            raise NotCompiledError(f"{self.name} is not a number in the limit")
+            raise AccuracyError(f"{self.statement}: not a number for some draws of the scores")
         self.error = max(self.error, float(np.max(error, initial=0.0)))
         return total
 
@@ -170,17 +178,27 @@ class _Term:
             )
         self.dim = sum(form.size for form in self.forms)
         if self.dim > MAX_FORMS:
-            raise NotCompiledError(
-                f"{average.expr}: a nonlinear function of {self.dim} Gaussian variables, more than the {MAX_FORMS} "
-                "this version integrates over"
+            raise not_compiled(
+                average.statement,
+                f"{average.expr} is a nonlinear function of {self.dim} Gaussian variables, more than the {MAX_FORMS} "
+                "that are integrated over",
+                "smaller indices, or a function of fewer vectors",
             )
-        self._covariances: dict[tuple[int, int], LinearCovariance] = {}
+
+    @cached_property
+    def _covariances(self) -> dict[tuple[int, int], LinearCovariance]:
+        found: dict[tuple[int, int], LinearCovariance] = {}
         for a, first in enumerate(self.forms):
             for b, second in enumerate(self.forms[: a + 1]):
                 plain = self.base | first.local | second.local
                 ranges = plain | {f"{name}_": span for name, span in plain.items()}
-                self._covariances[a, b] = LinearCovariance(self.compiler, first.parts, second.parts, ranges)
-        self.relative = max((c.error for c in self._covariances.values()), default=0.0)
+                found[a, b] = LinearCovariance(self.compiler, first.parts, second.parts, ranges)
+        return found
+
+    @cached_property
+    def relative(self) -> float:
+        """The relative error of the covariances."""
+        return max((c.error for c in self._covariances.values()), default=0.0)
 
     @property
     def cost(self) -> int:

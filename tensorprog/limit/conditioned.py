@@ -24,6 +24,7 @@ from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Reduction, Variable
 from tensorprog.ir import Dot, Range
 from tensorprog.limit.columns import Columns
+from tensorprog.limit.compilable import refuse_sums
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import place, product_of
 from tensorprog.limit.gaussians import initial_draws
@@ -80,7 +81,12 @@ class Conditioned(Compiler):
         return found
 
     def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
-        return self._empirical(f, g, ranges) if self.is_finite(f) else super()._compute(f, g, ranges)
+        if self.is_finite(f):
+            return self._empirical(f, g, ranges)
+        for name in (f, g):
+            if name in self.whole.random:
+                refuse_sums(self.whole, name)
+        return super()._compute(f, g, ranges)
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""

@@ -11,21 +11,31 @@ over draws (`paths`), in replicates that stay apart, as an axis of all values, u
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import Open, align
-from tensorprog.errors import AccuracyError, NotCompiledError, ProgramError, TensorprogError
+from tensorprog.errors import AccuracyError, NotFiniteError, ProgramError, TensorprogError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Expr, Variable, variables
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.initials import initial_laws
 from tensorprog.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.averaging import REPLICATES
-from tensorprog.limit.definitions import indicator, leaves, operands_of, positions_of, readings, single
+from tensorprog.limit.definitions import (
+    indicator,
+    is_layered,
+    leaves,
+    operands_of,
+    positions_of,
+    random_families,
+    readings,
+    single,
+)
 from tensorprog.limit.gaussians import Gaussians
 from tensorprog.limit.moments import Moment, Term, Value
 from tensorprog.limit.needs import in_order
@@ -38,25 +48,9 @@ from tensorprog.limit.replicates import REPLICATE, Settled, settled
 from tensorprog.normalize import normalize
 from tensorprog.rename import reindexed
 
-__all__ = ["Compiler", "random_families"]
+__all__ = ["Compiler"]
 
 Array = NDArray[Any]
-
-
-def random_families(netsor: Netsor) -> frozenset[str]:
-    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
-    fixed = dict(netsor.fixed_widths)
-    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
-    for _ in range(len(netsor.body) + 1):
-        before = len(found)
-        for statement in netsor.body:
-            name = statement.target.name
-            finite = netsor.families[name].width in fixed
-            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
-                found.add(statement.target.name)
-        if len(found) == before:
-            break
-    return frozenset(found)
 
 
 def _finite(moment: Moment, name: str) -> Moment:
@@ -91,7 +85,6 @@ class Compiler:
         self.replicates: Range | None = None
         self.paths: Paths | None = None
         self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
-        self._refuse()
         self.parts = Parts(netsor)
         self.initials = initial_laws(netsor)
         self.random = random_families(netsor)
@@ -119,16 +112,10 @@ class Compiler:
         self.patterns, self.gaussians = Patterns(self), Gaussians(self)
         self.recurrences = recurrences
 
-    def _refuse(self) -> None:
-        for statement in self.netsor.body:
-            if isinstance(statement, MatMul) and statement.transposed:
-                raise NotCompiledError(f"{statement}: the limit of transposed weights is not compiled by this version")
-
     @property
     def layered(self) -> bool:
         """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
-        products = (s for s in self.netsor.body if isinstance(s, MatMul))
-        return bool(self.netsor.fixed_widths) or any(s.vector.name in self.random for s in products)
+        return is_layered(self.netsor, self.random)
 
     def is_finite(self, name: str) -> bool:
         """Whether a vector has a width that stays finite."""
@@ -205,12 +192,13 @@ class Compiler:
             if name in self.random:
                 raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
         total = Moment((), ranges)
-        for p in self.parts.of(f):
-            for q in self.parts.of(g):
-                held = p.within(ranges)
-                held = None if held is None else q.within(held, "_")
-                if held is not None:
-                    total = total + self.expectation(p, q, held).widened(ranges)
+        with self._numbers(f, g):
+            for p in self.parts.of(f):
+                for q in self.parts.of(g):
+                    held = p.within(ranges)
+                    held = None if held is None else q.within(held, "_")
+                    if held is not None:
+                        total = total + self.expectation(p, q, held).widened(ranges)
         total = self._symmetric(total) if f == g else total
         return _finite(total, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
@@ -254,12 +242,26 @@ class Compiler:
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         ranges = self.over(position_names(self.netsor, name))
         total = Moment((), ranges)
-        for part in parts:
-            held = part.within(ranges)
-            if held is not None:
-                total = total + self.expectation(part, Part(ONE), held).widened(ranges)
+        with self._numbers(name):
+            for part in parts:
+                held = part.within(ranges)
+                if held is not None:
+                    total = total + self.expectation(part, Part(ONE), held).widened(ranges)
         axes = tuple(ranges)
         return Value(axes, _finite(total, f"E of a function of {name}").dense(axes))
+
+    @contextmanager
+    def _numbers(self, *names: str) -> Iterator[None]:
+        """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        except FloatingPointError as error:
+            told = dict.fromkeys(str(s) for s in self.netsor.body if s.target.name in names)
+            raise NotFiniteError(
+                f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
+                "leaves the domain of a function (log, sqrt, division)"
+            ) from error
 
     def centred(self, f: str, g: str) -> Moment:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""

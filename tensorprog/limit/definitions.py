@@ -11,13 +11,14 @@ from tensorprog.errors import NotCompiledError, Problem, Span
 from tensorprog.evaluate import slots_of
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
 from tensorprog.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.order import Loop, acyclic, schedule
+from tensorprog.order import Loop, acyclic, schedule, upstream
 from tensorprog.rename import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "leaves", "multiplied", "not_compiled", "place", "product_of",
-    "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at", "single", "target_box",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "place",
+    "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "single", "target_box", "without_transposes",
 ]  # fmt: skip
 
 Box = tuple[Range, ...]  # members of a family, as a range for each slot
@@ -139,6 +140,43 @@ def shown_at(statement: Statement) -> Span:
     return statement.span if statement.span.text else replace(statement.span, text=str(statement))
 
 
+def random_families(netsor: Netsor) -> frozenset[str]:
+    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
+    fixed = dict(netsor.fixed_widths)
+    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
+    for _ in range(len(netsor.body) + 1):
+        before = len(found)
+        for statement in netsor.body:
+            name = statement.target.name
+            finite = netsor.families[name].width in fixed
+            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
+                found.add(statement.target.name)
+        if len(found) == before:
+            break
+    return frozenset(found)
+
+
+def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
+    """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
+    products = (s for s in netsor.body if isinstance(s, MatMul))
+    return bool(netsor.fixed_widths) or any(s.vector.name in random for s in products)
+
+
+def without_transposes(netsor: Netsor) -> Netsor:
+    """The program without what transposed weights make, if no output depends on that.
+
+    Raises    NotCompiledError if one does
+    """
+    transposed = [s for s in netsor.body if isinstance(s, MatMul) and s.transposed]
+    used = upstream(netsor, netsor.outputs) if transposed else frozenset()
+    for statement in transposed:
+        if statement.target.name in used:
+            raise not_compiled(statement, f"{statement.matrix} is a transposed weight", "a weight of its own")
+    made = {statement.target.name for statement in transposed}
+    body = tuple(s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
+    return replace(netsor, body=body) if transposed else netsor
+
+
 def depth(expr: Expr) -> int:
     """How deep an expression is nested; 1 for what has no parts."""
     level, deepest = [expr], 0
@@ -209,7 +247,7 @@ def single(netsor: Netsor) -> Netsor:
     A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
     operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
 
-    Raises    NotCompiledError for scores with several definitions
+    Raises    NotCompiledError for transposed weights, and scores with several definitions
     """
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
     taken |= set(dict(netsor.fixed_widths))
@@ -221,6 +259,7 @@ def single(netsor: Netsor) -> Netsor:
         taken.add(f"{name}_{number}")
         return f"{name}_{number}"
 
+    netsor = without_transposes(netsor)
     body: list[Statement] = []
     beyond = _Beyond(netsor, fresh)
     for statement in netsor.body:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.errors import MemoryLimitError
-from tensorprog.limit.layers import Layers, bases_of
+from tensorprog.limit.compilable import bases_of
+from tensorprog.limit.layers import Layers
 from tensorprog.limit.normals import CHUNK, Streams
 from tensorprog.limit.outputs import plain
 from tensorprog.limit.sampler import Sampler

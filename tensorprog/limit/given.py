@@ -15,8 +15,8 @@ from tensorprog.expr import Expr
 from tensorprog.limit.asking import check_count
 from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.columns import Columns
+from tensorprog.limit.compilable import refuse_cells
 from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.layers import refuse_cells
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 from tensorprog.linalg import psd_cholesky

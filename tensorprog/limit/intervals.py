@@ -11,21 +11,22 @@ A batch holds four blocks of boxes: lower and upper ends over the box, and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, Open, broadcast, gather, union
+from tensorprog.arrays import BATCH, Open, align, broadcast, gather, union
 from tensorprog.atoms import ATOMS, REDUCTIONS
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Call, Expr, Reduction, Variable
 from tensorprog.limit.normals import Points
 from tensorprog.limit.sampler import Sampler
 
-__all__ = ["Moving", "moving_values"]
+__all__ = ["TAME", "Moving", "Steepness", "moving_values"]
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]  # lower and upper ends
@@ -34,6 +35,10 @@ ANGLE = 0.6  # and farther from it, over the distance of the midpoint
 FAR = 45.0  # exp(-45) = 3e-20
 POWERS = 8  # polynomials up to this degree are followed everywhere
 EVERYWHERE = ("sin", "cos", "exp")  # their structure does not fade away from the origin
+TAME = 3.0  # speed of an argument at which the nodes of rules and the points of draws see what a function does
+REGION, PROBED = 8.0, 64  # standard deviations; values of averages
+MANY = 512  # normals whose slopes are found one by one
+TILES = {1: 16, 2: 16, 3: 8, 4: 4}  # boxes along each normal that cover the region
 PROBES, MARGIN = 9, 1.0  # of functions of which no range is known: values looked at, and how far the range is widened
 
 
@@ -109,17 +114,11 @@ def over_boxes(expr: Expr, scope: Scope) -> Open:
         if not any(BATCH in arg.axes for arg in args):
             return evaluate(expr, scope)
         axes = union(*(arg.axes for arg in args))
-        whole = [_aligned(arg, axes) for arg in args]
+        whole = [align(arg, axes) for arg in args]
         return Open(axes, _applied(expr.atom, whole))
     if isinstance(expr, Reduction):
         return _reduced(expr, scope)
     return evaluate(expr, scope)
-
-
-def _aligned(value: Open, axes: Sequence[str]) -> Array:
-    from tensorprog.arrays import align
-
-    return align(value, axes)
 
 
 def _applied(name: str, args: Sequence[Array]) -> Array:
@@ -151,11 +150,22 @@ def _image(name: str, args: Sequence[Pair]) -> Pair:
     with np.errstate(all="ignore"):
         value = np.asarray(atom.numpy(*(low for low, _ in args)), dtype=np.float64)
     first, last = np.array(value), np.array(value)
-    for place in zip(*np.nonzero(~same), strict=True):
-        params = [float(low[place]) for low, _ in args[atom.arity :]]
-        spans = [(float(low[place]), float(high[place])) for low, high in args[: atom.arity]]
-        first[place], last[place] = _range(name, spans, params)
+    moving = np.flatnonzero(~same.reshape(-1))
+    if moving.size:
+        ends = [np.broadcast_to(end, same.shape).reshape(-1)[moving] for pair in args for end in pair]
+        for places, (*spans, params) in _each(ends, atom.arity):
+            found = _range(name, spans, params)
+            first.reshape(-1)[moving[places]], last.reshape(-1)[moving[places]] = found
     return first, last
+
+
+def _each(ends: Sequence[Array], arity: int) -> Iterator[tuple[Array, list[Any]]]:
+    """Different intervals of arguments and parameters, with the places where they are."""
+    values, where = np.unique(np.stack(ends), axis=1, return_inverse=True)
+    order = np.argsort(where, kind="stable")
+    for places, column in zip(np.split(order, np.cumsum(np.bincount(where))[:-1]), values.T.tolist(), strict=True):
+        spans = [(column[2 * k], column[2 * k + 1]) for k in range(arity)]
+        yield places, [*spans, column[2 * arity :: 2]]
 
 
 def _range(name: str, spans: Sequence[tuple[float, float]], params: Sequence[float]) -> tuple[float, float]:
@@ -168,7 +178,7 @@ def _range(name: str, spans: Sequence[tuple[float, float]], params: Sequence[flo
         found = atom.range_on(spans[0], *params)
         if found == (-np.inf, np.inf) and not (atom.image or atom.monotone) and np.isfinite(spans[0]).all():
             with np.errstate(all="ignore"):
-                values = atom.numpy(np.linspace(*spans[0], PROBES), *params)
+                values = atom.numpy(np.linspace(spans[0][0], spans[0][1], PROBES), *params)
             spread = MARGIN * np.ptp(values)
             found = float(values.min() - spread), float(values.max() + spread)
     low, high = found
@@ -215,6 +225,13 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
     inner = over_boxes(expr.arg, local)
     if BATCH not in inner.axes:
         return evaluate(expr, scope)
+    return over_index(expr, inner, scope, local, lambda data: _over_index(expr.reducer, data))
+
+
+def over_index(
+    expr: Reduction, inner: Open, scope: Scope, local: Scope, function: Callable[[Array], Array]
+) -> Open:
+    """A function over indices, given on the last axis, of its evaluated argument."""
     axes = union(inner.axes, expr.indices)
     sizes = {name: stop - start for name, (start, stop) in local.ranges.items()}
     data = broadcast(inner, axes, sizes | dict(zip(inner.axes, inner.data.shape, strict=True)))
@@ -223,7 +240,7 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
     order = [0, *rest, *places]
     shape = data.shape
     flat = data.transpose(order).reshape(shape[0], *(shape[k] for k in rest), -1)
-    result = _over_index(expr.reducer, flat)
+    result = function(flat)
     kept = tuple(axes[k] for k in (0, *rest))
     if expr.removes:
         return Open(kept, result)
@@ -242,7 +259,7 @@ def _over_index(name: str, data: Array) -> Array:
     """
     blocks = _blocks(data)
     if REDUCTIONS[name].linear:
-        return data.sum(axis=-1) if name == "sum" else data.mean(axis=-1)
+        return np.asarray(data.sum(axis=-1) if name == "sum" else data.mean(axis=-1))
     over, kept = (_index_image(name, low, high) for low, high in (blocks[:2], blocks[2:]))
     followed = _index_followed(name, blocks[0], blocks[1])
     if not REDUCTIONS[name].removes:
@@ -255,7 +272,7 @@ def _over_index(name: str, data: Array) -> Array:
 def _index_image(name: str, low: Array, high: Array) -> Pair:
     function = REDUCTIONS[name].numpy
     if name != "softmax":  # increasing in every argument
-        return function(low, (low.ndim - 1,)), function(high, (high.ndim - 1,))
+        return np.asarray(function(low, (low.ndim - 1,))), np.asarray(function(high, (high.ndim - 1,)))
     if np.array_equal(low, high):
         value = function(np.array(low), (low.ndim - 1,))
         return value, value
@@ -284,3 +301,180 @@ def _index_followed(name: str, low: Array, high: Array) -> NDArray[np.bool_]:
     matters = high > low.max(axis=-1, keepdims=True) - FAR
     moves = np.where(matters & (high > low), (high - low) / 2, 0.0).max(axis=-1)
     return np.asarray((moves <= WIDEST) | (gap >= FAR))
+
+
+class Steepness:
+    """A reader over the whole region of normals: how fast the arguments of functions move, in units of their structure.
+
+    A batch holds five blocks of boxes that cover the region: lower and upper end, a bound on the sum of the sizes of
+    the derivatives by the normals, and both ends with functions held that are tame: without jump, their arguments
+    moving no faster than TAME.
+    `steepest` is the largest speed met; it is infinite where a function has a kink, a jump or a singularity.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.steepest, self.half = 0.0, False
+        dim = sampler.dim
+        along = TILES.get(dim, 1)
+        edge = REGION * (2 * np.arange(along) + 1 - along) / along
+        tiles = np.meshgrid(*[edge] * dim, indexing="ij") if along > 1 else [np.zeros(1)] * dim
+        self.centres = np.stack([a.reshape(-1) for a in tiles], axis=1)
+        self.away = REGION / along
+        count = self.boxes = len(self.centres)
+        # derivatives along the axes of boxes, or in any direction of the whole region
+        unit = np.eye(dim) if dim <= MANY else np.random.default_rng(0).standard_normal((MANY, dim)) / math.sqrt(MANY)
+        values = {}
+        for name in sampler.scores:
+            slope = sampler.scores_of(name, Points(sampler.sources, unit))
+            matrix = slope.data.reshape(len(unit), -1)
+            middle = self.centres @ matrix if along > 1 else np.zeros((1, matrix.shape[1]))
+            speed = np.abs(matrix).sum(axis=0) if along > 1 else np.linalg.norm(matrix, axis=0)
+            far = self.away * speed
+            data = np.stack([middle - far, middle + far, speed + 0 * middle, middle, middle])
+            values[name] = Open(slope.axes, data.reshape(5 * count, *slope.data.shape[1:]))
+
+        def probed(name: str) -> Open:
+            found = sampler.draw(np.random.default_rng(0).standard_normal((PROBED, dim)))[name]
+            least, most = found.data.min(axis=0), found.data.max(axis=0)
+            spread, centre = most - least, (most + least) / 2
+            rows = np.stack([least - spread, most + spread, spread, centre, centre])
+            return Open(found.axes, np.repeat(rows, count, axis=0))
+
+        self._values = sampler.derived(values, 5 * count, sampler.reader(values), walk=self._over, average=probed)
+        self._read = sampler.reader(self._values)
+
+    def mass(self) -> Array:
+        """Of the boxes."""
+        from scipy.special import ndtr
+
+        return np.asarray((ndtr(self.centres + self.away) - ndtr(self.centres - self.away)).prod(axis=1))
+
+    def __call__(self, reference: Variable, ranges: Mapping[str, Any]) -> Open:
+        """The rows of a variable."""
+        value: Open = self._read(reference, ranges)
+        return value
+
+    def walk(self, expr: Expr, scope: Scope) -> Open:
+        """The centre, or half, of what is left of the range of an expression with tame functions held.
+
+        Shapes    (boxes, ...)
+        """
+        value = self._over(expr, scope)
+        if BATCH not in value.axes:
+            return Open(value.axes, np.zeros_like(value.data)) if self.half else value
+        _, _, _, low, high = self._rows(value.data)
+        with np.errstate(invalid="ignore"):
+            ends = (high - low) / 2 if self.half else (low / 2 + high / 2)
+            found = np.where(low == high, 0.0 if self.half else low, ends)
+        return Open(value.axes, np.where(np.isnan(found), np.inf, found) if self.half else np.nan_to_num(found))
+
+    def _over(self, expr: Expr, scope: Scope) -> Open:
+        if isinstance(expr, Call):
+            args = [self._over(arg, scope) for arg in expr.args]
+            if not any(BATCH in arg.axes for arg in args):
+                return evaluate(expr, scope)
+            axes = union(*(arg.axes for arg in args))
+            aligned = [align(arg, axes) for arg in args]
+            shape = np.broadcast_shapes(*(a.shape for a in aligned))
+            rows = [self._rows(np.array(np.broadcast_to(a, shape))) for a in aligned]
+            for row, arg in zip(rows, args, strict=True):
+                if BATCH not in arg.axes:
+                    row[2] = 0.0
+            return Open(axes, self._applied(expr.atom, rows).reshape(shape))
+        if isinstance(expr, Reduction):
+            local = scope
+            if expr.at:
+                full = {name: scope.netsor.ranges[name.rstrip("*")] for name in expr.indices}
+                local = replace(scope, ranges={**scope.ranges, **full})
+            inner = self._over(expr.arg, local)
+            if BATCH not in inner.axes:
+                return evaluate(expr, scope)
+            reducer = expr.reducer
+            return over_index(expr, inner, scope, local, lambda data: self._reduced(reducer, data))
+        return evaluate(expr, scope)
+
+    def _rows(self, data: Array) -> Array:
+        return data.reshape(5, self.boxes, *data.shape[1:])
+
+    def _met(self, speed: Array) -> None:
+        self.steepest = max(self.steepest, float(np.max(np.nan_to_num(speed, nan=np.inf), initial=0.0)))
+
+    def _applied(self, name: str, rows: Sequence[Array]) -> Array:
+        atom = ATOMS[name]
+        moved = [(row[0], row[1]) for row in rows]
+        over, held = _image(name, moved), _image(name, [(row[3], row[4]) for row in rows])
+        speed, tame = self._speed(name, rows)
+        if not (atom.operator in ("+", "-", "*") or name in ("negative", "where")):
+            held = (np.where(tame, held[0], over[0]), np.where(tame, held[1], over[1]))
+        return np.stack([*over, np.nan_to_num(speed, nan=np.inf), *held])
+
+    @np.errstate(all="ignore")
+    def _speed(self, name: str, rows: Sequence[Array]) -> tuple[Array, NDArray[np.bool_]]:
+        """Bound on the derivatives of a function, and where it is tame."""
+        atom = ATOMS[name]
+        own = rows[0][2]
+        every = np.ones(own.shape, dtype=bool)
+        size = [np.maximum(np.abs(row[0]), np.abs(row[1])) for row in rows]
+        if name == "negative":
+            return own, every
+        if atom.operator in ("+", "-"):
+            return own + rows[1][2], every
+        if name == "multiply":
+            return np.where(rows[1][2] > 0, size[0] * rows[1][2], 0) + np.where(own > 0, size[1] * own, 0), every
+        if name == "where":
+            return np.maximum(rows[1][2], rows[2][2]), every
+        if name in ("minimum", "maximum") or atom.operator in ("<", "<=", ">", ">=", "==", "!=", "&", "|"):
+            meets = (rows[0][0] < rows[1][1]) & (rows[0][1] > rows[1][0])
+            speed = np.maximum(own, rows[1][2])
+            if atom.operator in ("&", "|"):
+                return 0 * own, np.asarray(own >= 0) & (rows[0][3] == rows[0][4]) & (rows[1][3] == rows[1][4])
+            self._met(np.where(meets, np.inf, 0.0))
+            jumps = bool(atom.operator)
+            return 0 * own if jumps else speed, ~meets if jumps else ~meets | (speed <= TAME)
+        if name == "divide":
+            low, high, speed = rows[1][0], rows[1][1], rows[1][2]
+            nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+            relative = np.where(speed > 0, speed / nearest, 0.0)
+            self._met(relative)
+            return own / nearest + size[0] * relative / nearest, relative <= TAME
+        slope = np.array(own)
+        meets = np.zeros(own.shape, dtype=bool)
+        speed = np.zeros(own.shape)
+        ends = [np.broadcast_to(row[k], own.shape).reshape(-1) for row in rows for k in (0, 1)]
+        for places, (span, params) in _each(ends, 1):
+            local = atom.regularity_on(span, *params)
+            bound = local.lipschitz if local.modulus == 0 else np.inf
+            if not np.isfinite(bound) and atom.derivative is not None and np.isfinite(span).all():
+                slopes = np.abs(atom.derivative(np.linspace(span[0], span[1], 257), *params))
+                bound = 2 * float(np.nanmax(slopes, initial=0.0))
+            fast = own.reshape(-1)[places]
+            slope.reshape(-1)[places] = np.where(fast > 0, fast * bound, 0.0)
+            kinks = atom.kinks(*params) if atom.kinks is not None else ()
+            whole = name == "power" and params[0] >= 0 and params[0] == round(params[0])
+            meets.reshape(-1)[places] = not whole and any(span[0] < kink < span[1] for kink in kinks)
+            scales = [scale for _, scale in atom.features(*params)] or ([1.0] if atom.kinks is None else [])
+            speed.reshape(-1)[places] = max((fast.max() / scale for scale in scales), default=0.0)
+        self._met(np.where(meets, np.inf, speed))
+        continuous = atom.continuous and atom.domain[0] == -np.inf
+        return slope, (~meets | continuous) & (np.maximum(speed, np.where(meets, own, 0.0)) <= TAME)
+
+    @np.errstate(all="ignore")
+    def _reduced(self, name: str, data: Array) -> Array:
+        """Rows of a function over the last axis."""
+        if REDUCTIONS[name].linear:
+            return np.asarray(data.sum(axis=-1) if name == "sum" else data.mean(axis=-1))
+        low, high, speed, first, last = self._rows(data)
+        over, held = _index_image(name, low, high), _index_image(name, first, last)
+        fastest = speed.max(axis=-1)
+        if name == "max":
+            self._met(np.where(_index_followed(name, low, high), 0.0, np.inf))
+            tame = fastest <= TAME
+        else:
+            second = np.sort(speed, axis=-1)[..., -2] if speed.shape[-1] > 1 else 0 * fastest
+            self._met(fastest + second)
+            tame = fastest + second <= TAME
+        if not REDUCTIONS[name].removes:
+            fastest, tame = np.broadcast_to(fastest[..., None], speed.shape), tame[..., None]
+        held = np.where(tame, held[0], over[0]), np.where(tame, held[1], over[1])
+        result = np.stack([*over, fastest, *held])
+        return result.reshape(5 * self.boxes, *result.shape[2:])

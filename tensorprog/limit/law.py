@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.arrays import broadcast
 from tensorprog.averages import Averages, with_averages
-from tensorprog.errors import AccuracyError, NotCompiledError, Problem, ProgramError, did_you_mean
+from tensorprog.errors import AccuracyError, NotCompiledError, NotFiniteError, Problem, ProgramError, did_you_mean
 from tensorprog.expr import Expr
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.ir import Dot, Netsor
@@ -74,7 +74,7 @@ class Law:
         self._max_memory, self._seed = max_memory, seed
         outputs = LayeredOutputs if self.compiler.layered else Outputs
         self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
-        self._mixtures: dict[tuple[str, Box, bool], Mixture | Marginals] = {}
+        self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -295,12 +295,13 @@ class Law:
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
-        """Conditional means and variances of members over draws of p-ring; not `split`, in one piece."""
+    def _mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
+        """Conditional means and variances of members over draws of p-ring; not `split`, in one piece; `dense`, for
+        densities."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
-            return self._mixture(name, family.ranges, split).member(place(box, family.ranges))
-        key = name, box, split
+            return self._mixture(name, family.ranges, split, dense).member(place(box, family.ranges))
+        key = name, box, split, dense
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):
                 raise ProgramError(f"{name} has no members")
@@ -310,7 +311,7 @@ class Law:
                 value, _ = self._mean_of(name, box)
                 self._mixtures[key] = Mixture((), value, np.zeros_like(value))
             else:
-                self._mixtures[key] = self._outputs.mixture(name, box, split)
+                self._mixtures[key] = self._outputs.mixture(name, box, split, dense)
         return self._mixtures[key]
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
@@ -356,7 +357,7 @@ class Law:
         family, box, _ = self.member(name)
         keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
         if ask == "mean":
-            return (family, box, True) in self._mixtures
+            return (family, box, True, False) in self._mixtures
         return (family, box, *keys[ask]) in self._moments
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
@@ -438,14 +439,14 @@ class Law:
 
     def _make_curve(self, family: str, box: Box) -> Mixture | Convolution:
         one = (0,) * len(box)
-        mixture = self._mixture(family, box).member(one)
+        mixture = self._mixture(family, box, dense=True).member(one)
         if mixture.factors < 2:
             return mixture
         if not mixture.smoothed:
             total = Convolution(mixture)
             if total.usable:
                 return total
-        return self._mixture(family, box, split=False).member(one)
+        return self._mixture(family, box, split=False, dense=True).member(one)
 
     def density_method(self, name: str) -> str:
         """How the density of a member is found.
@@ -523,9 +524,7 @@ class Law:
         """Quantiles of one member, where the distribution function passes them, to full precision."""
         levels = check_levels(q)
         curve = self._curve(name)
-        family, box = self._one(name)
-        mixture = self._mixture(family, box).member((0,) * len(box))
-        centre, spread = float(mixture.expected()[0]), 1.001 * mixture.reach
+        centre, spread = float(curve.mixture.expected()[0]), 1.001 * curve.mixture.reach
         wanted = levels.reshape(-1)
         found = crossing(lambda y: curve.cdf(y)[0] - wanted, np.full(levels.size, centre - spread), centre + spread)
         return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
@@ -722,7 +721,7 @@ def _expected(added: Averages) -> Iterator[None]:
     """Raise ProgramError where a function of averages is not a number for some values of its variables."""
     try:
         yield
-    except FloatingPointError as error:
+    except (FloatingPointError, NotFiniteError) as error:
         psi = ", ".join(added.psi.values())
         message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
         fix = "a function of all real numbers, such as log(1 + y[0]**2)"

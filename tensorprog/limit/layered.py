@@ -17,10 +17,11 @@ from tensorprog.errors import MemoryLimitError, NotCompiledError
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.ir import MatMul
 from tensorprog.limit.averaging import REPLICATES, Rule
+from tensorprog.limit.compilable import bases_of
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.definitions import Box, place
 from tensorprog.limit.joint import Joint
-from tensorprog.limit.layers import Layers, bases_of
+from tensorprog.limit.layers import Layers
 from tensorprog.limit.mixture import Mixture, Summand
 from tensorprog.limit.outputs import Outputs, plain
 from tensorprog.limit.parts import Part
@@ -81,7 +82,7 @@ class LayeredOutputs(Outputs):
 
     # -- one variable ---------------------------------------------------------------------------------------------
 
-    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture:
+    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture:
         """Conditional means and variances of members: of the whole, of the parts that are Gaussian given the draws and
         independent of the others, which are drawn, or draws alone."""
         if not self._moments(name):

@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, COORDINATE, Open, broadcast
-from tensorprog.errors import NotCompiledError
 from tensorprog.ir import MatMul
 from tensorprog.limit.columns import Columns
+from tensorprog.limit.compilable import refuse_cells
 from tensorprog.limit.conditioned import Conditioned
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.normals import Normals, Points, Source
-from tensorprog.limit.parts import Part, position_names
+from tensorprog.limit.parts import position_names
 from tensorprog.limit.replicates import REPLICATE
 from tensorprog.order import upstream
 
-__all__ = ["Layers", "bases_of", "refuse_cells"]
+__all__ = ["Layers"]
 
 Array = NDArray[Any]
-
-
-def bases_of(parts: Iterable[Part]) -> set[str]:
-    """The Gaussian families that parts of vectors read."""
-    return {variable.name for part in parts for _, variable, _ in part.inner}
-
-
-def refuse_cells(compiler: Compiler) -> None:
-    """Refuse gated cells of a recurrence that depend on scores, or that are read beside vectors that do."""
-    families, parts = compiler.netsor.families, compiler.parts
-    vectors = {name for name in compiler.random if families[name].kind == "vector"}
-    read = bases_of(part for name in vectors - parts.carried for part in parts.of(name)) | vectors
-    for name in sorted(parts.carried & read):
-        raise NotCompiledError(
-            f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
-            "vectors that do: not compiled by this version"
-        )
 
 
 class Layers:

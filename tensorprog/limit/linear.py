@@ -22,7 +22,7 @@ Ranges = Mapping[str, Range]
 
 
 def coefficient(compiler: Compiler, part: Part, names: Mapping[str, Affine], ranges: Ranges, reader: Any) -> Open:
-    """The coefficient of a part at affine forms of other indices, scores read by `reader`, which may evaluate it too."""
+    """The coefficient of a part at affine forms of other indices, by a reader of scores that may evaluate it too."""
     full = dict(compiler.netsor.ranges) | dict(compiler.parts.bound_ranges) | dict(ranges)
     expr = substitute(part.coefficient, dict(names.items()))
     return getattr(reader, "walk", evaluate)(expr, Scope(compiler.netsor, full, reader))

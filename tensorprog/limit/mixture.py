@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ Kernel = Callable[[Array, Array], Array]
 CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 UNSEEN = 1e-30  # weight of draws
+MANY = 4096  # draws
+LONE, MISSED = 0.02, 14.0  # share of one draw in a density from which few decide; draws of what may be missed
+MOST_FREQUENCY = 1e6
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
 
 
@@ -154,7 +157,8 @@ class Mixture:
         return ratio[0], np.where(np.isnan(ratio[0]), 0.0, error)
 
     def disagreement(self) -> float:
-        """The largest error, by the rule, of the characteristic functions of the summands at a few frequencies.
+        """The largest error, by the rule, of the characteristic functions of the summands at a few frequencies, up to
+        those that narrow conditional Gaussians still have where means move.
 
         They see where densities and distribution functions are not smooth in the scores, which moments may not.
         """
@@ -164,7 +168,11 @@ class Mixture:
             offset = summand.mean - centre
             scale = np.sqrt(self.rule.value(summand.average(summand.var + offset**2)))
             scale = np.where(scale > 0, scale, 1.0)
-            for t in FREQUENCIES:
+            own = np.sort((summand.var[0] + self.var).reshape(len(summand.var[0]), -1).max(axis=1))
+            narrow = math.sqrt(float(own[len(own) // 4])) if summand.mean.size and np.ptp(offset) else math.inf
+            top = float(scale.max()) / narrow if narrow > 0 else MOST_FREQUENCY
+            finer = np.geomspace(FREQUENCIES[-1], max(min(2 * top, MOST_FREQUENCY), FREQUENCIES[-1]), 5)[1:]
+            for t in (*FREQUENCIES, *finer):
                 s = t / scale
                 values = summand.average(np.exp(-0.5 * s**2 * summand.var) * np.cos(s * offset))
                 worst = max(worst, float(np.max(self.rule.error(values), initial=0.0)))
@@ -265,12 +273,51 @@ class Mixture:
             return value, np.where(np.isfinite(value), error + more, error)
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
-            return self._stated(values, grid, self.rule.value(values))
+            value, error = self._stated(values, grid, self.rule.value(values))
+            return value, self._lone(grid, value, error)
+        return self._kernel(grid)
+
+    def _kernel(self, grid: Array) -> tuple[Array, Array]:
+        """A kernel estimate of the density from draws."""
         values = self._averaged(_normal_density, grid, self._kernel_variance(0.3))
         # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
         coarse = self.rule.value(self._averaged(_normal_density, grid, self._kernel_variance(0.6)))
         value = self.rule.value(values)
         return value, self.rule.error(values) + np.abs(coarse - value)
+
+    def _lone(self, grid: Array, value: Array, error: Array) -> Array:
+        """Errors of densities, where few draws decide, as large as what the others may have missed.
+
+        Beside means that move that is the kernel estimate; at a distance from a mean a normal density is at most
+        1 / (4 distance).
+        """
+        if self.rule.orders or not self.summands or self.summands[0].weights.size < MANY:
+            return error
+        own = self.summands[0]
+        mean, sd = own.mean[..., 0] + self.mean, np.sqrt(own.var[..., 0] + self.var)
+        weights = own.weights / len(own.weights)
+        still = np.ptp(mean[own.seen]) == 0
+        low, high = mean[own.seen].min(), mean[own.seen].max()
+        share = np.zeros(grid.shape)
+        typical = float(weights[weights > 0].mean())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for k, y in enumerate(grid):
+                if not np.isfinite(value[k]) or (not low <= y <= high and not still):
+                    continue
+                each = weights * _normal_density(y - mean, sd)
+                largest = np.unravel_index(np.argmax(each), each.shape)
+                light = weights[largest] <= 10 * typical
+                share[k] = 1.0 if value[k] == 0 and not still else (each[largest] / value[k] if light else 0.0)
+            alone = share > LONE
+            if not alone.any():
+                return error
+            if still:
+                unseen = MISSED / max(1, int(own.seen.sum()))
+                return np.where(alone, error + value + unseen * 0.25 / np.abs(grid - mean.flat[0]), error)
+        rough, wrong = self._kernel(grid[alone])
+        result = np.array(error)
+        result[alone] += np.abs(rough - value[alone]) + rough + wrong
+        return result
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
@@ -336,13 +383,13 @@ class Marginals:
         """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
         return self._asked("standardised", order)
 
-    def member(self, key: tuple[int, ...]) -> Mixture:
+    def member(self, key: tuple[int | slice, ...]) -> Mixture:
         """The mixture of one member."""
-        one = self.each[int(np.ravel_multi_index(key, self.shape))]
+        one = self.each[int(np.ravel_multi_index(cast("tuple[int, ...]", key), self.shape))]
         return one.member((0,) * len(self.shape))
 
 
-def crossing(function: Callable[[Array], Array], low: Array, high: Array, most: int = 200) -> Array:
+def crossing(function: Callable[[Array], Array], low: Array, high: Any, most: int = 200) -> Array:
     """Where increasing functions pass 0, each between its low and high: the upper end of the last bracket.
 
     Source    Chandrupatla 1997: inverse quadratic interpolation where it is safe, else bisection

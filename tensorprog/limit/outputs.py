@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,7 @@ from tensorprog.limit.averages import ConditionalAverage
 from tensorprog.limit.averaging import MIN_LOG2, ORDERS, REPLICATES, Quadrature, Rule, converge
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
+from tensorprog.limit.intervals import TAME
 from tensorprog.limit.joint import Joint
 from tensorprog.limit.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.moments import Moment, Term
@@ -29,6 +31,8 @@ from tensorprog.limit.summands import Block, Function, Summands
 __all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
 
 Array = NDArray[Any]
+UNSEEN = 14.0  # a set of that many times the mass of a draw is missed once in a million times
+CONFIRMING = 1 << 8  # draws per replicate that confirm a product rule
 CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
 MOST_MARGINALS = 16  # members whose laws are found one by one
 JOINT_DRAWS = 1 << 11  # per replicate
@@ -77,11 +81,18 @@ class Outputs:
             first=first,
         )
 
-    def mixture(self, name: str, box: Box, split: bool = True) -> Mixture | Marginals:
-        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for."""
+    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
+        """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for.
+
+        `dense`: for densities and distribution functions, which need more than moments do.
+        """
         if not self.linear(name):
             return self._drawn_mixture(name, box)
-        return (self._marginals(name, box) if split else None) or self._linear_mixture(name, box, split)
+        if split and not dense:
+            marginals = self._marginals(name, box)
+            if marginals is not None:
+                return marginals
+        return self._linear_mixture(name, box, split, dense)
 
     def _marginals(self, name: str, box: Box) -> Marginals | None:
         """Member by member, where each has so few scores that a rule serves; joint laws do not matter."""
@@ -98,7 +109,7 @@ class Outputs:
                 return None
         return Marginals(found, tuple(stop - start for start, stop in box))
 
-    def _linear_mixture(self, name: str, box: Box, split: bool) -> Mixture:
+    def _linear_mixture(self, name: str, box: Box, split: bool, dense: bool = False) -> Mixture:
         function = Function(self.compiler, name, box)
         summands = Summands(self.compiler, [function], split)
         fixed, blocks = summands.fixed, summands.blocks
@@ -107,52 +118,59 @@ class Outputs:
         if not blocks:
             return Mixture((), mean, var, summands.error)
         rules = [self.quadrature(block, var) for block in blocks]
-        if any(rule is not None and rule.panels is None for rule in rules):
-            found = Mixture(
-                tuple(_by_rule(b, r) for b, r in zip(blocks, rules, strict=True) if r is not None),
-                mean, var, summands.error, rule=Rule(orders=True),
-            )  # fmt: skip
+        one = [None if r is None or r.panels is None else _by_rule(b, r) for b, r in zip(blocks, rules, strict=True)]
+        members = math.prod(function.members)
+
+        def by_draws(drawn: Sequence[Block], known: Sequence[Summand], aim: float | None, most: int) -> Mixture:
+            """Quasi-Monte Carlo over the normals of some blocks, the others as they are."""
+            beside = Mixture(tuple(known), mean, var, rule=Rule(orders=True))
+            value, error = beside.standardised(4) if known else (np.ones(()), np.zeros(()))
+            with np.errstate(invalid="ignore"):
+                relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
+            width, regions = _width(drawn, members), [block.region() for block in drawn]
+
+            def replicate(points: Array) -> list[tuple[Array, Array]]:
+                pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
+                for part in _chunks(points, width):
+                    for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
+                        found.append(block.conditional(own))
+                return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
+
+            def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
+                own = [
+                    Summand(
+                        _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
+                    )
+                    for k, block in enumerate(drawn)
+                ]
+                own += [_repeated(summand, len(results)) for summand in known]
+                smoothed = not var.any() and not any(s.var.any() for s in own)
+                found = Mixture(tuple(own), mean, var, summands.error + relative, smoothed, rule)
+                hidden = [region.hidden(UNSEEN / weights.size) for region in regions]
+                if any(np.any(second) for second, _ in hidden):
+                    found = replace(found, relative_error=found.relative_error + _relative(found, drawn, hidden))
+                return found
+
+            return self._converged(sum(b.sampler.dim for b in drawn), replicate, build, name, width, aim, most)
+
+        if all(rule is not None for rule in rules):
+            known = [o or _by_rule(b, r) for o, b, r in zip(one, blocks, rules, strict=True) if r is not None]
+            smoothed = not var.any() and not any(s.var.any() or s.panels is not None for s in known)
+            found = Mixture(tuple(known), mean, var, summands.error, smoothed, Rule(orders=True))
+            several = [block for o, block in zip(one, blocks, strict=True) if o is None]
+            if not several:
+                return found
             value, error = found.standardised(4)
             aim = FINE_AIM if self.accuracy is None else self.accuracy
-            if not (np.all(error <= aim * np.abs(value)) and found.disagreement() <= aim):
-                rules = [rule if rule is not None and rule.panels is not None else None for rule in rules]
-        by_rule = [b if r is None else _by_rule(b, r) for b, r in zip(blocks, rules, strict=True)]
-        drawn = [block for block in by_rule if isinstance(block, Block)]
-        if not drawn:
-            known = tuple(s for s in by_rule if isinstance(s, Summand))
-            smoothed = not var.any() and not any(s.var.any() or s.panels is not None for s in known)
-            return Mixture(known, mean, var, summands.error, smoothed, Rule(orders=True))
-        known = tuple(s for s in by_rule if isinstance(s, Summand))
-        beside = Mixture(known, mean, var, rule=Rule(orders=True))
-        value, error = beside.standardised(4) if known else (np.ones(()), np.zeros(()))
-        with np.errstate(invalid="ignore"):
-            relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
-        members = math.prod(function.members)
-        width = _width(drawn, members)
-
-        def replicate(points: Array) -> list[tuple[Array, Array]]:
-            pieces: list[list[tuple[Array, Array]]] = [[] for _ in drawn]
-            for part in _chunks(points, width):
-                for found, block, own in zip(pieces, drawn, _columns(drawn, part), strict=True):
-                    values = block.draw(own)
-                    found.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
-            return [(np.concatenate([m for m, _ in p]), np.concatenate([v for _, v in p])) for p in pieces]
-
-        def build(results: Sequence[list[tuple[Array, Array]]], weights: Array, rule: Rule) -> Mixture:
-            own = [
-                Summand(
-                    _stacked([r[k][0] for r in results]), _stacked([r[k][1] for r in results]), weights, block.count
-                )
-                for k, block in enumerate(drawn)
-            ]
-            own += [_repeated(summand, len(results)) for summand in known]
-            smoothed = not var.any() and not any(s.var.any() for s in own)
-            return Mixture(tuple(own), mean, var, summands.error + relative, smoothed, rule)
-
+            if np.all(error <= aim * np.abs(value)) and (not dense or found.disagreement() <= aim):
+                other = by_draws(several, [o for o in one if o is not None], np.inf, CONFIRMING)
+                if _agree(found.moment(2), other.moment(2)):
+                    return found
+        drawn = [block for o, block in zip(one, blocks, strict=True) if o is None]
         # mean and variance of every draw are kept, twice while they are put together
         heads = sum(block.size for block in drawn)
         most = self.max_memory // (64 * REPLICATES * max(1, members * heads))
-        return self._converged(sum(b.sampler.dim for b in drawn), replicate, build, name, width, FINE_AIM, most)
+        return by_draws(drawn, [o for o in one if o is not None], FINE_AIM, most)
 
     def quadrature(self, block: Block, fixed: Array | None = None) -> Quadrature | None:
         """Two rules for the normals of a block; None where there are too many of them.
@@ -170,7 +188,7 @@ class Outputs:
             )
             one, two = found.points()
             return Quadrature((one[:, None], two[:, None]), found.both_weights(), found)
-        if dim not in ORDERS:
+        if dim not in ORDERS or block.region().steepest > TAME:
             return None
         (one, first), (two, second) = (product_points(dim, order) for order in ORDERS[dim])
         return Quadrature((one, two), (first, second))
@@ -230,6 +248,7 @@ class Outputs:
         functions = [Function(self.compiler, name, box) for name, box in members]
         summands = Summands(self.compiler, functions, split=False)
         (block,) = summands.blocks
+        region = block.region()
         kept: list[Joint] = []
 
         def replicate(points: Array) -> tuple[Array, Array, Array]:
@@ -243,8 +262,11 @@ class Outputs:
 
         def finish(results: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
             mean, cov, normals = (np.stack([r[x] for r in results]) for x in range(3))
-            kept[:] = [Joint(mean, cov, normals, summands.error)]
             seconds = (cov + mean[..., :, None] * mean[..., None, :]).mean(axis=1)
+            hidden = region.hidden(UNSEEN / math.prod(mean.shape[:2]))[0].max(initial=0.0)
+            size = float(seconds.mean(axis=0).diagonal().min())
+            relative = float(hidden) / size if hidden else 0.0
+            kept[:] = [Joint(mean, cov, normals, summands.error + relative)]
             return seconds.mean(axis=0), standard_errors(seconds)
 
         names = ", ".join(dict.fromkeys(name for name, _ in members))
@@ -317,36 +339,73 @@ class Outputs:
         functions = [Function(self.compiler, name, self.netsor.families[name].ranges) for name in names]
         other = len(names) - 1
         summands = Summands(self.compiler, functions)
-        fixed = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
-        width = _width(summands.blocks, math.prod(shape))
+        known = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
+        wrong = np.zeros(shape)
+        blocks = []
+        for block in summands.blocks:
+            rule = self.quadrature(block)
+            found = None if rule is None else self._cov_by_rule(block, rule, other, shape)
+            if found is None or not np.all(found[1] <= FINE_AIM * np.abs(found[0]).max(initial=0.0)):
+                blocks.append(block)
+            else:
+                known, wrong = known + found[0], wrong + found[1]
+        if not blocks:
+            return known, wrong + summands.error * np.abs(known)
+        width, regions = _width(blocks, math.prod(shape)), [block.region() for block in blocks]
+        counted: list[int] = []
 
         def replicate(points: Array) -> list[tuple[Array, Array, Array]]:
-            sums: list[Any] = [(0.0, 0.0, 0.0)] * len(summands.blocks)
+            sums: list[Any] = [(0.0, 0.0, 0.0)] * len(blocks)
             for part in _chunks(points, width):
-                for k, (block, own) in enumerate(zip(summands.blocks, summands.points(part), strict=True)):
-                    values = block.draw(own)
+                for k, (block, own) in enumerate(zip(blocks, _columns(blocks, part), strict=True)):
                     total, one, two = sums[k]
-                    total = total + block.cov(0, other, values, len(part)).sum(axis=0)
-                    m = block.mean(0, values, len(part)).reshape(len(part), block.size, -1)
-                    n = m if not other else block.mean(1, values, len(part)).reshape(len(part), block.size, -1)
-                    if m.any() and n.any():
-                        total = total + np.einsum("dhi,dhj->ij", m, n, optimize=True).reshape(shape)
-                    sums[k] = total, one + m.sum(axis=0), two + n.sum(axis=0)
+                    more, m, n = _seconds(block, own, other, shape)
+                    sums[k] = total + more.sum(axis=0), one + m.sum(axis=0), two + n.sum(axis=0)
+            counted.append(len(points))
             return [(total / len(points), one / len(points), two / len(points)) for total, one, two in sums]
 
         def finish(results: Sequence[list[tuple[Array, Array, Array]]]) -> tuple[Array, Array]:
-            value: Any = fixed
-            for k, block in enumerate(summands.blocks):
+            value: Any = known
+            for k, block in enumerate(blocks):
                 means: list[Any] = [sum(r[k][x] for r in results) / len(results) for x in range(3)]
                 value = value + block.count * _centred(*means)
             each = [
-                np.asarray(sum(block.count * _centred(*own) for block, own in zip(summands.blocks, r, strict=True)))
+                np.asarray(sum(block.count * _centred(*own) for block, own in zip(blocks, r, strict=True)))
                 for r in results
             ]
-            error = standard_errors(each) if summands.blocks else np.zeros(shape)
-            return value, error + summands.error * np.abs(value)
+            error = standard_errors(each) + wrong + summands.error * np.abs(value)
+            unseen = UNSEEN / (counted[-1] * len(results))
+            for block, region in zip(blocks, regions, strict=True):
+                error = error + block.count * _spread_over(block, region.hidden(unseen)[0], other, shape)
+            return value, error
 
-        return self.converge(summands.dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
+        dim = sum(block.sampler.dim for block in blocks)
+        return self.converge(dim, replicate, finish, _covariance(first, second), width, aim=FINE_AIM)
+
+    def _cov_by_rule(
+        self, block: Block, rule: Quadrature, other: int, shape: tuple[int, ...]
+    ) -> tuple[Array, Array]:
+        """A block's covariance by two rules, and its error."""
+        each = []
+        for points, weights in zip(rule.points, rule.weights, strict=True):
+            total: Any = 0.0
+            one: Any = 0.0
+            two: Any = 0.0
+            step = len(_chunks(points, _width([block], math.prod(shape)))[0])
+            for start in range(0, len(points), step):
+                more, m, n = _seconds(block, points[start : start + step], other, shape)
+                own = weights[start : start + step]
+                total, one, two = (t + np.tensordot(own, x, 1) for t, x in ((total, more), (one, m), (two, n)))
+            each.append(block.count * _centred(total, one, two))
+        error = 3 * np.abs(each[1] - each[0])
+        if rule.panels is not None:
+            found, mass = rule.panels, rule.panels.masses[:, None]
+            with np.errstate(invalid="ignore", over="ignore"):
+                size = np.abs(found.mean).max(axis=1), found.var.max(axis=1)
+                slack = mass * (found.var_slack + found.mean_slack * (2 * size[0] + found.mean_slack))
+                slack = np.where(mass > 0, np.nan_to_num(slack, nan=np.inf), 0.0).sum(axis=0)
+            error = error + block.count * _spread_over(block, slack, other, shape)
+        return each[0], error
 
     def _drawn_cov(self, first: str, second: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
         boxes = {name: self.netsor.families[name].ranges for name in (first, second)}
@@ -384,10 +443,50 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
     for points in rule.points:
         pieces = []
         for part in _chunks(points, _width([block], math.prod(shape))):
-            values = block.draw(part)
-            pieces.append((block.mean(0, values, len(part)), block.var(0, values, len(part))))
+            pieces.append(block.conditional(part))
         each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
+
+
+def _seconds(block: Block, points: Array, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Conditional second moments of two functions of a block, summed over heads, and their means.
+
+    Shapes    points (draws, dim) -> (draws, *shape), (draws, heads, members) twice
+    """
+    values, count = block.draw(points), len(points)
+    total = block.cov(0, other, values, count)
+    m = block.mean(0, values, count).reshape(count, block.size, -1)
+    n = m if not other else block.mean(1, values, count).reshape(count, block.size, -1)
+    if m.any() and n.any():
+        total = total + np.einsum("dhi,dhj->dij", m, n, optimize=True).reshape(count, *shape)
+    return total, m, n
+
+
+def _spread_over(block: Block, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
+    """Slack of covariances from that of second moments, by Cauchy and Schwarz.
+
+    Shapes    slack (numbers,), of one function after the other -> shape
+    """
+    sizes = [block.size * math.prod(f.members) for f in block.functions]
+    parts = np.split(slack, np.cumsum(sizes)[:-1])
+    roots = [np.sqrt(part.reshape(block.size, -1).sum(axis=0)) for part in (parts[0], parts[other])]
+    return np.asarray(np.multiply.outer(*roots).reshape(shape))
+
+
+def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
+    """Whether two numbers agree within twice three of their standard errors."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(one[0] - two[0]) > 2 * (one[1] + two[1]) + 1e-12 * np.abs(one[0])
+    return not apart.any()
+
+
+def _relative(mixture: Mixture, blocks: Sequence[Block], hidden: Sequence[tuple[Array, Array]]) -> float:
+    """Relative error of variances that stands for what a set of draws may not have seen of some blocks."""
+    total = np.maximum(mixture.moment(2)[0], 1e-300)
+    second = sum(b.count * h[0].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
+    fourth = sum(b.count * h[1].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
+    with np.errstate(over="ignore"):
+        return float(np.max(np.maximum(second / total, fourth / (4 * total**2)), initial=0.0))
 
 
 def _repeated(summand: Summand, sets: int) -> Summand:

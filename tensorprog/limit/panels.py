@@ -71,7 +71,7 @@ def _interpolation(at: Array, to: Array) -> Array:
     hit = away == 0
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = scale / away
-        return np.where(hit.any(axis=1)[:, None], hit.astype(float), terms / terms.sum(axis=1)[:, None])
+        return np.asarray(np.where(hit.any(axis=1)[:, None], hit.astype(float), terms / terms.sum(axis=1)[:, None]))
 
 
 def _mass(low: Array, high: Array) -> Array:
@@ -211,10 +211,18 @@ class _Points:
 
     def found(self) -> tuple[Array, Array]:
         """Values and errors."""
-        panels, count = self.panels, len(self.panels.low)
+        panels = self.panels
         # jumps and kinks: panels without width whose values are only bounded
         cells = np.isfinite(self.mean).all(axis=1) & np.isfinite(self.var).all(axis=1) & (panels.masses > 0)
-        points, which = (a.reshape(-1) for a in np.meshgrid(np.arange(len(self.grid)), np.flatnonzero(cells), indexing="ij"))
+        with np.errstate(invalid="ignore"):
+            ends = np.concatenate([self.mean, self.mean @ _ends()], axis=1)
+            far = FAR * np.sqrt(np.maximum(self.var.max(axis=1), (self.var @ _ends()).max(axis=1)))
+            clear = cells & (panels.var_slack == 0) & (panels.mean_slack == 0)
+            over = clear & (self.grid[:, None] > ends.max(axis=1) + far)
+            under = clear & (self.grid[:, None] < ends.min(axis=1) - far)
+        if self.cumulative:
+            self.value += over @ panels.masses
+        points, which = (np.asarray(a) for a in np.nonzero(cells & ~over & ~under))
         low, high = panels.low[which], panels.high[which]
         mean, var = self.mean[which], self.var[which]
         left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
@@ -267,7 +275,7 @@ class _Points:
         if self.cumulative:
             over = (least > FAR) & beyond
             np.add.at(self.value, points[over], _mass(low[over], high[over]))
-        self._add_steps(points, low, high, mean, rises, y, step & ~vague)
+        self._add_steps(points, low, high, mean, np.asarray(rises), y, np.asarray(step & ~vague))
         rest = floor | vague
         if rest.any():
             self._add_bounds(points[rest], low[rest], high[rest], mean[rest], var[rest], y[rest], which[rest])
@@ -338,7 +346,8 @@ class _Points:
             np.add.at(self.value, points, mass / 2)
             np.add.at(self.error, points, mass / 2)
             return
-        slack, more = self.panels.mean_slack[which], self.panels.var_slack[which]
+        more = self.panels.var_slack[which]
+        slack = self.panels.mean_slack[which] + np.ptp(mean, axis=1)  # nodes do not reach the ends
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             away = np.maximum(0.0, np.maximum(mean.min(axis=1) - slack - y, y - mean.max(axis=1) - slack))
             least, most = np.maximum(var.min(axis=1) - more, 0.0), var.max(axis=1)
@@ -477,7 +486,8 @@ def _confirmed(values: Values, effects: Effects, low: Array, high: Array, fixed:
         scale = _Scale(_mass(all_low, all_high), means[:, place], variances[:, place])
         off = scale.matters(mass, *centre, *found)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            worst = np.maximum(found[0] / np.sqrt(scale.second + 1e-300), found[1] / (scale.second + 1e-300)).max(axis=1)
+            square = scale.second + 1e-300
+            worst = np.maximum(found[0] / np.sqrt(square), found[1] / square).max(axis=1)
             total = var + fixed
             least, most = total.min(axis=1), total.max(axis=1)
             wide = (np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD).any(axis=1) & (mass > UNSEEN)

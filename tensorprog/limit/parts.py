@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.atoms import REDUCTIONS
-from tensorprog.errors import NotCompiledError
 from tensorprog.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.limit.branches import branches_apart
@@ -21,6 +20,7 @@ from tensorprog.limit.definitions import (
     depth,
     indicator,
     multiplied,
+    not_compiled,
     positions_of,
     product_of,
     readings,
@@ -182,7 +182,11 @@ class Parts:
         large = f"has more than {MAX_NODES} terms" if sum(1 for _ in walk(written)) > MAX_NODES else ""
         if large or depth(written) > MAX_DEPTH:
             large = large or f"nests more than {MAX_DEPTH} functions"
-            raise NotCompiledError(f"{statement.target.name} written out in Gaussian variables {large}")
+            raise not_compiled(
+                statement,
+                f"{statement.target.name} written out in Gaussian variables {large}",
+                "a MatMul or fewer statements between, so that less is written into one function",
+            )
         return branches_apart(self, written)
 
     def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
@@ -253,8 +257,10 @@ class Parts:
                 split = {position: self.split(self.statement(position)) for position in family.statements}
                 parts = [part for position, own in split.items() for part in self._boxed(position, own)]
             if len(parts) > MAX_PARTS:
-                raise NotCompiledError(
-                    f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} this version expands"
+                raise not_compiled(
+                    self.netsor.body[family.statements[0]],
+                    f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} that are expanded",
+                    "fewer products of sums",
                 )
             self._cache[name] = tuple(parts)
         return self._cache[name]

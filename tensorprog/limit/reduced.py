@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import COORDINATE, Open, broadcast, contract, gather
-from tensorprog.errors import NotCompiledError
+from tensorprog.errors import MemoryLimitError, NotCompiledError
 from tensorprog.evaluate import Scope, evaluate
 from tensorprog.expr import Affine, Call, Expr, Reduction, Variable, variables
 from tensorprog.gaussian.estimate import EPS, Estimate
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tensorprog.limit.parts import Parts
     from tensorprog.limit.patterns import Patterns
 
-__all__ = ["Reduced", "any_reduces", "reduces", "together"]
+__all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -58,9 +58,15 @@ SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
 
 
+def sums_over_vectors(parts: Parts, factor: Part) -> bool:
+    """Whether a factor reads several vectors and reduces over an index of some."""
+    over = reductions(factor.function) if factor.function is not None and factor.joint else []
+    return any(map(parts.is_vector, over))
+
+
 def reduces(parts: Parts, factor: Part) -> bool:
     """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
-    if factor.function is None or not factor.joint or not any(map(parts.is_vector, reductions(factor.function))):
+    if factor.function is None or not sums_over_vectors(parts, factor):
         return False
     return reduces_numbered(parts.numbered(factor.function)[0])
 
@@ -140,16 +146,12 @@ class Reduced:
     It holds where no equation between cells does but for those that the factors have been renamed by; `dropped` are the
     sets of equations under which further variables are dependent.
 
-    Raises    NotCompiledError for more variables than fit
+    Raises    MemoryLimitError for more variables than fit
     """
 
     def __init__(self, patterns: Patterns, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
         self.patterns, self.compiler, self.sides, self.given = patterns, patterns.compiler, sides, ranges
-        if self.compiler.each:
-            raise NotCompiledError(
-                f"{written(sides[0][0] if sides[0] else sides[1][0])}: reduces over an index of vectors whose moments "
-                "are random: not compiled by this version"
-            )
+        assert not self.compiler.each  # which is refused before
         self.ranges = self.compiler.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
         bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
@@ -170,8 +172,9 @@ class Reduced:
         self.axes = (REPLICATE, *(name for name in self.cells if name in known))
         self.shape = tuple(self.ranges[name][1] - self.ranges[name][0] for name in self.axes)
         if math.prod(self.shape) * self.dim**2 > MOST:
-            raise NotCompiledError(
-                f"{self.dim} variables that {self._readings[0].inner[0][1]} is read with: more than this version draws"
+            raise MemoryLimitError(
+                f"{self.dim} variables that {self._readings[0].inner[0][1]} is read with take {math.prod(self.shape)} "
+                f"matrices of {self.dim**2} numbers, more than the {MOST} that are held: choose smaller indices"
             )
 
     def at(self, solution: Mapping[str, Affine]) -> Reduced:

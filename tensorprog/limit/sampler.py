@@ -27,8 +27,8 @@ from tensorprog.arrays import (
     take,
     union,
 )
-from tensorprog.errors import NotCompiledError
-from tensorprog.evaluate import Scope, evaluate
+from tensorprog.errors import NotCompiledError, NotFiniteError
+from tensorprog.evaluate import Scope, evaluate, overflow
 from tensorprog.expr import Affine, Expr, Reduction, Variable, walk
 from tensorprog.grouping import Grouping
 from tensorprog.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
@@ -101,11 +101,7 @@ class Sampler:
             if not self.compiler.expanded:
                 return  # given, not drawn
             self.scores[name] = statement
-        if isinstance(statement, MatMul):
-            if statement.vector.name in self.compiler.random:
-                raise NotCompiledError(
-                    f"{statement.target} multiplies a vector that depends on scores: not compiled by this version"
-                )
+        if isinstance(statement, MatMul):  # of a vector that no score reaches: else there are layers
             return
         if isinstance(statement, Dot) and name not in self.compiler.random:
             return
@@ -336,6 +332,9 @@ class Sampler:
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
                     result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
+                    wrong = overflow(statement.target, statement.expr, result) if walk is evaluate else ""
+                    if wrong:  # ranges over boxes may be infinite
+                        raise NotFiniteError(f"a draw of the limit: {wrong}")
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)
         return values
 

@@ -7,8 +7,10 @@ converge quickly, and moments and characteristic functions of the sum are powers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.arrays import BATCH, Open, broadcast
+from tensorprog.errors import NotFiniteError
 from tensorprog.expr import Affine, Constant, IndexValue, Variable, variables, walk
 from tensorprog.ir import Range
 from tensorprog.limit.covariance import Compiler
 from tensorprog.limit.definitions import Box
-from tensorprog.limit.intervals import Moving, moving_values
+from tensorprog.limit.intervals import TAME, Moving, Steepness, moving_values
 from tensorprog.limit.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moments import Equations, canonical, difference, solve
 from tensorprog.limit.parts import Part
@@ -32,6 +35,7 @@ __all__ = ["HEAD", "Block", "Function", "Summands"]
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
+PROBES, SAME = 24, 1e-12  # draws that tell whether a mean is affine, and to what accuracy
 HEAD = "%"  # the index of the summands of a block
 
 
@@ -39,7 +43,7 @@ class Function:
     """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
 
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
-        self.parts = compiler.parts.of(name)
+        self.name, self.parts = name, compiler.parts.of(name)
         self.ranges = {str(k): span for k, span in enumerate(box)}
 
     @property
@@ -51,6 +55,43 @@ class Function:
     def members(self) -> tuple[int, ...]:
         """Sizes of the positions."""
         return tuple(stop - start for start, stop in self.ranges.values())
+
+
+@dataclass(frozen=True)
+class Region:
+    """How fast the fastest argument of a function moves, in units of its structure; and on boxes of given masses means
+    and variances at the centres, and what functions that are not tame (see `Steepness`) may do to means and deviations.
+
+    Shapes    mass (boxes,), mean, var, more_mean, more_sd (boxes, numbers)
+    """
+
+    steepest: float
+    mass: Array
+    mean: Array
+    var: Array
+    more_mean: Array
+    more_sd: Array
+
+    def hidden(self, unseen: float) -> tuple[Array, Array]:
+        """Most that a set of that mass, wherever it hides, can add to the second and fourth moments.
+
+        Shapes    (numbers,) twice
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = self.mean**2 + self.var
+            more = (np.abs(self.mean) + self.more_mean) ** 2 + (np.sqrt(self.var) + self.more_sd) ** 2 - size
+            moved = (self.more_mean > 0) | (self.more_sd > 0)
+            gains = [np.where(moved, np.nan_to_num(g, nan=np.inf), 0.0) for g in (more, more * (2 * size + more))]
+        found = []
+        for gain in gains:
+            order = np.argsort(-gain, axis=0)
+            mass = self.mass[order]
+            before = np.cumsum(mass, axis=0) - mass
+            part = np.clip(unseen - before, 0.0, mass)
+            with np.errstate(invalid="ignore"):
+                each = np.where(part > 0, part * np.take_along_axis(gain, order, axis=0), 0.0)
+            found.append(each.sum(axis=0))
+        return found[0], found[1]
 
 
 class Block:
@@ -103,8 +144,9 @@ class Block:
         """
         f = self.functions[k]
         ranges = f.ranges | {HEAD: self.heads}
-        value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
         """Var[summands of function k | p-ring].
@@ -112,8 +154,9 @@ class Block:
         Shapes    (draws, heads, *members)
         """
         f = self.functions[k]
-        value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
-        return broadcast(value, (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+        with np.errstate(all="ignore"):
+            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
 
     def at(self, points: Array) -> tuple[Array, Array]:
         """Means and variances of the summands of all functions at standard normals.
@@ -134,20 +177,67 @@ class Block:
         count = len(low)
         values = moving_values(self.sampler, low, high)
         read = self.sampler.reader(values)
+        return self._ranges(count, [Moving(read, count, half) for half in (False, True)])
+
+    def conditional(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
+
+        Shapes    points (draws, dim) -> (draws, heads, *members) twice
+        """
+        values, count = self.draw(points), len(points)
+        mean, var = self.mean(0, values, count), self.var(0, values, count)
+        if self.drift is None:
+            return mean, var
+        centre, square = self.drift
+        return np.full_like(mean, centre), var + square
+
+    @cached_property
+    def drift(self) -> tuple[float, float] | None:
+        """If the one summand has a mean a + g.z and its variance does not change along g: a and g.g.
+
+        A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
+        """
+        dim = self.sampler.dim
+        if self.size * math.prod(self.functions[0].members) > 1 or dim < 2 or self.region().steepest > TAME:
+            return None
+        z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
+        mean, var = (a.reshape(-1) for a in self.at(z)[:2])
+        design = np.concatenate([np.ones((len(z), 1)), z], axis=1)
+        found = np.linalg.lstsq(design, mean, rcond=None)[0]
+        size = float(np.linalg.norm(found[1:]))
+        if size == 0 or np.abs(design @ found - mean).max() > SAME * size:
+            return None
+        along = found[1:] / size
+        moved = self.at(z + np.outer(1 + np.arange(len(z)) % 3, along))[1].reshape(-1)
+        return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
+
+    @cached_property
+    def _region(self) -> Region:
+        reader = Steepness(self.sampler)
+        readers = [copy(reader) for _ in range(2)]
+        readers[1].half = True
+        ranges = self._ranges(reader.boxes, readers)
+        return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
+
+    def region(self) -> Region:
+        """How fast functions are anywhere in the region of the normals."""
+        return self._region
+
+    def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
+        """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
         found: list[list[Array]] = [[], [], [], []]
         for k, f in enumerate(self.functions):
             sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
             axes = (BATCH, HEAD, *f.positions)
-            for half in (False, True):
-                reader = Moving(read, count, half)
-                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=half)
-                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=half)
+            for half, reader in enumerate(readers):
+                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=bool(half))
+                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=bool(half))
                 found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
                 found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
-        mean, var, more, square = (np.concatenate(each, axis=1) for each in found)
+        centre, spread, more, square = (np.concatenate(each, axis=1) for each in found)
         with np.errstate(invalid="ignore"):
             more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
-        return mean, np.maximum(var, 0.0), more, np.sqrt(np.maximum(square, 0.0))
+        return centre, np.maximum(spread, 0.0), more, np.sqrt(np.maximum(square, 0.0))
 
     def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
         """Cov[summands of function k, of function m | p-ring], summed over the heads.
@@ -157,13 +247,25 @@ class Block:
         f, g = self.functions[k], self.functions[m]
         second = tuple(f"{name}_" for name in g.positions)
         sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
-        value = self._covariance(k, m).value(self.sampler.reader(values), [HEAD])
+        with np.errstate(all="ignore"):
+            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD]), k, m)
         if HEAD in value.axes:
             axis = value.axes.index(HEAD)
             value = Open(tuple(name for name in value.axes if name != HEAD), value.data.sum(axis=axis))
         else:
             value = Open(value.axes, value.data * self.size)
         return broadcast(value, (BATCH, *f.positions, *second), sizes)
+
+    def _finite(self, value: Open, *functions: int) -> Open:
+        """The value itself; refused, with the statements that made it, where it overflows or is no number."""
+        if np.isfinite(value.data).all():
+            return value
+        names = {self.functions[k].name for k in functions}
+        told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
+        raise NotFiniteError(
+            f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
+            "overflows, or leaves the domain of a function (log, sqrt, division)"
+        )
 
     def _sizes(self, draws: int, f: Function) -> dict[str, int]:
         return {BATCH: draws, HEAD: self.size} | dict(zip(f.positions, f.members, strict=True))

@@ -67,7 +67,8 @@ def limit(study: Study) -> Html:
         if study.report.grade == "outside":
             return paragraph("No limit is claimed for this program, for the reasons above. Networks of finite width "
                              "are drawn all the same.")
-        return joined([paragraph("There is no limit to show."), _code(study.refusal, "reason")])
+        return joined([paragraph("There is no limit to show, for the reason below. Networks of finite width are drawn "
+                                 "all the same."), _code(study.reason, "reason")])
     from tensorprog.limit.notebook import converges
 
     return joined([
@@ -78,6 +79,8 @@ def limit(study: Study) -> Html:
         note(f"In brackets: the error of the last digits. Largest error of any number of the limit: "
              f"{reference.law.error:.1e}."),
         *_covariances(reference),
+        *([paragraph("Networks are not compared with it, for this reason:"), _code(study.reason, "reason")]
+          if study.reason else []),
     ])
 
 
@@ -106,7 +109,7 @@ def widths(study: Study) -> Html:
     if not study.comparisons:
         return paragraph("No width is complete.")
     first, *others = study.pictured
-    panels = list(STATISTICS if study.reference is None else DISTANCES)
+    panels = list(STATISTICS if study.compared is None else DISTANCES)
     further: dict[str, Draw] = {}
     for of in others:
         further |= _densities(study, of, "log") | _convergence(study, of, panels[0])
@@ -122,7 +125,7 @@ def widths(study: Study) -> Html:
 
 def _densities(study: Study, of: str, *scales: str) -> dict[str, Draw]:
     """One panel for each scale, by what it shows."""
-    return {f"density of {of}, {scale} scale": partial(plots.density_of, study.columns[of], of, study.reference,
+    return {f"density of {of}, {scale} scale": partial(plots.density_of, study.columns[of], of, study.compared,
                                                        scale=scale) for scale in scales}
 
 
@@ -192,7 +195,7 @@ def python(study: Study, file: str) -> str:
     given = {key: value for key, value in study.settings.options.items() if value not in ((), {}, None)}
     arguments = ", ".join(f"{key}={value!r}" for key, value in ({"width": study.settings.width[0]} | given).items())
     lines = ["import tensorprog as tp", "", f"P = tp.load({file!r})", f"net = P.run({arguments})"]
-    return "\n".join([*lines, *(["print(tp.compare(net, P.limit()))"] if study.reference is not None else [])])
+    return "\n".join([*lines, *(["print(tp.compare(net, P.limit()))"] if study.compared is not None else [])])
 
 
 def _plain(value: Any) -> str:

@@ -60,7 +60,7 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
-    """No value is inf; `bound`: whether it may stand here, as a bound that is none, such as that of a clip or of min."""
+    """No value is inf; `bound`: whether it may stand here, as a bound that is none, e.g. of a clip or of min."""
     if isinstance(expr, Number) and expr.value == math.inf and not bound:
         checker.error("inf is no value: only -inf is one, as a mask under softmax, logsumexp or max", statement.span,
                       "where(condition, x, -inf) masks x where the condition does not hold")

@@ -104,7 +104,34 @@ RELATED = [
     "g[i] * exp(-abs(g[i])) + e",
     "g[i] * abs(g[i])**0.5 * e",
     "p[i,0] * exp(0.5 * log(1 + g[i]**2))",
+    "g[i] * exp(e) / (exp(g[i]) + exp(e))",
+    "(g[i] * exp(e) + p[i,0]) / (1 + exp(e))",
+    "exp(g[i]) / sqrt(exp(2 * g[i]) + exp(2 * e) + exp(p[i,0]))",
+    "(exp(g[i]) + exp(e))**2 / (exp(2 * g[i]) + exp(2 * e))",
+    "p[i,0] / (exp(g[i] - e) + exp(e - g[i]))",
+    "log(1 - sigmoid(g[i])) * sigmoid(g[i])",
+    "log((1 + exp(g[i])) / (exp(e) + exp(g[i])))",
+    "g[i] * tanh(log(1 + exp(g[i])))",
+    "softplus(g[i]) - relu(g[i])",
+    "g[i]**2 / sqrt(1 + g[i]**4) * exp(-g[i] / (1 + abs(g[i])))",
+    "(1 + abs(g[i]) * g[i]) / (2 + g[i]**2 + abs(g[i] - 1))",
+    "exp(min(g[i], e) - max(g[i], e))",
+    "g[i]**2 * e**2 / (1 + 0.5 * g[i] * e * e * g[i])",
 ]
+# functions of one value, of many kinds: x, f(x) and g(x) multiplied, added, divided
+CHAINED = ["{0} * {1}", "{0} - {1}", "{0} / (1 + {1}**2)", "{0} * {1} / (1 + exp({0}))", "log(1 + exp({0})) * {1}",
+           "{0} / sqrt(1 + {0}**2 + {1}**2)", "({0} + {1}) / (1 + abs({0}) + abs({1}))", "exp(-{0}**2) * {1}",
+           "tanh({0}) - tanh({1})", "{0} / (exp({0}) + exp(-{0}) + {1}**2)", "max({0}, {1}) - {0}"]
+SIMPLE = ["g[i]", "2 * g[i]", "-g[i]", "abs(g[i])", "exp(g[i])", "exp(-g[i])", "sigmoid(g[i])", "tanh(2 * g[i])",
+          "softplus(g[i])", "relu(g[i])", "g[i]**2", "(1 - sigmoid(g[i]))", "gelu(g[i])", "sin(g[i])",
+          "exp(-exp(g[i]))", "(g[i] + 1)**3", "sqrt(1 + g[i]**2)", "erf(g[i])", "elu(g[i])", "log(1 + g[i]**2)",
+          "(1 + tanh(g[i]))"]
+
+
+def _chained(t: tuple[str, str, str, str, str]) -> Expr:
+    """Three simple functions of g[i] in two steps."""
+    first, second, a, b, c = t
+    return parsed(first.format(f"({second.format(a, b)})", c))
 
 
 def _put(text: str, x: Expr, y: Expr, z: Expr) -> Expr:
@@ -211,6 +238,9 @@ KINDS = {
         st.sampled_from([G, E, Call("abs", (G,))]),
     ),
     "averages": expressions([G, E, M], 5),
+    "chains of one vector": st.tuples(
+        *(st.sampled_from(CHAINED) for _ in range(2)), *(st.sampled_from(SIMPLE) for _ in range(3))
+    ).map(_chained),
     "reductions": st.builds(
         lambda a, b, name: Call(name, (a, b)),
         REDUCED,

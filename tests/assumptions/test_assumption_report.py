@@ -198,17 +198,17 @@ def test_sources() -> None:
 def test_a_large_program_takes_milliseconds() -> None:
     netsor = replace(CASES["attention"], constants={"s": 128, "H": 96}).load()
     check(netsor)
-    start = time.perf_counter()
+    start = time.process_time()
     assert check(netsor).grade == "theorem"
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
 
 
 def test_long_recurrences_settle() -> None:
     body = "r[0] = Nonlin(h)\ng[t] = MatMul(W, h)\nr[t] = Nonlin(tanh(r[t-1] + g[t]))\ny = MatMul(V, r[5000])"
     case = Case("long", "nothing", then=body, indices={"t": "1..5000"})
-    start = time.perf_counter()
+    start = time.process_time()
     assert check(case.load()).grade == "theorem"
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_recurrences_keep_their_ranges() -> None:

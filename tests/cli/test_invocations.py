@@ -185,6 +185,7 @@ def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
     assert plain["assumptions"] == judged
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_report(tp):
     first, second = (json.loads(tp("run", "small.yaml", "--format", "json", "--width", "8")[1]) for _ in range(2))
     for report in (first, second):
@@ -478,7 +479,7 @@ def test_a_folder_that_cannot_be_written(tp, folder):
 
 def _shell(command, **extra):
     env = {key: value for key, value in os.environ.items() if key != "TENSORPROG_DEBUG"} | extra
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=300, check=False)
 
 
 TP = f"{sys.executable} -c 'from tensorprog.cli import main; main()'"

@@ -76,10 +76,10 @@ TEXTS = {
 def test_hostile_text_gives_one_clear_message_at_once(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text, message = TEXTS[name]
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ProgramError) as caught:
         loads(text)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     tracemalloc.start()
     try:
         with pytest.raises(ProgramError):

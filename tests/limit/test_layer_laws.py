@@ -94,6 +94,7 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / 3))
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(law.cov("y"))
     monkeypatch.setattr(layered, "NUMBERS", 1 << 10)

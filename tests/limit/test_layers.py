@@ -130,16 +130,17 @@ outputs: [y, p]
 """
 
 
+@pytest.mark.slow
 def test_linear_layers_that_share_their_queries_are_theorem_1_after_rewriting() -> None:
     """A recurrence is taken layer after layer, where scores remember those before; unrolled, all MatMuls are moved."""
     recurrence, unrolled = loads(SHARED), loads(UNROLLED)
     assert judge(recurrence).grade == judge(unrolled).grade == "remark"
-    iterated, theorem = Law(recurrence), Law(unrolled)
+    iterated, theorem = Law(recurrence, accuracy=3e-3), Law(unrolled, accuracy=3e-3)
     assert iterated.compiler.layered
     assert not theorem.compiler.layered
     _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
     _agree(theorem.kurtosis("y[0]", with_error=True), iterated.kurtosis("y[0]", with_error=True))
-    count = 100_000
+    count = 50_000
     draws = (law.sample(count, seed=seed)["p"] for law, seed in ((iterated, 1), (theorem, 2)))
     first, second = (p.reshape(count, 8) for p in draws)
     for power in (1, 2):
@@ -317,7 +318,8 @@ def _head_draws(count: int, d: int, seed: int) -> tuple[Array, Array]:
     return p, np.einsum("naic,najc->nij", mixed, mixed) / (2 * d)
 
 
-@pytest.mark.parametrize("d", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 4])
 def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
     law = _law(HEADS, D=d)
     count = 400_000
@@ -469,13 +471,14 @@ outputs: [y]
         _agree(getattr(law, method)("p", with_error=True), (np.full((), exact), np.zeros(())))
 
 
+@pytest.mark.slow
 def test_joint_laws_of_scores_count_every_variance_once() -> None:
-    theorem, iterated = _law(STACK, s=3), _law(ITERATED, accuracy=3e-3, s=3)
+    theorem, iterated = (_law(text, accuracy=3e-3, s=3) for text in (STACK, ITERATED))
     first = ["p1[0,0,1]", "p1[0,0,0]"]  # independent standard normals: the tokens are orthonormal
     for law in (theorem, iterated):
         assert law.moment(first, [2, 2]) == pytest.approx(1, rel=1e-12)
         assert law.density(first, [[0.3, 0.5]])[0] == pytest.approx(math.exp(-0.17) / math.tau, rel=1e-12)
-    second, count = ["p2[0,0,1]", "p2[0,0,0]"], 200_000
+    second, count = ["p2[0,0,1]", "p2[0,0,0]"], 100_000
     draws = iterated.sample(count, seed=4)["p2"][:, 0, 0]
     products = (draws[:, 0] * draws[:, 1]) ** 2
     _agree(iterated.moment(second, [2, 2], with_error=True), (products.mean(), 3 * products.std() / math.sqrt(count)))
@@ -486,6 +489,7 @@ def test_joint_laws_of_scores_count_every_variance_once() -> None:
             _law(text).moment(names, [2, 2])
 
 
+@pytest.mark.slow
 def test_heads_of_finite_width_stand_in_several_layers() -> None:
     """Weights of their own in each layer are fresh; one that is used again behind its vectors is not."""
     text = """
@@ -519,12 +523,14 @@ outputs: [h]
         a = np.exp(p - p.max(axis=-1, keepdims=True))
         a /= a.sum(axis=-1, keepdims=True)
         k = a @ k @ np.swapaxes(a, 1, 2) + 1e-14 * np.eye(2)
-    value, error = _law(text).cov("h", with_error=True)
+    law = _law(text)
+    value, error = law.cov("h", with_error=True)
     _agree((value[2, :, 2], error[2, :, 2]), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
     draws = p[:, 0, 1] ** 2
-    _agree(_law(text).var("p[2,0,1]", with_error=True), (draws.mean(), 3 * draws.std() / math.sqrt(count)))
+    _agree(law.var("p[2,0,1]", with_error=True), (draws.mean(), 3 * draws.std() / math.sqrt(count)))
 
 
+@pytest.mark.slow
 def test_errors_of_moments_given_the_draws_are_stated() -> None:
     """All draws share the nodes at which relu(u + w e) is averaged, so their spread does not show how far it is off."""
     law = Law(loads("""

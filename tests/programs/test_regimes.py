@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog.cli import main
+from tests.rotation import some
 
 Array = NDArray[np.float64]
 REGIMES = "attention_regimes"
@@ -73,9 +74,8 @@ def test_grades_are_those_of_programs_that_say_the_same(
     assert {(claim.name, claim.standing) for claim in ours.claims} == {(c.name, c.standing) for c in theirs.claims}
 
 
-@pytest.mark.parametrize(("settings", "name", "others"), [
-    pytest.param(*row, marks=pytest.mark.slow if row[0].get("D") else ()) for row in ALONE
-])
+@pytest.mark.slow
+@pytest.mark.parametrize(("settings", "name", "others"), some(ALONE, 2))
 def test_limits_are_those_of_programs_that_say_the_same(
     settings: dict[str, float], name: str, others: dict[str, float]
 ) -> None:
@@ -116,6 +116,7 @@ def test_finite_networks_run_the_text_as_written() -> None:
     assert {"y", "p", "ep", "m"} <= set(samples)
 
 
+@pytest.mark.slow
 def test_scores_on_either_scale() -> None:
     first, mixed, last = (limit(REGIMES, f"mu={mu}") for mu in (0, 0.5, 1))
     assert np.all((first.kurtosis > mixed.kurtosis) & (mixed.kurtosis > 3))

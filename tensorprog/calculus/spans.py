@@ -1,0 +1,134 @@
+"""Numbers of a program as exact rationals, or as intervals of them where they are rounded or depend on indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tensorprog.calculus.closed import rational
+from tensorprog.expr import Call, Expr, Number
+
+if TYPE_CHECKING:
+    from tensorprog.calculus.composition import Composition
+
+__all__ = ["ONE", "ZERO", "Span", "TooLong", "increasing", "outward", "span"]
+
+DIGITS = 15  # a decimal with no more of them stands for itself; with more it is the rounding of another number
+ROUNDING = Fraction(1, 10**14)  # relative error of numbers that are computed
+NEAR = Fraction(1, 10**12)  # ... of functions of them
+MAX_BITS = 1 << 13
+
+
+class TooLong(Exception):
+    """Exact numbers, or expansions, grow beyond what is worth computing."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """All numbers between two rationals; a single number if they are equal."""
+
+    low: Fraction
+    high: Fraction
+
+    def __add__(self, other: Span) -> Span:
+        return Span(self.low + other.low, self.high + other.high)
+
+    def __neg__(self) -> Span:
+        return Span(-self.high, -self.low)
+
+    def __mul__(self, other: Span) -> Span:
+        if self.exact and other.exact:
+            value = self.low * other.low
+            if value.numerator.bit_length() + value.denominator.bit_length() > MAX_BITS:
+                raise TooLong
+            return Span(value, value)
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        if max(x.numerator.bit_length() + x.denominator.bit_length() for x in ends) > MAX_BITS:
+            raise TooLong
+        return Span(min(ends), max(ends))
+
+    def inverse(self) -> Span:
+        """1 / x; the interval must not hold 0."""
+        return Span(1 / self.high, 1 / self.low)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a single number."""
+        return self.low == self.high
+
+    @property
+    def sign(self) -> int | None:
+        """+1, -1, or 0 for the number 0; None if the interval holds 0 and others."""
+        if self.low > 0 or self.high < 0:
+            return 1 if self.low > 0 else -1
+        return 0 if self.exact else None
+
+
+def outward(low: float, high: float) -> Span:
+    """An interval that holds numbers computed with rounding."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise TooLong
+    a, b = Fraction(low), Fraction(high)
+    return Span(a - abs(a) * ROUNDING, b + abs(b) * ROUNDING)
+
+
+def increasing(function: Callable[[float], float], x: Span) -> Span:
+    """An increasing function (exp, log) of numbers, to a relative and an absolute accuracy, whichever is worse."""
+    if max(abs(x.low), abs(x.high)) > 500:
+        raise TooLong
+    low, high = (Fraction(function(float(end))) for end in (x.low, x.high))
+    slack = NEAR * (1 if function is math.log else max(abs(low), abs(high)))
+    return Span(low - slack, high + slack)
+
+
+ZERO, ONE = Span(Fraction(0), Fraction(0)), Span(Fraction(1), Fraction(1))
+
+
+def _decimal(value: float) -> Span:
+    """A number as it is written; one with all its digits is taken for the rounding of another."""
+    text = repr(value)
+    if sum(c.isdigit() for c in text.split("e")[0].strip("-0.").replace(".", "")) > DIGITS and value != int(value):
+        return outward(value, value)
+    exact = Fraction(text)
+    return Span(exact, exact)
+
+
+def span(rules: Composition, expr: Expr) -> Span | None:
+    """The values of an expression without vectors and scores; None for others."""
+    interval = rules.closed(expr)
+    if interval is None:
+        return None
+    exact = rational(rules.netsor, expr)
+    if exact is not None:
+        return Span(exact, exact)
+    if isinstance(expr, Call) and expr.atom in ("negative", "add", "subtract", "multiply", "divide", "power"):
+        found = _combined(rules, expr)
+        if found is not None:
+            return found
+    if isinstance(expr, Call):
+        return outward(*interval)
+    if isinstance(expr, Number) and isinstance(expr.value, int):
+        return Span(Fraction(expr.value), Fraction(expr.value))
+    low, high = (_decimal(end) for end in interval)
+    return Span(low.low, high.high)
+
+
+def _combined(rules: Composition, expr: Call) -> Span | None:
+    parts = [span(rules, arg) for arg in expr.args]
+    first, second = parts[0], parts[-1]
+    if first is None or second is None:
+        return None
+    if expr.atom == "negative":
+        return -first
+    if expr.atom == "power":
+        exponent = second.low
+        if not (first.exact and second.exact and exponent.denominator == 1 and abs(exponent) <= 24 and first.sign):
+            return None
+        value = first.low ** int(exponent)
+        return Span(value, value)
+    if expr.atom == "divide":
+        return first * second.inverse() if second.sign else None
+    return first * second if expr.atom == "multiply" else first + (second if expr.atom == "add" else -second)

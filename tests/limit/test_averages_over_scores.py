@@ -1,0 +1,255 @@
+"""Averages over one score and several: spikes, steps, narrow noise, singular densities, by mpmath alone.
+
+p is N(0, K**2), v is N(0, K) with K = E erf(u)**2; every reference integrates over a normal z with the places of
+structure given by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog.divergence import kl_gaussian
+from tensorprog.limit.law import Law
+from tensorprog.yaml_io import loads
+
+Function = Callable[[Any], Any]
+K = mp.mpf(2) / mp.pi * mp.asin(mp.mpf(2) / 3)  # E erf(u)**2, u standard normal
+
+
+@cache
+def law(output: str, scores: str = "p", scale: float = 1.0) -> Law:
+    lines = []
+    for name in scores:
+        lines += [f"  - q{name} = MatMul(Q{name}, x)", f"  - k{name} = MatMul(K{name}, x)",
+                  f"  - {name} = Dot(q{name}, k{name})"]  # fmt: skip
+    weights = "".join(f"  Q{name}: {scale}\n  K{name}: {scale}\n" for name in scores)
+    return Law(loads(f"program: one\ninitial:\n  h: {{cov: 1}}\nweights:\n  W: 1\n  V: 1\n{weights}body:\n"
+                     "  - u = MatMul(W, h)\n  - x = Nonlin(erf(u))\n  - v = MatMul(V, x)\n" + "\n".join(lines)
+                     + f"\n  - y = Nonlin({output})\noutputs: [y]\n"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """y = g(p) v + m(p), and where on the line of p something happens."""
+
+    output: str
+    g: Function
+    m: Function = lambda p: mp.mpf(0)
+    places: Sequence[float] = ()
+    smooth: bool = True  # then errors are not much too large
+    scale: float = 1.0
+
+    @property
+    def deviation(self) -> Any:
+        return K * mp.mpf(self.scale)
+
+    def average(self, f: Function, more: Sequence[float] = ()) -> Any:
+        """E f(p), over panels between all places and a few others."""
+        reach = 14
+        own = {mp.mpf(x) / self.deviation for x in (*self.places, *more)}
+        marks = sorted({x for x in own if abs(x) < reach} | {mp.mpf(k) for k in range(-reach, reach + 1, 2)})
+        return mp.quad(lambda z: f(self.deviation * z) * mp.npdf(z), marks)
+
+    def moments(self) -> tuple[Any, Any]:
+        """Variance and kurtosis."""
+        centre = self.average(self.m)
+        var = lambda p: self.g(p) ** 2 * K  # noqa: E731
+        away = lambda p: (self.m(p) - centre) ** 2  # noqa: E731
+        second = self.average(lambda p: var(p) + away(p))
+        fourth = self.average(lambda p: 3 * var(p) ** 2 + 6 * var(p) * away(p) + (self.m(p) - centre) ** 4)
+        return second, fourth / second**2
+
+
+def near(place: float, *widths: float) -> list[float]:
+    return sorted({place + sign * k * w for w in widths for k in (0, 1, 2, 4, 8, 12) for sign in (-1, 1)})
+
+
+def spike(width: float) -> Case:
+    return Case(f"(1 + 100*gaussian((p - 0.911)/{width}))*v",
+                lambda p: 1 + 100 * mp.exp(-(((p - mp.mpf("0.911")) / mp.mpf(width)) ** 2)),
+                places=near(0.911, width, 0.1), smooth=width > 1e-3)  # fmt: skip
+
+
+def logistic(x: Any) -> Any:
+    return 1 / (1 + mp.exp(-x))
+
+
+CASES = [
+    spike(0.01),
+    spike(1e-4),
+    spike(1e-7),
+    Case("(1 + 30*sigmoid(200*(p-2)))*v", lambda p: 1 + 30 * logistic(200 * (p - 2)), places=near(2, 0.01, 0.1)),
+    Case("(1 + 1000*sigmoid(50*(p-3)))*v", lambda p: 1 + 1000 * logistic(50 * (p - 3)), places=near(3, 0.02, 0.1)),
+    Case("where(p > 0.3, 1, 3)*v", lambda p: mp.mpf(1) if p > 0.3 else mp.mpf(3), places=[0.3]),
+    Case("where(p > 1.7, 100, 1)*v + relu(p + 0.1)", lambda p: mp.mpf(100) if p > 1.7 else mp.mpf(1),
+         lambda p: max(p + mp.mpf("0.1"), 0), [-0.1, 1.7]),
+    Case("relu(p)*v", lambda p: max(p, 0), places=[0]),
+    Case("max(p, 0.2)*v + min(p, 1)", lambda p: max(p, mp.mpf("0.2")), lambda p: min(p, 1), [0.2, 1]),
+    Case("p**3*v", lambda p: p**3),
+    Case("(p**2 - 0.1)*v + p**3", lambda p: p**2 - mp.mpf("0.1"), lambda p: p**3),
+    Case("0.01*v + p", lambda p: mp.mpf("0.01"), lambda p: p),
+    Case("p + v", lambda p: mp.mpf(1), lambda p: p, scale=40),
+    Case("exp(3*p)*v", lambda p: mp.exp(3 * p)),
+    Case("sqrt(abs(p))*v", lambda p: mp.sqrt(abs(p)), places=[0], smooth=False),
+    Case("abs(tanh(5*p))*v + sin(4*p)", lambda p: abs(mp.tanh(5 * p)), lambda p: mp.sin(4 * p), near(0, 0.1)),
+    Case("tanh(50*tanh(3*p - 1))*v", lambda p: mp.tanh(50 * mp.tanh(3 * p - 1)), places=near(1 / 3, 0.01, 0.1)),
+    Case("sigmoid(40*(p-0.2))*v", lambda p: logistic(40 * (p - mp.mpf("0.2"))), places=near(0.2, 0.05)),
+]
+
+
+def held(found: tuple[float, float], truth: Any, smooth: bool) -> None:
+    value, error = found
+    size = max(abs(float(truth)), 1e-300)
+    assert abs(value - float(truth)) <= error + 4e-16 * size, (value, float(truth), error)
+    assert not smooth or error <= 1e-9 * size, (value, error)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.output)
+def test_moments_behind_one_score(case: Case) -> None:
+    with mp.workdps(25):
+        variance, kurtosis = case.moments()
+    found = law(case.output, scale=case.scale)
+    held(found.var("y", with_error=True), variance, case.smooth)
+    held(found.kurtosis("y", with_error=True), kurtosis, case.smooth)
+    value, error = found.cov("y", with_error=True)
+    held((float(value), float(error)), variance, case.smooth)
+
+
+DENSE = ["(1 + 100*gaussian((p - 0.911)/0.01))*v", "where(p > 0.3, 1, 3)*v", "max(p, 0.2)*v + min(p, 1)", "p**3*v",
+         "0.01*v + p", "p + v", "sigmoid(40*(p-0.2))*v", "abs(tanh(5*p))*v + sin(4*p)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.output in DENSE], ids=lambda case: case.output)
+def test_densities_and_quantiles_behind_one_score(case: Case) -> None:
+    found = law(case.output, scale=case.scale)
+    sd = found.var("y") ** 0.5
+    grid = sd * np.array([-2.5, -0.3, 1e-3, 0.7])
+    density, wrong = found.density("y", grid, with_error=True)
+    below, off = found.cdf("y", grid, with_error=True)
+    with mp.workdps(15):
+        for k, y in enumerate(grid):
+            noise = float(K) ** 0.5 * float(abs(case.g(mp.mpf(y)))) + 1e-3
+            more = near(float(y), noise) if "+" in case.output else [s * 10.0**-j for j in range(12) for s in (-1, 1)]
+            normal = lambda p, y=y: mp.npdf(y, case.m(p), mp.sqrt(K) * max(abs(case.g(p)), mp.mpf(10) ** -300))  # noqa: E731
+            held((density[k], wrong[k] + 1e-13), case.average(normal, more), smooth=False)
+            tail = lambda p, y=y: mp.ncdf(y, case.m(p), mp.sqrt(K) * max(abs(case.g(p)), mp.mpf(10) ** -300))  # noqa: E731
+            held((below[k], off[k] + 1e-13), case.average(tail, more), smooth=False)
+    assert wrong.max() <= 1e-9 * density.max()
+    levels = np.array([0.01, 0.4, 0.9])
+    np.testing.assert_allclose(found.cdf("y", found.quantile("y", levels)), levels, atol=1e-12)
+
+
+@pytest.mark.parametrize(("output", "infinite"), [("p*v", True), ("p**3*v", True), ("relu(p)*v", True),
+                                                  ("sqrt(abs(p))*v", False), ("p*v + p", True)])  # fmt: skip
+def test_densities_where_noise_vanishes(output: str, infinite: bool) -> None:
+    """E 1 / sd(p) is infinite where the deviation vanishes like p or faster; for its root the density is a number."""
+    value, error = law(output).density("y", 0.0, with_error=True)
+    assert np.isinf(value) == infinite
+    if not infinite:
+        with mp.workdps(20):
+            truth = mp.sqrt(mp.mpf(1) / (2 * mp.pi * K)) * 2 * mp.quad(
+                lambda t: 2 * mp.npdf(t**2) / mp.sqrt(K), [0, 1, 2, 4])  # p = K t**2
+        assert abs(float(value) - float(truth)) <= float(error) < 1e-6
+
+
+def divergence(g: Function) -> float:
+    """KL of g(p) v to the Gaussian of its variance, over the logarithm of |y|."""
+    with mp.workdps(15):
+        case = Case("", g)
+        variance = case.moments()[0]
+        z, w = np.polynomial.legendre.leggauss(24)
+        close = {s * 10.0**k for k in np.arange(-16, 1, 0.125) for s in (-1, 1)}
+        edges = np.array(sorted({*close, *range(-12, 13), 0.0}))
+        half = np.diff(edges)[:, None] / 2
+        points = ((edges[1:] + edges[:-1])[:, None] / 2 + half * z).ravel()
+        chances = (half * w).ravel() * np.exp(-(points**2) / 2) / np.sqrt(2 * np.pi)
+        sd = np.array([float(abs(g(K * mp.mpf(x)))) for x in points]) * float(K) ** 0.5
+        keep = (sd > 0) & (chances > 0)
+        sd, chances = sd[keep], chances[keep]
+        t = np.arange(-110.0, 7.0, 0.05)
+        y = float(variance) ** 0.5 * np.exp(t)
+        f = np.array([chances @ (np.exp(-0.5 * (one / sd) ** 2) / sd) / np.sqrt(2 * np.pi) for one in y])
+        log = np.log(np.where(f > 0, f, 1.0)) + 0.5 * y**2 / float(variance) + 0.5 * np.log(2 * np.pi * float(variance))
+        return float(2 * 0.05 * (f * log * y).sum())
+
+
+@pytest.mark.parametrize(("output", "g"), [("p**3*v", lambda p: p**3), ("p*v", lambda p: p)])
+def test_divergences_of_densities_with_a_singularity(output: str, g: Function) -> None:
+    value, error = kl_gaussian(law(output), "y")
+    assert abs(value - divergence(g)) <= error + 3e-9
+    assert error < 1e-8
+
+
+def test_divergences_that_are_known() -> None:
+    for output, scale in (("0.01*v + p", 1.0), ("p + v", 40), ("1e-7*v + 2*p", 1.0)):
+        value, error = kl_gaussian(law(output, scale=scale), "y")
+        assert abs(value) <= error + 1e-15 and error < 1e-9
+    assert kl_gaussian(law("relu(p)*v"), "y") == (np.inf, 0.0)
+    value, error = kl_gaussian(law("sigmoid(40*(p-0.2))*v"), "y")
+    assert np.isfinite(value) and 0 < error < 1e-8
+
+
+SEVERAL = {  # variance and kurtosis; s is the variance of one score, K of v
+    "p**2*r*v": (lambda s: 3 * s**3 * K, 105.0),
+    "p*r*v": (lambda s: s**2 * K, 27.0),
+    "0.01*v + p + r": (lambda s: 2 * s + K / 10000, 3.0),
+    "where(p > r, 1, 3)*v": (lambda s: 5 * K, 3 * 41.0 / 25),
+    "relu(p - r)*v": (lambda s: s * K, 18.0),
+}
+
+
+@pytest.mark.parametrize("output", SEVERAL)
+def test_moments_behind_two_scores(output: str) -> None:
+    second, kurtosis = SEVERAL[output]
+    found = law(output, "pr")
+    variance, error = found.var("y", with_error=True)
+    assert abs(variance - float(second(K**2))) <= error + 1e-15
+    value, error = found.kurtosis("y", with_error=True)
+    assert abs(value - kurtosis) <= error + 1e-15 and error < 0.1
+
+
+def test_spikes_that_draws_may_miss_are_in_the_error() -> None:
+    """1 + 1000 gaussian(1e5 (p + r - 2)): what no draw meets is as large as the range times the mass it can hide in."""
+    found = law("(1 + 1000*gaussian(1e5*(p + r - 2)))*v", "pr")
+    with mp.workdps(20):
+        sd, width = mp.sqrt(2) * K, mp.mpf("1e-5")
+        density = mp.npdf(2, 0, sd) * width * mp.sqrt(mp.pi)
+        truth = K * (1 + 2000 * density + 10**6 * density / mp.sqrt(2))
+    value, error = found.var("y", with_error=True)
+    assert abs(value - float(truth)) <= error
+
+
+def test_narrow_noise_behind_two_scores() -> None:
+    found = law("0.01*v + p + r", "pr")
+    variance = float(2 * K**2 + K / 10000)
+    grid = np.array([0.0, 0.31, 1.7])
+    density, error = found.density("y", grid, with_error=True)
+    truth = np.exp(-0.5 * grid**2 / variance) / np.sqrt(2 * np.pi * variance)
+    assert np.all(np.abs(density - truth) <= error) and error.max() < 1e-12
+    value, error = kl_gaussian(found, "y")
+    assert abs(value) <= error < 1e-10
+
+
+def test_softmax_by_hand_is_softmax() -> None:
+    value, error = law("exp(p)/(exp(p) + exp(r))*v", "pr").var("y", with_error=True)
+    with mp.workdps(20):
+        truth = K * mp.quad(lambda z: logistic(mp.sqrt(2) * K * z) ** 2 * mp.npdf(z), [-10, -3, 0, 3, 10])
+    assert abs(value - float(truth)) <= error < 1e-9
+
+
+def test_comparisons_of_networks_that_agree(tmp_path: Any) -> None:
+    path = tmp_path / "narrow.yaml"
+    path.write_text("program: narrow\ninitial:\n  h: {cov: 1}\nweights: {W: 1, V: 1, Q: 1, K: 1}\nbody:\n"
+                    "  - u = MatMul(W, h)\n  - x = Nonlin(erf(u))\n  - v = MatMul(V, x)\n  - q = MatMul(Q, x)\n"
+                    "  - k = MatMul(K, x)\n  - p = Dot(q, k)\n  - y = Nonlin(0.01*v + p)\noutputs: [y]\n")  # fmt: skip
+    program = tp.load(path)
+    row = tp.compare(program.run(width=512, samples=4000, seed=3), program.limit())["y"]
+    assert row.ks_p > 1e-3 and row.kl < 0.02
