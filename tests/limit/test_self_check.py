@@ -17,6 +17,7 @@ from tensorprog.limit.law import Law
 from tensorprog.selfcheck import LawCheck, _binomial, _score, check_law
 from tensorprog.shipped import shipped_programs
 from tensorprog.yaml_io import loads
+from tests.rotation import some
 
 HEADS = """
 program: family
@@ -180,7 +181,7 @@ SLOW = {"deep_attention"}  # takes minutes; its covariances are compared in test
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(shipped_programs()) - SLOW))
+@pytest.mark.parametrize("name", some(sorted(set(shipped_programs()) - SLOW), 2))
 def test_shipped_laws_agree_with_their_draws_and_with_networks(name: str) -> None:
     program = tp.load(name)
     if program.check().grade == "outside":
