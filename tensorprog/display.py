@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from tensorprog.assumptions.report import Report
     from tensorprog.finite.plan import Plan
     from tensorprog.ir import Netsor
+    from tensorprog.selfcheck import LawCheck
 
 __all__ = [
     "Progress",
     "Table",
     "facts_of",
     "findings_table",
+    "law_check_table",
     "limit_tables",
     "run_tables",
     "show",
@@ -238,6 +240,15 @@ def limit_tables(reference: Reference, largest: int = 4096) -> Iterator[Table]:
             yield Table(f"{kind} {name}", ("variable", "mean", "variance", "kurtosis"), rows, note)
             if size <= largest:
                 yield _covariance_table(reference, name, size)
+
+
+def law_check_table(check: LawCheck) -> Table:
+    """Of a law's check, the largest disagreement of each kind of number; those beyond the threshold stand out."""
+    rows = check.largest
+    header, cells = check.table(rows)
+    marked = tuple(k for k, row in enumerate(rows) if row in check.contradicted)
+    title = f"{check.program}: the limit against its own draws" + (" and networks" if check.widths else "")
+    return Table(title, tuple(header), tuple(tuple(row) for row in cells), "; ".join(check.notes), marked, (0, 2))
 
 
 def _covariance_table(reference: Reference, name: str, size: int) -> Table:

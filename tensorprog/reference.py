@@ -198,7 +198,8 @@ class Reference:
         value, error = value.copy(), error.copy()
         with suppress(TensorprogError):  # where the law offers no variances of their own
             variance, wrong = self.moments(name)["variance"]
-            np.fill_diagonal(value, variance), np.fill_diagonal(error, wrong)
+            np.fill_diagonal(value, variance)
+            np.fill_diagonal(error, wrong)
         return value, error
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:

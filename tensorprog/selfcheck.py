@@ -6,8 +6,8 @@ numbers, and networks from random weights.  So a rule that misses a spike, or a 
     z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / 3)
 
 with the sign of the difference.  Shares of draws have exact binomial tails, whatever their number.  At finite width
-an expectation is a + b/n + c/n**2 + .., and what is compared is a, from a fit of a, b and c to all widths.  Outputs that
-are Gaussian given all but the weights used last enter by these Gaussians, with far less noise than by draws.
+an expectation is a + b/n + c/n**2 + .., and what is compared is a, from a fit of a, b and c to all widths.  Outputs
+that are Gaussian given all but the weights used last enter by these Gaussians, with far less noise than by draws.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ class _Check:
              scale: float = 0.0, z: float | None = None) -> LawRow:  # fmt: skip
         if z is None:
             z = _score(stated, found, ROUNDING * scale)
-        return LawRow(text, kind, family, against, *map(float, stated), *map(float, found), z)
+        (value, error), (other, se) = stated, found
+        return LawRow(text, kind, family, against, float(value), float(error), float(other), float(se), z)
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
@@ -274,7 +275,7 @@ class _Check:
 
     def _probabilities(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
         """Distribution function, quantiles and density, through shares of draws."""
-        if self.moments[variable][1] is None:
+        if None in self.moments[variable][:2]:
             return
         x, count = np.sort(x), len(x)
         size = max(float(np.abs(self.pilot[variable]).max()), 1e-300)
@@ -294,23 +295,26 @@ class _Check:
         else:
             wrong = self.law.cdf(variable, levels, with_error=True)[1]
             for level, point, error in zip(QUANTILES, levels, wrong, strict=True):
-                below, upto = (int(np.searchsorted(x, point + s * ROUNDING * size, side=side))
-                               for s, side in ((-1, "left"), (1, "right")))
+                below = int(np.searchsorted(x, point - ROUNDING * size, side="left"))
+                upto = int(np.searchsorted(x, point + ROUNDING * size, side="right"))
                 hits = min(max(round(level * count), below), upto)  # at an atom the distribution function jumps
                 z = _binomial(hits, count, level - error, level + error, error)
                 yield self._row(f"P({variable} <= its quantile {level})", "quantile", family, (level, error),
                                 _share(hits, count), z=z)  # fmt: skip
         yield from self._cells(family, variable, x, size)
 
-    def points(self, variable: str) -> Array:
-        """Where distribution functions are compared: at quantiles of the pilot, and far out in the tails."""
+    def points(self, variable: str, tails: bool = True) -> Array:
+        """Where distribution functions are compared: at quantiles of the pilot, and far out in the tails.
+
+        At finite width tails are no power series in 1/n that a few terms describe.
+        """
         pilot = self.pilot[variable]
         inner = pilot[[round(level * (PILOT - 1)) for level in LEVELS]]
         mean, variance, _ = self.moments[variable]
-        if mean is None or not math.isfinite(mean[0] + variance[0]):
+        if not tails or not math.isfinite(mean[0] + variance[0]):
             return np.unique(inner)
-        tails = [mean[0] + sign * far * math.sqrt(max(0.0, variance[0])) for far in FAR for sign in (-1, 1)]
-        return np.unique(np.concatenate([inner, tails]))
+        far = [mean[0] + sign * k * math.sqrt(max(0.0, variance[0])) for k in FAR for sign in (-1, 1)]
+        return np.unique(np.concatenate([inner, far]))
 
     def _cells(self, family: str, variable: str, x: Array, size: float) -> Iterator[LawRow]:
         """Integrals of the density over cells between draws of the pilot."""
@@ -333,11 +337,15 @@ class _Check:
                 totals.append((b - a) / 2 * float(weights @ density[start : start + order]))
                 start += order
             error = abs(totals[1] - totals[0]) + (b - a) / 2 * float(rules[-1][1] @ wrong[ORDERS[0] :])
-            ends = [int(np.searchsorted(x, end, side=side))
-                    for end, side in ((a, "left" if narrow else "right"), (b, "right"))]  # fmt: skip
-            hits = ends[1] - ends[0]
+            edge = ROUNDING * size * (-1 if narrow else 1)  # an atom at the edge of a cell does not belong to it
+            ends = a + edge, b - edge
+            inside = pilot[np.searchsorted(pilot, ends[0]) : np.searchsorted(pilot, ends[1])]
+            if not narrow and _tied(inside):
+                continue  # an atom inside: the integral of the density is not all
+            hits = int(np.diff(np.searchsorted(x, ends))[0])
             z = _binomial(hits, len(x), totals[1] - error, totals[1] + error, error)
-            yield self._row(f"density of {variable} over {a:.4g}..{b:.4g}", "density", family, (totals[1], error),
+            place = f"at its atom {a:.4g}" if narrow else f"over {a:.4g}..{b:.4g}"
+            yield self._row(f"density of {variable} {place}", "density", family, (totals[1], error),
                             _share(hits, len(x)), z=z)  # fmt: skip
 
     def _divergence(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
@@ -438,13 +446,14 @@ class _Check:
                 effect = four - 4 * r * three + 6 * r**2 * two + (12 * r * s - 4 * t - 12 * r**3) * one
                 effect = effect / spread**2 - 2 * top / spread**3 * change
                 found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = top / spread**2, _error(effect)
-            points = self.points(variable)
+            points = self.points(variable, tails=False)
             asked = self._ask(self.law.cdf, variable, points)
             if asked is not None and not _tied(self.pilot[variable]):
                 for point, value, error in zip(points, *asked, strict=True):
                     share = _below(point - mean[0], m, v).mean(axis=1)
-                    found[f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0] = (
-                        float(share.mean()), max(_error(share), math.sqrt(max(value * (1 - value), 0)) / networks))  # fmt: skip
+                    least = math.sqrt(max(value * (1 - value), 0.0)) / networks
+                    key = f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0
+                    found[key] = float(share.mean()), max(_error(share), least)
         for family, first, second, stated in self.covariances():
             if first in columns and second in columns:
                 x, y = columns[first], columns[second]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.cli.completion import completion
-from tensorprog.cli.exits import BAD_INPUT, DONE, OUR_BUG, OUTSIDE, Command, Group
+from tensorprog.cli.exits import BAD_INPUT, DONE, NOT_MET, OUR_BUG, OUTSIDE, Command, Group
 from tensorprog.cli.help import COMMANDS, OUTPUT, RESOURCES
 from tensorprog.cli.listing import list_
 from tensorprog.cli.looking import graph, plan
@@ -29,6 +29,7 @@ from tensorprog.cli.options import (
     QUIET,
     REQUIRE,
     SEED,
+    SELF_CHECK,
     SET,
     SYMBOLIC,
     WIDTH,
@@ -235,16 +236,21 @@ def _refused(program: Any, require: str | None, form: str) -> int:
     examples=[("attention", "numbers with their errors"),
               ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
               ("attention_regimes --infinite a", "infinitely many heads"),
+              ("attention --self-check", "the limit against its own draws"),
               ("mlp --symbolic", "formulas in the constants"),
               ("attention --latex > derivation.tex", "the derivation")],
 )
-@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, MEMORY, FORMAT, QUIET, REQUIRE)
+@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, SELF_CHECK, WIDTH)
+@option("--samples", metavar="N", default="65536", show_default=True, callback=whole_number("--samples", 2),
+        help="Draws of the limit for --self-check.")
+@options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
 def limit(
     file: str, overrides: dict[str, str], accuracy: float | None, infinite: str | None, symbolic: bool, latex: bool,
-    max_memory: str | None, form: str, quiet: bool, require: str | None,
+    self_check: bool, width: tuple[int, ...] | None, samples: int, seed: int | None, max_memory: str | None, form: str,
+    quiet: bool, require: str | None,
 ) -> int:
-    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors, or
-    formulas with --symbolic or --latex.
+    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors,
+    formulas with --symbolic or --latex, or with --self-check what the limit's own draws say of it.
     """
     program = open_program(file, overrides)
     code = _refused(program, require, form)
@@ -256,8 +262,16 @@ def limit(
         raise fail("--accuracy is about numbers; formulas are exact", fix="without --accuracy")
     if (symbolic or latex) and infinite is not None:
         raise fail("--infinite gives numbers; formulas are for a given number of heads", fix="without --infinite")
+    if self_check and (symbolic or latex or infinite is not None):
+        raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
+    if width is not None and not self_check:
+        raise fail("--width says at which widths networks are drawn for --self-check",
+                   fix="--self-check --width 64,128,256")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
+    if self_check:
+        law = _compiled(program, accuracy, max_memory)
+        return _self_check(law, program, width, samples, seed or 0, form, quiet)
     from tensorprog.reference import Reference
 
     law = _compiled(program, accuracy, max_memory)
@@ -302,6 +316,28 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
         echo(str(program.check()).splitlines()[0])
         echo(f"\n{law_text(law)}")
     return 0
+
+
+def _self_check(
+    law: Any, program: Any, width: tuple[int, ...] | None, samples: int, seed: int, form: str, quiet: bool
+) -> int:
+    """The law beside its own draws and networks; 3 if they contradict it."""
+    found = law.check(samples, seed, width)
+    if form == "json":
+        print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})
+    elif not quiet:
+        from tensorprog.display import law_check_table, show, show_text
+
+        show_text(str(program.check()).splitlines()[0], echo)
+        echo()
+        show(law_check_table(found), echo)
+        show_text(found.verdict, echo)
+    if found.agrees:
+        return DONE
+    worst = found.contradicted[0]
+    complain(f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
+             f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}")
+    return NOT_MET
 
 
 def _compiled(program: Any, accuracy: float | None, max_memory: str | None) -> Any:

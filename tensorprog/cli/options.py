@@ -126,3 +126,6 @@ INFINITE = option("--infinite", metavar="INDEX", shell_complete=indices,
                   help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
 SYMBOLIC = option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
 LATEX = option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
+SELF_CHECK = option("--self-check", "self_check", is_flag=True,
+                    help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they "
+                    "contradict it.")

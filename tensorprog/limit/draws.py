@@ -51,6 +51,9 @@ class Draws(Mapping[str, NDArray[Any]]):
             self.sampler = Layers(law.compiler, names, bases_of(parts))
         else:
             self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
+        # scores that a rewrite wrote as sums of others are drawn with what is held
+        held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
+        self._check(held)
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
         shapes = {name: law.compiled.families[name].shape for name in self.sampler.scores}
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}

@@ -84,8 +84,9 @@ class Law:
         self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
         self._larger: dict[Any, tuple[Averages, Law]] = {}
-        # behind layers of scores one output takes all that is random, and so do all of them
-        few = (name for name in self.outputs if math.prod(self.compiled.families[name].shape) <= TOGETHER)
+        # behind layers of scores one member takes all that is random, and so do all of them
+        known = self.compiled.families
+        few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
         self._together = frozenset(few if self.compiler.layered else ())
         self.error = 0.0  # the largest error of the numbers given so far
 
@@ -276,7 +277,8 @@ class Law:
         error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
         if first == second:
             value, error = (value + value.T) / 2, (error + error.T) / 2
-            np.fill_diagonal(value, known[0][0]), np.fill_diagonal(error, known[0][1])
+            np.fill_diagonal(value, known[0][0])
+            np.fill_diagonal(error, known[0][1])
         for axis, (variance, wrong) in enumerate(known):  # a constant has no covariance with anything
             constant = (variance == 0) & (wrong == 0)
             place = (constant, slice(None)) if axis == 0 else (slice(None), constant)
