@@ -269,12 +269,11 @@ def limit(
                    fix="--self-check --width 64,128,256")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
-    if self_check:
-        law = _compiled(program, accuracy, max_memory)
-        return _self_check(law, program, width, samples, seed or 0, form, quiet)
     from tensorprog.reference import Reference
 
     law = _compiled(program, accuracy, max_memory)
+    if self_check:
+        return _self_check(law, program, width, samples, seed or 0, form, quiet)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
         from tensorprog.report import limit_json
