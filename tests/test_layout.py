@@ -80,7 +80,6 @@ HOMES = {
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
 FORMULAS = "limit.symbolic"  # where everything is sympy; others import it inside functions only
-# longer than 400 lines, and why
 
 
 @dataclass(frozen=True)
