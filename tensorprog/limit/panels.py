@@ -35,7 +35,7 @@ EPS = float(np.finfo(float).eps)
 NOISE = 64 * EPS  # of values, relative
 STALLED = 0.9  # halving a panel does not help where the misfit shrinks less than that
 SPREAD = 2.0  # of log v on a panel
-UNSEEN = 1e-18  # mass of panels for which that does not matter
+UNSEEN = 1e-18  # mass of panels, over a relative deviation, for which that does not matter
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 PATH, SPAN = 3.0, 2.0  # of (y - m) / sqrt(v) and of log v on a panel that need not be halved for y
 NARROW = 1e-7  # deviation over the way of the mean at which a normal density is a point mass
@@ -493,7 +493,9 @@ def _confirmed(values: Values, effects: Effects, low: Array, high: Array, fixed:
             worst = np.maximum(found[0] / np.sqrt(square), found[1] / square).max(axis=1)
             total = var + fixed
             least, most = total.min(axis=1), total.max(axis=1)
-            wide = (np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD).any(axis=1) & (mass > UNSEEN)
+            # densities are averages of 1 / sd, whose mass may lie where there is little of the score's
+            dense = mass[:, None] * np.sqrt(np.maximum(square + fixed, most) / least) > UNSEEN
+            wide = ((np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD) & dense).any(axis=1)
         off &= worst < STALLED * before[:, 0]
         stay = ~(off | wide) | (high - low <= _floor(low, high)) | (len(all_low) >= MOST)
         done.append([low[stay], high[stay], mean[stay], var[stay], found[0][stay], found[1][stay]])
