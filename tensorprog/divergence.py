@@ -67,7 +67,8 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
 
     Accuracy  of a law the error of its averages over p-ring, about 1e-10 for a few scores; of samples the standard
               error, with the bias of order 1 / samples removed
-    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`
+    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`, or
+              where variances given the score underflow
     """
     if is_samples(source):
         return kl_to_gaussian(GaussianDraws.of(source, variable))
@@ -294,8 +295,13 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
     Panels on both sides of these, over the logarithm of the distance, are halved until the distribution function
     confirms the mass on each.
     """
+    panels = mixture.panels
+    if not float(mixture.var) and float(panels.masses[panels.underflow].sum()) > LEAST_MASS:
+        raise NotCompiledError(
+            "the divergence is not known: variances given the score fall below the smallest numbers; add a little noise"
+        )
     (centre, variance), reach = mixture.spread, mixture.within(DEVIATIONS)
-    singular = mixture.panels.singular(float(mixture.var)) + float(mixture.mean)
+    singular = panels.singular(float(mixture.var)) + float(mixture.mean)
     bases = singular if singular.size else np.array([centre])
     if bases.size > MOST_BASES:
         bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
