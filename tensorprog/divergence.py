@@ -330,27 +330,30 @@ class _Side:
             edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
         else:
             edges = np.linspace(0, end, PANELS + 1)
-        at = law.cdf(sign * edges)[0]
+        at, vague = law.cdf(sign * edges)
         below = np.abs(at - law.cdf(np.zeros(1))[0])
         first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1) if singular else 0
         self.error += MOST_LOG * float(below[first])
         self.error += MOST_LOG * float(min(at[-1], 1 - at[-1])) if outer else 0.0
         mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
+        vague = (vague[1:] + vague[:-1])[first:]
         for _ in range(HALVINGS):
-            again = self._add(low, high, mass)
+            again = self._add(low, high, mass, vague)
             if not again.any():
                 return
             low, high, mass = low[again], high[again], mass[again]
             middle = np.sqrt(low * high) if singular else (low + high) / 2
-            edge = law.cdf((sign * np.stack([low, middle, high])).reshape(-1))[0].reshape(3, -1)
+            edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
+            vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
             low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
             mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
             if low.size * ORDER > MOST_POINTS:
                 break
         self.error += MOST_LOG * float(mass.sum())
 
-    def _add(self, low: Array, high: Array, mass: Array) -> NDArray[np.bool_]:
-        """Add panels whose mass the distribution function confirms, and on which the integrand is followed; the others.
+    def _add(self, low: Array, high: Array, mass: Array, vague: Array) -> NDArray[np.bool_]:
+        """Add panels whose mass the distribution function confirms, but for `vague`, and on which the integrand is
+        followed; the others.
 
         A sum of a narrow and a wide Gaussian is entire, its logarithm is not: mass alone would confirm too little.
         """
@@ -370,7 +373,7 @@ class _Side:
             off = np.abs((slope * f * weights).sum(axis=1) - mass)
             unlike = np.abs(integrand @ _highest()).max(axis=1)
         doubtful = doubt * size.max(axis=1)
-        again = ~((off <= PANEL + doubt) & (unlike <= FOLLOWED + doubtful))
+        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubtful))
         settled = ~again
         self.value += float((integrand[settled] @ weights).sum())
         self.error += float((doubtful + off * size.max(axis=1) + unlike)[settled].sum())
