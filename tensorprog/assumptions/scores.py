@@ -31,7 +31,7 @@ def operands(check: Context) -> Iterator[Finding]:
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {score}: a score takes two MatMul outputs"
         grows, why = mean_of(check, dot)
-        fix = f"multiply {wrong[0].reference} by a weight of its own first"
+        fix = _own_fix(check, dot, wrong)
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
             written = check.source(dot)
@@ -42,6 +42,27 @@ def operands(check: Context) -> Iterator[Finding]:
         verdict: Says = "unknown" if unsure and not grows else "fails"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fix, consequence, [(d, dot) for d in definers])
+
+
+def _own_fix(check: Context, dot: int, wrong: Sequence[Operand]) -> str:
+    """How operands of a score become MatMul outputs: by weights of their own, one for each side."""
+    written = check.source(dot)
+    assert isinstance(written, Dot)
+    sides = {"left": written.left, "right": written.right}
+    products = []
+    for side in dict.fromkeys(operand.side for operand in wrong):
+        old = sides[side]
+        names = tuple(dict.fromkeys(name for slot in old.slots for name in slot.indices))
+        family = check.fresh(f"{old.name}_own")
+        family = f"{family}_{side}" if any(made.target.name == family for made in products) else family
+        sides[side] = Variable(family, slots_of(names))
+        products.append(MatMul(sides[side], Variable(check.fresh(f"W_{family}"), ()), old))
+    several = len(products) > 1
+    weights = " and ".join(made.weight.name for made in products)
+    return (
+        f"{' and '.join(map(str, products))}, with {'weights' if several else 'a weight'} {weights} of "
+        f"{'their' if several else 'its'} own, and {written.target} = Dot({sides['left']}, {sides['right']})"
+    )
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -87,6 +108,8 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         fix = _term_fix(check, fault.expr, fault.position)
     else:
         fix = _bounded_fix(check, definers[0], culprit)
+    if not fix:
+        dropped += f". A clip of {fault.expr}, which depends on scores, would need a weight behind scores, so nothing is proposed"
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
