@@ -11,8 +11,9 @@ from tensorprog.atoms import ATOMS
 from tensorprog.calculus.composition import COMPARISONS, LOGICAL
 from tensorprog.calculus.profile import Fault
 from tensorprog.calculus.program import PROPERTIES
-from tensorprog.expr import Call, Expr, Number, variables, walk
-from tensorprog.facts import FAILS, HOLDS, Fact
+from tensorprog.expr import Call, Expr, Number, rebuild, variables, walk
+from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tensorprog.ir import Nonlin
 
 __all__ = ["away", "continuous", "instead", "nonlinearities"]
 
@@ -42,6 +43,8 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
     message = f"{check.text(fault.position)} {is_not}: {fault.reason}"
     if fact.witness:
         message += f"; {fact.witness}"
+    elif fact.verdict is UNKNOWN:
+        message += check.calculus.cut_short(fault.position)
     if len(chain) > 1:
         message += f"; it reaches {check.text(position)} through {check.chain_text(chain)}"
     profile = check.calculus.statement(fault.position)
@@ -54,14 +57,17 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
 
 
 def _regular_fix(check: Context, name: str, fault: Fault) -> str:
-    """What to write in place of the expression at fault, which has the property that is wanted."""
-    expr = fault.expr
+    """What to write in place of the expression at fault, and of others in its statement, so that these are regular."""
+    expr, position = fault.expr, fault.position
+    statement = check.netsor.body[position]
+    whole = statement.expr if isinstance(statement, Nonlin) else expr
     certified = PROPERTIES[name].certified
 
     def nonnegative(part: Expr) -> bool:
-        return check.calculus.expression(part, fault.position).low >= 0
+        return check.calculus.expression(part, position).low >= 0
 
-    mask = next((node for node in walk(expr) if isinstance(node, Call) and node.atom == "where" and _masks(node)), None)
+    seen = walk(whole if expr == statement.target else expr)
+    mask = next((node for node in seen if isinstance(node, Call) and node.atom == "where" and _masks(node)), None)
     if mask is not None:
         zero = Call("where", tuple(Number(0) if _infinite(arg) else arg for arg in mask.args))
         return f"put softmax over an index around {mask}, or 0 in place of -inf, e.g. {instead(mask, zero)}"
@@ -69,11 +75,29 @@ def _regular_fix(check: Context, name: str, fault: Fault) -> str:
         return ELSE
     if ATOMS[expr.atom].declared:
         return f"declare it, if it holds: tp.atom({expr.atom!r}, fn, growth=.., modulus=..)"
-    words, mend = FIXES.get(expr.atom, (ELSE, None))
-    new = mend(expr, nonnegative) if mend is not None else None
-    if new is None or not certified(check.calculus.expression(new, fault.position)):
+    if expr.atom not in FIXES:
+        return ELSE
+    words, mend = FIXES[expr.atom]
+    new = mend(expr, nonnegative)
+    if not certified(check.calculus.expression(new, position)):
         return words
-    return f"{words}, e.g. {instead(expr, new)}"
+    said = f"{words}, e.g. {instead(expr, new)}"
+    for _ in range(MOST):
+        whole = _replaced(whole, expr, new)
+        profile = check.calculus.expression(whole, position)
+        further = profile.partial or (profile.rough if name == "pseudo-Lipschitz" else profile.wild)
+        if further is None or further.position != position or check.source(position) != statement:
+            return said
+        expr = further.expr
+        if not isinstance(expr, Call) or expr.atom not in FIXES:
+            return said
+        new = FIXES[expr.atom][1](expr, nonnegative)
+        said = f"{words}, e.g. {statement.target} = Nonlin({_replaced(whole, expr, new)})"
+    return words
+
+
+def _replaced(whole: Expr, old: Expr, new: Expr) -> Expr:
+    return rebuild(whole, lambda node: new if node == old else None)
 
 
 def instead(old: Expr, new: Expr) -> str:
@@ -148,6 +172,7 @@ def _inside(expr: Call, nonnegative: Ask, by: float) -> Expr:
 ELSE = "an expression made of pseudo-Lipschitz functions"
 # sensible numbers, which stand for any: the slope in place of a jump, a distance from 0, a bound on the argument of exp
 STEEP, SMALL, LARGE = 100, 1e-6, 10
+MOST = 8  # expressions of one statement that are replaced
 Mend = Callable[[Call, Ask], Expr]
 FIXES: Mapping[str, tuple[str, Mend]] = {
     "step": ("a continuous function", lambda e, _: continuous(e)),

@@ -59,7 +59,9 @@ def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> str:
     fault = next((n for n in _upwards(expr) if isinstance(n, Call) and check.numbers.singular(check.written, n)), None)
     for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))) if fault is not None else ():
         statement = check.netsor.body[at]
-        for node in walk(statement.expr) if isinstance(statement, Nonlin) else ():
+        if not isinstance(statement, Nonlin):
+            continue
+        for node in walk(statement.expr):
             if isinstance(node, Call) and (node == fault or _divides(node, fault)):
                 return _fix(check, AWAY, statement.expr, node, at)
     return AWAY
@@ -101,7 +103,9 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
     doubts: list[str] = []
     for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
         statement = check.netsor.body[at]
-        for below, used in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
+        if not isinstance(statement, Nonlin):
+            continue
+        for below, used in _denominators(statement.expr):
             probability = check.numbers.atom(check.netsor, below) if _reaches_zero(check, below, at) else 0.0
             hit = check.numbers.atom(check.netsor, used(below)) if probability else probability
             if hit:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tensorprog.calculus.composition import Composition
+from tensorprog.calculus.composition import MAX_STEPS, Composition
 from tensorprog.calculus.inline import fixed, inline
 from tensorprog.calculus.profile import (
     SCORE,
@@ -254,6 +254,17 @@ class Calculus(Composition):
         }
         regular = tuple(self.fact(name, position) for name in PROPERTIES)
         return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
+
+    def cut_short(self, position: int) -> str:
+        """What to say of a statement whose facts are not known, where relations were not looked for to the end."""
+        cut = [at for at in (position, *sorted(self.structure.ancestors(position))) if self.exhausted(at)]
+        if not cut:
+            return ""
+        where = "" if cut[0] == position else f" in {self.netsor.body[cut[0]].target}"
+        return (
+            f"; relations between its parts{where} were looked for in {MAX_STEPS} steps and no further, so a shorter "
+            "expression, or parts of it as Nonlins of their own, may be certified"
+        )
 
     def blame(self, name: str, position: int) -> Fault:
         """The smallest subexpression at fault for a property that a statement's value lacks."""
