@@ -58,6 +58,7 @@ def _not_regular(check: Context, position: int, fact: Fact) -> Finding:
 
 def _regular_fix(check: Context, name: str, fault: Fault) -> str:
     """What to write in place of the expression at fault, and of others in its statement, so that these are regular."""
+    expr: Expr | None
     expr, position = fault.expr, fault.position
     statement = check.netsor.body[position]
     whole = statement.expr if isinstance(statement, Nonlin) else expr
@@ -79,18 +80,15 @@ def _regular_fix(check: Context, name: str, fault: Fault) -> str:
         return ELSE
     words, mend = FIXES[expr.atom]
     new = mend(expr, nonnegative)
-    if not certified(check.calculus.expression(new, position)):
-        return words
     said = f"{words}, e.g. {instead(expr, new)}"
     for _ in range(MOST):
-        whole = _replaced(whole, expr, new)
+        whole, alone = _replaced(whole, expr, new), check.calculus.expression(new, position)
         profile = check.calculus.expression(whole, position)
         further = profile.partial or (profile.rough if name == "pseudo-Lipschitz" else profile.wild)
-        if further is None or further.position != position or check.source(position) != statement:
-            return said
-        expr = further.expr
+        here = further is not None and further.position == position and check.source(position) == statement
+        expr = further.expr if further is not None and here else None
         if not isinstance(expr, Call) or expr.atom not in FIXES:
-            return said
+            return said if certified(alone) or certified(profile) else words
         new = FIXES[expr.atom][1](expr, nonnegative)
         said = f"{words}, e.g. {statement.target} = Nonlin({_replaced(whole, expr, new)})"
     return words

@@ -60,7 +60,7 @@ from tensorprog.expr import (
 from tensorprog.ir import Netsor, Range
 from tensorprog.rename import free_indices, indices_of, substitute
 
-__all__ = ["COMPARISONS", "LOGICAL", "MAX_STEPS", "Composition"]
+__all__ = ["COMPARISONS", "LOGICAL", "Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one

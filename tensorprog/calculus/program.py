@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tensorprog.calculus.composition import MAX_STEPS, Composition
+from tensorprog.calculus.composition import Composition
 from tensorprog.calculus.inline import fixed, inline
 from tensorprog.calculus.profile import (
     SCORE,
@@ -262,8 +262,8 @@ class Calculus(Composition):
             return ""
         where = "" if cut[0] == position else f" in {self.netsor.body[cut[0]].target}"
         return (
-            f"; relations between its parts{where} were looked for in {MAX_STEPS} steps and no further, so a shorter "
-            "expression, or parts of it as Nonlins of their own, may be certified"
+            f"; there are so many functions{where} that relations between them were looked for in part only, so a "
+            "shorter expression, or several Nonlins in its place, may be certified"
         )
 
     def blame(self, name: str, position: int) -> Fault:

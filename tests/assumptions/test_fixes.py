@@ -25,8 +25,8 @@ EACH = re.compile(r"^(?P<target>[^=]+) = (?P<right>MatMul\(.*\)), with a weight 
 CLIPPED = re.compile(r"^(?P<target>[^=]+) = (?P<right>Nonlin\(clip\(.*, -10, 10\)\))")
 WITHIN = re.compile(r"^(?P<new>clip\((?P<old>\S+), -10, 10\)) in place of (?P=old) in (?P<target>\S+)$")
 INSTEAD = re.compile(r", and (?P<new>\w+) in place of (?P<old>\w+) in (?:what makes (?P<maker>\w+)|the operand)$")
-COPIED = re.compile(r"separate weights, e.g. (?P<target>\S+) = (?P<right>MatMul\(.*?\)) with a weight (?P<weight>\S+) of "
-                    r"its own, (?P<copy>\S+) = (?P<made>Nonlin\(.*\)), and (?P<score>\S+) = (?P<dot>Dot\(.*\))$")
+COPIED = re.compile(r"separate weights, e.g. (?P<target>\S+) = (?P<right>MatMul\(.*?\)) with a weight (?P<weight>\S+) "
+                    r"of its own, (?P<copy>\S+) = (?P<made>Nonlin\(.*\)), and (?P<score>\S+) = (?P<dot>Dot\(.*\))$")
 OPERANDS = re.compile(r"^(?P<made>\S+(?:\[[^]]*\])? = MatMul\(.*\)), with (?:a weight|weights) (?P<weights>.*) of "
                       r"(?:its|their) own, and (?P<target>\S.*) = (?P<right>Dot\(.*\))$")
 WHOLE = re.compile(r", e\.g\. (?P<target>\w[^=]*) = (?P<right>Nonlin\(.*\))$")

@@ -6,6 +6,7 @@ import pytest
 
 from tensorprog.assumptions import check
 from tensorprog.assumptions.report import GRADES
+from tensorprog.calculus import composition
 from tensorprog.yaml_io import loads
 
 PROGRAM = """program: p
@@ -67,3 +68,19 @@ def test_what_is_proposed_helps(expr: str, fault: str, better: str) -> None:
 def test_a_mask_is_told_of_softmax() -> None:
     report = check(loads(PROGRAM.format(expr="sum[j](where(j <= i, p[i,j], -inf) * x[j])")))
     assert "put softmax over an index around where(j <= i, p[i,j], -inf)" in str(report)
+
+
+@pytest.mark.parametrize("operand", [False, True])
+def test_the_check_says_where_it_stopped_looking_for_relations(operand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PROGRAM.format(expr="exp(u[i]) / (1 + exp(u[i])) * p[i,i]")
+    if operand:
+        text = PROGRAM.replace("tanh(u[i])", "relu(u[i] + 1) - relu(u[i] - 1)").format(expr="p[i,i]")
+    stopped = "relations between them were looked for in part only"
+    assert check(loads(text)).grade == "theorem"
+    monkeypatch.setattr(composition, "MAX_STEPS", 1)
+    report = check(loads(text))
+    assert report.grade in ("remark", "outside")
+    assert stopped in str(report)
+    worse = check(loads(PROGRAM.format(expr="sign(u[i]) * p[i,i]")))
+    assert worse.grade == "outside"  # where a witness is found, there is nothing more to look for
+    assert stopped not in str(worse)
