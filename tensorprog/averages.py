@@ -44,8 +44,16 @@ class Averages:
         except ProgramError as error:
             problems = list(error.problems)
             for name, family in self.families.items():
-                problems = [replace(p, message=p.message.replace(family, f"average {name}")) for p in problems]
+                for added in (*self._integrands(family), family):
+                    problems = [replace(p, message=p.message.replace(added, f"average {name}")) for p in problems]
             raise ProgramError(problems) from None
+
+    def _integrands(self, family: str) -> Iterator[str]:
+        """The statement of the function that an average is over, as text, and its left side."""
+        dot = next(s for s in self.netsor.body if s.target.name == family)
+        for statement in self.netsor.body:
+            if isinstance(dot, Dot) and statement.target.name == dot.left.name:
+                yield from (str(statement), dot.left.name)
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""

@@ -1,4 +1,4 @@
-"""The shape of the code: who imports whom, sizes of files, docstrings, what is loaded when, and what no file says."""
+"""The shape of the code: who imports whom, docstrings, what is loaded when, and what no file says."""
 
 from __future__ import annotations
 
@@ -80,21 +80,6 @@ HOMES = {
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module
 FORMULAS = "limit.symbolic"  # where everything is sympy; others import it inside functions only
-# longer than 400 lines, and why
-LONG = {
-    "limit/law": "every question that can be put to a law is a method of one class",
-    "calculus/composition": "one walk over expressions",
-    "expr": "the nodes of expressions, and how they print",
-    "parse": "one walk over syntax trees",
-    "selfcheck": "one comparison after the other of one law",
-    "divergence": "divergences of laws, of draws, and of one from the other",
-    "limit/intervals": "what functions do while scores move: over boxes, and anywhere",
-    "limit/mixture": "every number of a law that is an average of Gaussians",
-    "limit/outputs": "every average over scores",
-    "limit/sampler": "every Gaussian source of draws",
-    "limit/summands": "independent blocks, and what they do while scores move",
-    "limit/panels": "panels of one score: how they are made, and what they say",
-}
 
 
 @dataclass(frozen=True)
@@ -203,12 +188,6 @@ def test_outside_packages_stay_at_home() -> None:
         if entry.target.startswith(slow) and not entry.deferred and not entry.typing:
             wrong.append(f"{entry.source}, line {entry.line}: {entry.target} at the top of a module")
     assert not wrong, "\n".join(wrong)
-
-
-def test_files_are_short_or_say_why_not() -> None:
-    lines = {_name(path).replace(".", "/"): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    long = {name: count for name, count in lines.items() if count > 400}
-    assert set(long) == set(LONG), long
 
 
 def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tensorprog.assumptions.context import NOT_COVERED, Context
+from tensorprog.assumptions.functions import away, continuous, instead
 from tensorprog.assumptions.report import Finding
 from tensorprog.atoms import ATOMS
 from tensorprog.calculus.composition import COMPARISONS
-from tensorprog.expr import Call, Expr, Number, variables
+from tensorprog.expr import Call, Expr, Number, variables, walk
 from tensorprog.ir import Nonlin
 
 __all__ = ["limiting_values"]
 
 CONTINUED = ("divide", "where", "logical_and", "logical_or")  # what jumps in these is said of their parts
 
-AWAY = "keep it away from there, e.g. by a constant eps > 0 in the denominator or under the root"
+AWAY = "keep it away from there"
+SMOOTH = "a continuous function, or a vector that does not vanish"
+FAR = 0.01  # stands for any distance from 0 of what is near 0 at finite n
 UNCLEAR = "that is not known"
 
 Used = Callable[[Expr], Expr]
@@ -35,25 +38,64 @@ def limiting_values(check: Context) -> Iterator[Finding]:
         if expr is None:
             yield from _vanishing(check, text, positions)
         elif wrong := check.numbers.singular(check.written, expr):
-            yield _needed(check, position, text, wrong)
+            yield _needed(check, position, text, wrong, _limit_fix(check, expr, positions))
         elif wrong is None:
-            yield _doubted(check, position, text, UNCLEAR)
+            yield _doubted(check, position, text, UNCLEAR, _limit_fix(check, expr, positions))
     if check.converging and not check.scored:  # beside scores a function that jumps is refused already
         yield from _jumps(check)
 
 
-def _needed(check: Context, position: int, text: str, wrong: str) -> Finding:
-    return check.finding(
-        "fails",
-        (position,),
-        f"it is needed that {text}, but {wrong}: no theorem gives a limit there",
-        AWAY,
-        NOT_COVERED,
-    )
+def _needed(check: Context, position: int, text: str, wrong: str, fix: str) -> Finding:
+    message = f"it is needed that {text}, but {wrong}: no theorem gives a limit there"
+    return check.finding("fails", (position,), message, fix, NOT_COVERED)
 
 
-def _doubted(check: Context, position: int, text: str, doubt: str) -> Finding:
-    return check.finding("unknown", (position,), f"it is needed that {text}; {doubt}", AWAY, NOT_COVERED)
+def _doubted(check: Context, position: int, text: str, doubt: str, fix: str) -> Finding:
+    return check.finding("unknown", (position,), f"it is needed that {text}; {doubt}", fix, NOT_COVERED)
+
+
+def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> str:
+    """What to write in place of the smallest part that is not finite and smooth at the limits of averages."""
+    fault = next((n for n in _upwards(expr) if isinstance(n, Call) and check.numbers.singular(check.written, n)), None)
+    for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))) if fault is not None else ():
+        statement = check.netsor.body[at]
+        if not isinstance(statement, Nonlin):
+            continue
+        for node in walk(statement.expr):
+            if isinstance(node, Call) and (node == fault or _divides(node, fault)):
+                return _fix(check, AWAY, statement.expr, node, at)
+    return AWAY
+
+
+def _upwards(expr: Expr) -> Iterator[Expr]:
+    """The parts of an expression, each after its own parts."""
+    for child in expr.children:
+        yield from _upwards(child)
+    yield expr
+
+
+def _divides(node: Call, fault: Expr | None) -> bool:
+    """Whether an expression divides by what another, 1 / .., says not to vanish."""
+    return isinstance(fault, Call) and (node.atom, fault.atom) == ("divide", "divide") and node.args[1] == fault.args[1]
+
+
+def _fix(check: Context, words: str, whole: Expr, node: Call, position: int) -> str:
+    """What to write in place of a part of a statement that is not finite, or jumps."""
+
+    def nonnegative(part: Expr) -> bool:
+        return check.calculus.expression(part, position).low >= 0
+
+    if node.atom in COMPARISONS:  # what is chosen by it
+        chosen = (n for n in walk(whole) if isinstance(n, Call) and n.atom == "where" and node in walk(n.args[0]))
+        node = next(chosen, node)
+    if node.atom in ("step", "sign", "where"):
+        return f"{words}, e.g. {instead(node, continuous(node))}"
+    if node.atom == "divide":
+        return f"{words}, e.g. {instead(node, Call('divide', (node.args[0], away(node.args[1], nonnegative, FAR))))}"
+    if node.atom in ("log", "sqrt", "power"):
+        inside = away(Call("sqrt", (node.args[0],)), nonnegative, FAR)
+        return f"{words}, e.g. {instead(node, Call(node.atom, (*inside.children, *node.args[1:])))}"
+    return words
 
 
 def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[Finding]:
@@ -61,11 +103,15 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
     doubts: list[str] = []
     for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
         statement = check.netsor.body[at]
-        for below, used in _denominators(statement.expr) if isinstance(statement, Nonlin) else ():
+        if not isinstance(statement, Nonlin):
+            continue
+        for below, used in _denominators(statement.expr):
             probability = check.numbers.atom(check.netsor, below) if _reaches_zero(check, below, at) else 0.0
             hit = check.numbers.atom(check.netsor, used(below)) if probability else probability
             if hit:
-                yield _needed(check, at, text, f"{below} is 0 with probability {hit:.3g} in the limit")
+                quotient = next(n for n in walk(statement.expr) if isinstance(n, Call) and n.args[1:] == (below,))
+                fix = _fix(check, AWAY, statement.expr, quotient, at)
+                yield _needed(check, at, text, f"{below} is 0 with probability {hit:.3g} in the limit", fix)
                 return
             if probability and (hit is None or _reads_averages(check, below, at)):  # else as regular as Gaussian laws
                 chance = f"{below} is 0 with probability {probability:.3g} in the limit"
@@ -73,7 +119,7 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
             elif probability is None:
                 doubts.append(UNCLEAR)
     if doubts:
-        yield _doubted(check, positions[0], text, doubts[0])
+        yield _doubted(check, positions[0], text, doubts[0], AWAY)
 
 
 def _reaches_zero(check: Context, expr: Expr, position: int) -> bool:
@@ -112,12 +158,12 @@ def _jumps(check: Context) -> Iterator[Finding]:
                 (position,),
                 f"{node} jumps where {zero} is 0, which {known} in the limit: what is left of it at finite n decides "
                 "there, and no theorem gives a limit",
-                "a continuous function, e.g. tanh, or a vector that does not vanish",
+                _fix(check, SMOOTH, statement.expr, node, position),
                 NOT_COVERED,
             )
 
 
-def _edges(check: Context, node: Expr, position: int) -> Iterator[tuple[Expr, Expr]]:
+def _edges(check: Context, node: Expr, position: int) -> Iterator[tuple[Call, Expr]]:
     """The parts of an expression that jump, each with the expression at whose zeros it does."""
     inside = node.children
     if isinstance(node, Call):

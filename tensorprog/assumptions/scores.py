@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tensorprog.assumptions.context import DIVERGES, NOT_COVERED, Context, Maker
 from tensorprog.assumptions.report import Finding, Says
@@ -12,6 +13,7 @@ from tensorprog.expr import Expr, Variable
 from tensorprog.facts import FAILS, HOLDS, Verdict
 from tensorprog.graph import Operand
 from tensorprog.ir import Dot, MatMul, Nonlin
+from tensorprog.rename import replace_variables
 
 __all__ = ["bounded", "dedicated", "different", "operands"]
 
@@ -31,7 +33,7 @@ def operands(check: Context) -> Iterator[Finding]:
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {score}: a score takes two MatMul outputs"
         grows, why = mean_of(check, dot)
-        fix = f"multiply {wrong[0].reference} by a weight of its own first"
+        fix = _own_fix(check, dot, wrong)
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
             written = check.source(dot)
@@ -42,6 +44,38 @@ def operands(check: Context) -> Iterator[Finding]:
         verdict: Says = "unknown" if unsure and not grows else "fails"
         consequence = DIVERGES if grows else NOT_COVERED
         yield check.finding(verdict, (dot, *definers), message, fix, consequence, [(d, dot) for d in definers])
+
+
+def _second_operand(check: Context, dot: Dot, name: str, key: str) -> str:
+    """How a score of a vector with itself reads another one, made alike of `key` in place of a vector `name`."""
+    made = [s for s in check.written.body if s.target.name == dot.right.name]
+    if len(made) > 1 or not isinstance(made[0], Nonlin) or name not in {v.name for v in made[0].inputs}:
+        return f", and as one operand a vector made like {dot.right} with {key} in place of {name}"
+    copy = check.fresh(f"{dot.right.name}_key")
+    expr = replace_variables(made[0].expr, lambda v: replace(v, name=key) if v.name == name else None)
+    new = replace(made[0], target=replace(made[0].target, name=copy), expr=expr)
+    return f", {new}, and {dot.target} = Dot({dot.left}, {replace(dot.right, name=copy)})"
+
+
+def _own_fix(check: Context, dot: int, wrong: Sequence[Operand]) -> str:
+    """How operands of a score become MatMul outputs: by weights of their own, one for each side."""
+    written = check.source(dot)
+    assert isinstance(written, Dot)
+    sides = {"left": written.left, "right": written.right}
+    products: list[MatMul] = []
+    for side in dict.fromkeys(operand.side for operand in wrong):
+        old = sides[side]
+        names = tuple(dict.fromkeys(name for slot in old.slots for name in slot.indices))
+        family = check.fresh(f"{old.name}_own")
+        family = f"{family}_{side}" if any(made.target.name == family for made in products) else family
+        sides[side] = Variable(family, slots_of(names))
+        products.append(MatMul(sides[side], Variable(check.fresh(f"W_{family}"), ()), old))
+    several = len(products) > 1
+    weights = " and ".join(made.weight.name for made in products)
+    return (
+        f"{' and '.join(map(str, products))}, with {'weights' if several else 'a weight'} {weights} of "
+        f"{'their' if several else 'its'} own, and {written.target} = Dot({sides['left']}, {sides['right']})"
+    )
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -87,11 +121,15 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         fix = _term_fix(check, fault.expr, fault.position)
     else:
         fix = _bounded_fix(check, definers[0], culprit)
+    if not fix:
+        dropped += f". {fault.expr} depends on scores, and a clip of it would put weights behind scores, so nothing "
+        dropped += "is proposed"
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
     told = f"the way{'s' * (len(ways) > 1)} to the score: {'; '.join(map(check.chain_text, ways))}"
-    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}; {dropped}; {told}"
+    cut = "" if fact.verdict is FAILS else check.calculus.cut_short(fault.position)
+    message = f"{check.text(culprit)}, the input of {operands}, {is_not}: {fault.reason}{at}{cut}; {dropped}; {told}"
     return check.finding("remark", (culprit, *definers), message, fix, ways=ways)
 
 
@@ -171,7 +209,7 @@ def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: 
     if single and dot.right.name == two.target.name:
         fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
     elif single and dot.left == dot.right:
-        fix += f", and as one operand a vector made like {dot.right} with {key.name} in place of {two.target.name}"
+        fix += _second_operand(check, dot, two.target.name, key.name)
     elif single:
         fix += f", and {key.name} in place of {two.target.name} in what makes {dot.right.name}"
     makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)

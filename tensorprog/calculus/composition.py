@@ -60,7 +60,7 @@ from tensorprog.expr import (
 from tensorprog.ir import Netsor, Range
 from tensorprog.rename import free_indices, indices_of, substitute
 
-__all__ = ["COMPARISONS", "Composition"]
+__all__ = ["COMPARISONS", "LOGICAL", "Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
@@ -254,21 +254,13 @@ class Composition(ABC):
             found = self._unary(node, args[0])
             low, high = atom.domain
             if partial is None and not (low <= args[0].low and args[0].high <= high):
-                partial = Fault(
-                    node,
-                    self.at,
-                    f"{atom.name} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
-                )
+                partial = Fault(node, self.at, _unreal(node, args[0]))
                 inherited = inherited or partial
             if partial is None and (found.low >= LARGEST or found.high <= -LARGEST):
                 partial = Fault(node, self.at, f"{node} is infinite")
                 inherited = inherited or partial
             if partial is None and not self._real(node, args[0].interval):
-                partial = Fault(
-                    node,
-                    self.at,
-                    f"{node} is no real number on part of the range {shown(args[0].interval)} of {node.args[0]}",
-                )
+                partial = Fault(node, self.at, _unreal(node, args[0]))
                 inherited = inherited or partial
         else:
             bound = (
@@ -659,6 +651,11 @@ def _keeps_mask(atom: str, args: Sequence[Profile]) -> bool:
     factor = args[1] if args[0].masked else args[0]
     linear = atom == "multiply" or (atom == "divide" and not args[1].masked)
     return linear and not factor.masked and not factor.depends and factor.low > 0
+
+
+def _unreal(node: Call, inner: Profile) -> str:
+    known = f"all that is known of {node.args[0]} is its range {shown(inner.interval)}"
+    return f"{known}, and {node.atom} is not a finite real number everywhere in it"
 
 
 def _smooth(expr: Expr, ranges: Collection[str]) -> tuple[str, Expr]:

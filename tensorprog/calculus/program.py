@@ -255,6 +255,17 @@ class Calculus(Composition):
         regular = tuple(self.fact(name, position) for name in PROPERTIES)
         return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
 
+    def cut_short(self, position: int) -> str:
+        """What to say of a statement whose facts are not known, where relations were not looked for to the end."""
+        cut = [at for at in (position, *sorted(self.structure.ancestors(position))) if self.exhausted(at)]
+        if not cut:
+            return ""
+        where = "" if cut[0] == position else f" in {self.netsor.body[cut[0]].target}"
+        return (
+            f"; there are so many functions{where} that relations between them were looked for in part only, so a "
+            "shorter expression, or several Nonlins in its place, may be certified"
+        )
+
     def blame(self, name: str, position: int) -> Fault:
         """The smallest subexpression at fault for a property that a statement's value lacks."""
         profile = self.statement(position)

@@ -36,14 +36,14 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
 
 def program_rows() -> list[tuple[str, ...]]:
     """Name, grade and title of each shipped program."""
-    from tensorprog.assumptions import check as checked
+    from tensorprog.judge import judge
     from tensorprog.shipped import shipped_programs
     from tensorprog.yaml_io import load
 
     rows: list[tuple[str, ...]] = []
     for name, path in shipped_programs().items():
         netsor = load(path)
-        rows.append((name, str(checked(netsor).grade), netsor.title))
+        rows.append((name, judge(netsor).grade, netsor.title))
     return rows
 
 

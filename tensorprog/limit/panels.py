@@ -324,15 +324,18 @@ class _Points:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             normal = np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi)
             each = ndtr(s) if self.cumulative else normal / sd
-            each = np.where(sd > 0, each, np.where(s == 0, 1.0 if self.cumulative else np.inf, each))
-            found = np.where(own > 0, own * each, 0.0).sum(axis=1)
+            atom = (sd == 0) & (s == 0)
+            each = np.where(atom, 1.0 if self.cumulative else np.inf, each)
+            # so rarely that a variance which is too small for floating point looks the same
+            rare = (atom & (own > 0)).any(axis=1) & (self.panels.masses[which] <= UNSEEN) & (not self.cumulative)
+            found = np.where((own > 0) & ~(atom & rare[:, None]), own * each, 0.0).sum(axis=1)
             # what slack of mean and variance does
             relative = self.panels.mean_slack[which][:, None] / sd, self.panels.var_slack[which][:, None] / (2 * sd**2)
             size = normal * (relative[0] + relative[1] * np.abs(s)) if self.cumulative else (
                 normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
             wrong = np.where((own > 0) & (size > 0), own * size, 0.0).sum(axis=1)
         np.add.at(self.value, points, found)
-        np.add.at(self.error, points, np.where(np.isnan(wrong), 0.0, wrong))
+        np.add.at(self.error, points, np.where(rare, np.inf, np.where(np.isnan(wrong), 0.0, wrong)))
         self.near.append((points, np.stack([low, high], 1), found))
 
     def _add_steps(
@@ -393,6 +396,9 @@ class _Points:
 
     def _add_singular(self, point: int, low: float, high: float) -> None:
         """The density at the mean of a cell where v vanishes: finite if what is next to the cell falls off."""
+        if high - low > 1e-9:  # nothing is known of what is inside
+            self.error[point] = np.inf
+            return
         where = (low + high) / 2
         shells = [0.0, 0.0]
         for points, ends, found in self.near:

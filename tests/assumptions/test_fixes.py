@@ -1,9 +1,9 @@
-"""What a finding proposes, taken literally, is a program that loads and has a better grade."""
+"""What findings propose, all typed in at once, is a program that loads and has a better grade: one round is enough."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +25,12 @@ EACH = re.compile(r"^(?P<target>[^=]+) = (?P<right>MatMul\(.*\)), with a weight 
 CLIPPED = re.compile(r"^(?P<target>[^=]+) = (?P<right>Nonlin\(clip\(.*, -10, 10\)\))")
 WITHIN = re.compile(r"^(?P<new>clip\((?P<old>\S+), -10, 10\)) in place of (?P=old) in (?P<target>\S+)$")
 INSTEAD = re.compile(r", and (?P<new>\w+) in place of (?P<old>\w+) in (?:what makes (?P<maker>\w+)|the operand)$")
+COPIED = re.compile(r"separate weights, e.g. (?P<target>\S+) = (?P<right>MatMul\(.*?\)) with a weight (?P<weight>\S+) "
+                    r"of its own, (?P<copy>\S+) = (?P<made>Nonlin\(.*\)), and (?P<score>\S+) = (?P<dot>Dot\(.*\))$")
+OPERANDS = re.compile(r"^(?P<made>\S+(?:\[[^]]*\])? = MatMul\(.*\)), with (?:a weight|weights) (?P<weights>.*) of "
+                      r"(?:its|their) own, and (?P<target>\S.*) = (?P<right>Dot\(.*\))$")
+WHOLE = re.compile(r", e\.g\. (?P<target>\w[^=]*) = (?P<right>Nonlin\(.*\))$")
+OTHER = re.compile(r", e\.g\. (?P<new>.*) in place of (?P<old>.*)$")
 
 
 @dataclass
@@ -41,7 +47,7 @@ class Edited:
         netsor = case.load()
         weights = {weight.name + _slots(weight.indices): {"variance": str(weight.variance), "shape": list(weight.shape)}
                    for weight in netsor.weights}
-        return cls(case, netsor, list(case.body), weights)
+        return cls(case, netsor, list(map(str, netsor.body)), weights)
 
     def line(self, target: str) -> int:
         """Where a target is defined."""
@@ -96,6 +102,13 @@ def average(edited: Edited, finding: Finding) -> bool:
 
 
 def weight(edited: Edited, finding: Finding) -> bool:
+    found = COPIED.search(finding.fix)
+    if found:
+        edited.put(found["score"], found["dot"])
+        edited.put(found["copy"], found["made"])
+        edited.put(found["target"], found["right"])
+        edited.copy(_maker(edited, finding.where.split(", ")[-1]).weight.name, found["weight"])
+        return True
     found = SEPARATE.search(finding.fix)
     if found:
         made = _maker(edited, finding.where.split(", ")[-1])
@@ -135,31 +148,48 @@ def clipped(edited: Edited, finding: Finding) -> bool:
     return bool(found)
 
 
-FIXES: tuple[Callable[[Edited, Finding], bool], ...] = (average, weight, clipped)
+def operands(edited: Edited, finding: Finding) -> bool:
+    found = OPERANDS.search(finding.fix)
+    if found:
+        edited.put(found["target"], found["right"])
+        for made, name in zip(found["made"].split(" and "), found["weights"].split(" and "), strict=True):
+            target, right = made.split(" = ")
+            edited.put(target, right)
+            read = re.split(r"[\[)]", right.split(", ", 1)[1])[0]
+            width = edited.netsor.families[read].width
+            edited.weights[name] = {"variance": "1", "shape": [width, width]}
+    return bool(found)
 
 
-FAULTY = [case for case in CASES.values() if case.grade in ("outside", "remark")]
+def function(edited: Edited, finding: Finding) -> bool:
+    found = WHOLE.search(finding.fix)
+    if found:
+        edited.put(found["target"], found["right"])
+        return True
+    found = OTHER.search(finding.fix)
+    if found:
+        at = [k for k, line in enumerate(edited.body) if found["old"] in line]
+        assert at, found["old"]
+        for k in at:
+            edited.body[k] = edited.body[k].replace(found["old"], found["new"])
+    return bool(found)
 
 
-def mended(case: Case) -> Iterator[Edited]:
-    """The program after each kind of fix that all findings propose which decide its grade."""
-    decides = ("remark",) if case.grade == "remark" else ("fails", "unknown")
-    findings = [f for f in judge(case.load()).findings if f.verdict in decides and f.fix]
-    for fix in FIXES:
-        edited = Edited.of(case)
-        applied = [fix(edited, finding) for finding in findings]
-        if findings and all(applied):
-            yield edited
+FIXES: tuple[Callable[[Edited, Finding], bool], ...] = (average, weight, operands, clipped, function)
+ELSEWHERE = "independent initial vectors of mean 0 in the two operands"  # a matter of what the program declares
+DECIDING = {"outside": ("fails", "unknown"), "remark": ("remark",)}
+FAULTY = [case for case in CASES.values() if case.grade in DECIDING]
 
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
-def test_what_is_proposed_helps(case: Case) -> None:
-    for edited in mended(case):
+def test_what_is_proposed_helps_in_one_round(case: Case) -> None:
+    findings = [f for f in judge(case.load()).findings if f.verdict in DECIDING[case.grade]]
+    proposed = [finding for finding in findings if finding.fix]
+    assert all("nothing is proposed" in finding.message for finding in findings if not finding.fix)
+    for which in (0, -1) if any("; or " in finding.fix for finding in proposed) else (0,) if proposed else ():
+        edited = Edited.of(case)
+        for finding in proposed:
+            said = finding.fix.split("; or ")
+            one = replace(finding, fix=said[0] if said[which] == ELSEWHERE else said[which])
+            assert any(fix(edited, one) for fix in FIXES), one.fix
         assert GRADES.index(edited.grade()) < GRADES.index(case.grade), edited.body
-
-
-def test_most_findings_on_weights_propose_what_can_be_typed_in() -> None:
-    rules = ("weights of one score differ", "dedicated weights", "transposes", "operand inputs bounded",
-             "one layer of scores", "widths")
-    typed = [next(mended(case), None) is not None for case in FAULTY if case.rule in rules]
-    assert sum(typed) >= 0.85 * len(typed)
