@@ -180,8 +180,9 @@ class Panels:
 
     @cached_property
     def underflow(self) -> NDArray[np.bool_]:
-        """Panels where the variance of one variable is near the smallest numbers or below: 0, and so small next to it."""
-        zero, tiny = (self.var == 0).all(axis=1), ((self.var > 0) & (self.var < TINIEST)).any(axis=1)
+        """Panels where the variance of one variable is near the smallest numbers, or 0 next to one that is."""
+        zero = (self.var == 0).all(axis=1)
+        tiny: NDArray[np.bool_] = np.asarray(((self.var > 0) & (self.var < TINIEST)).any(axis=1))
         found = np.zeros(len(zero), dtype=bool)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], zero, [False]]).astype(int)))
         for first, last in zip(edges[::2], edges[1::2], strict=True):
