@@ -388,7 +388,8 @@ def _highest() -> Array:
     """
     nodes, weights = gauss_legendre(ORDER)
     degrees = np.arange(ORDER - LAST, ORDER)
-    return np.asarray(np.polynomial.legendre.legvander(nodes, ORDER - 1)[:, degrees] * weights[:, None] * (degrees + 0.5))
+    polynomials = np.polynomial.legendre.legvander(nodes, ORDER - 1)[:, degrees]
+    return np.asarray(polynomials * weights[:, None] * (degrees + 0.5))
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:

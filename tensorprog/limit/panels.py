@@ -180,14 +180,14 @@ class Panels:
 
     @cached_property
     def underflow(self) -> NDArray[np.bool_]:
-        """Panels where the variance of one variable is 0 only because it is below the smallest numbers: it is as small
-        as that next to them."""
-        zero, tiny = (self.var == 0).all(axis=1), ((self.var > 0) & (self.var < TINIEST)).any(axis=1)
+        """Panels where the variance of one variable is near the smallest numbers, or 0 next to one that is."""
+        zero = (self.var == 0).all(axis=1)
+        tiny: NDArray[np.bool_] = np.asarray(((self.var > 0) & (self.var < TINIEST)).any(axis=1))
         found = np.zeros(len(zero), dtype=bool)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], zero, [False]]).astype(int)))
         for first, last in zip(edges[::2], edges[1::2], strict=True):
             found[first:last] = tiny[max(first - 1, 0) : last + 1].any()
-        return found
+        return found | tiny
 
     def singular(self, var: float) -> Array:
         """Values at which the density may be infinite: means where the variance vanishes."""
@@ -218,6 +218,7 @@ class _Points:
         self.panels, self.grid, self.cumulative = panels, grid, cumulative
         self.mean, self.var = panels.mean + mean, np.maximum(panels.var, 0.0) + var
         self.value, self.error = np.zeros(grid.shape), np.zeros(grid.shape)
+        self.hidden = np.zeros(grid.shape)
         self.lost = panels.underflow & np.bool_(var == 0)
         least, most = self.var.min(axis=1), self.var.max(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):  # they were left so wide, as they do not matter
@@ -261,6 +262,10 @@ class _Points:
             var = np.maximum(np.stack([var @ left.T, var @ right.T], axis=1).reshape(-1, NODES), 0.0)
         for point, a, b in self.vanishing:
             self._add_singular(int(point), float(a), float(b))
+        # where deviations fall below the smallest numbers, the mass of the score falls faster, if it is that small
+        unknown = self.hidden > UNSEEN * self.value
+        self.error += self.hidden
+        self.value[unknown] = self.error[unknown] = np.inf
         known = np.isinf(self.value) & np.isfinite(self.error)
         with np.errstate(invalid="ignore"):
             return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
@@ -293,8 +298,9 @@ class _Points:
         step &= (rises | falls) & (np.sqrt(largest) < NARROW * np.abs(mean[:, -1] - mean[:, 0]))
         floor = ~beyond & ~near & ~step & (last | (high - low <= _floor(low, high)))
         if self.lost.any():
-            slack |= self.lost[which] & (np.abs(y[:, None] - mean).min(axis=1) < FAR * math.sqrt(TINIEST))
-            beyond &= ~(slack & self.lost[which])
+            widest = np.sqrt(np.maximum(largest, TINIEST))
+            close = self.lost[which] & (np.abs(y[:, None] - mean).min(axis=1) < FAR * widest)
+            slack, beyond = slack | close, beyond & ~close
         vague = slack & ~beyond  # only the mass is known
         self._add_near(points, which, low, high, sd[:, :NODES], s[:, :NODES], near & ~vague)
         if self.cumulative:
@@ -382,8 +388,8 @@ class _Points:
             least = np.where(np.log(most) - np.log(least) > SPAN, 0.0, least)  # v vanishes, for all that is known
             bound = np.minimum(0.4 / np.sqrt(least), 0.25 / away) * mass
         bound = np.where(mass > 0, bound, 0.0)
-        lost = self.lost[which] & (mass > 0)  # finite, but beyond the largest numbers for all that is known
-        self.value[points[lost]] = self.error[points[lost]] = np.inf
+        lost = self.lost[which]  # finite, but how large is not known
+        np.add.at(self.hidden, points[lost], mass[lost] / math.sqrt(TINIEST))
         bound = np.where(lost, 0.0, bound)
         finite = np.isfinite(bound)
         np.add.at(self.error, points[finite], bound[finite])

@@ -199,7 +199,8 @@ class Block:
         A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
         """
         dim = self.sampler.dim
-        if self.size * math.prod(self.functions[0].members) > 1 or not 1 < dim <= FITTED or self.region().steepest > TAME:
+        several = self.size * math.prod(self.functions[0].members) > 1
+        if several or not 1 < dim <= FITTED or self.region().steepest > TAME:
             return None
         z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
         mean, var = (a.reshape(-1) for a in self.at(z)[:2])

@@ -213,6 +213,28 @@ def test_divergences_that_are_known() -> None:
     assert kl_gaussian(law("relu(p)*v"), "y") == (np.inf, 0.0)
     value, error = kl_gaussian(law("sigmoid(40*(p-0.2))*v"), "y")
     assert np.isfinite(value) and 0 < error < 1e-8
+    value, error = kl_gaussian(law("1e-9*v + p**3"), "y")  # the entropy of a cube; E log|z| = -(euler + log 2) / 2
+    assert abs(value - (0.5 * np.log(15) - np.log(3) + np.euler_gamma + np.log(2))) <= error < 0.1
+
+
+def test_densities_of_soft_gates_have_their_mass_far_out() -> None:
+    """E[1 / sigmoid(steep (p - c))] = 1 + exp(steep c + steep**2 Var p / 2); deeper deviations underflow."""
+    for steep, place in ((8, 0.2), (20, 0.2)):
+        value, error = law(f"sigmoid({steep}*(p - {place}))*v").density("y", 0.0, with_error=True)
+        truth = (1 + mp.exp(steep * mp.mpf(str(place)) + steep**2 * K**2 / 2)) / mp.sqrt(2 * mp.pi * K)
+        assert abs(value - float(truth)) <= error <= 1e-11 * value
+    deep = law("sigmoid(200*(p - 1.3))*v")
+    assert np.isinf(deep.density("y", 0.0, with_error=True)[1])
+    below, error = deep.cdf("y", 0.0, with_error=True)
+    assert abs(below - 0.5) <= error < 0.5
+    with pytest.raises(tp.NotCompiledError, match="below the smallest numbers"):
+        kl_gaussian(deep, "y")
+
+
+def test_values_that_draws_share_have_infinite_density() -> None:
+    density, error = law("clip(p, 0, 1)").density("y", [0.0, 0.5, 1.0, 2.0], with_error=True)
+    truth = float(mp.npdf(0.5, 0, K))
+    assert np.isinf(density[[0, 2]]).all() and abs(density[1] - truth) <= error[1] < 0.05 and density[3] == 0
 
 
 SEVERAL = {  # variance and kurtosis; s is the variance of one score, K of v
