@@ -66,7 +66,7 @@ def compiled(name: str, **constants: float) -> Numbers | None:
     except tp.NotCompiledError:
         return None
     value, error = np.array(pairs).T
-    return value, error / 3  # three standard errors, or bounds far below the others
+    return value, error / 4  # four standard errors, or bounds far below the others
 
 
 def reached(draw: Callable[[int, int], Numbers], error: float) -> Numbers:

@@ -120,7 +120,7 @@ def kept(folder: Path, program: tp.Program, width: int, demanded: tuple[float, f
 
 
 def limiting(law: tp.Law) -> Moments:
-    """The same numbers of the limit; its errors are three standard errors where they are statistical."""
+    """The same numbers of the limit; its errors hold in 99.9 % of cases where they are statistical."""
     for name in law.outputs:
         mean, error = law.mean(name, with_error=True)
         assert np.all(np.abs(mean) <= 2 * np.asarray(error) + 1e-9), "the moments here are about zero"

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ SHARE = 0.05  # of the error of the averages that the rule may add
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
+LAST, FOLLOWED = 4, 1e-12  # Legendre coefficients of the integrand on a panel, and how large they may be
 PANELS = 8  # to begin with
 SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance from a singularity, and of the way on a panel
 LEAST_MASS = 1e-15  # next to a singularity
@@ -66,7 +67,8 @@ def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
 
     Accuracy  of a law the error of its averages over p-ring, about 1e-10 for a few scores; of samples the standard
               error, with the bias of order 1 / samples removed
-    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`
+    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`, or
+              where variances given the score underflow
     """
     if is_samples(source):
         return kl_to_gaussian(GaussianDraws.of(source, variable))
@@ -293,8 +295,13 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
     Panels on both sides of these, over the logarithm of the distance, are halved until the distribution function
     confirms the mass on each.
     """
+    panels = mixture.panels
+    if not float(mixture.var) and float(panels.masses[panels.underflow].sum()) > LEAST_MASS:
+        raise NotCompiledError(
+            "the divergence is not known: variances given the score fall below the smallest numbers; add a little noise"
+        )
     (centre, variance), reach = mixture.spread, mixture.within(DEVIATIONS)
-    singular = mixture.panels.singular(float(mixture.var)) + float(mixture.mean)
+    singular = panels.singular(float(mixture.var)) + float(mixture.mean)
     bases = singular if singular.size else np.array([centre])
     if bases.size > MOST_BASES:
         bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
@@ -323,44 +330,65 @@ class _Side:
             edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
         else:
             edges = np.linspace(0, end, PANELS + 1)
-        at = law.cdf(sign * edges)[0]
+        at, vague = law.cdf(sign * edges)
         below = np.abs(at - law.cdf(np.zeros(1))[0])
         first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1) if singular else 0
         self.error += MOST_LOG * float(below[first])
         self.error += MOST_LOG * float(min(at[-1], 1 - at[-1])) if outer else 0.0
         mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
+        vague = (vague[1:] + vague[:-1])[first:]
         for _ in range(HALVINGS):
-            again = self._add(low, high, mass)
+            again = self._add(low, high, mass, vague)
             if not again.any():
                 return
             low, high, mass = low[again], high[again], mass[again]
             middle = np.sqrt(low * high) if singular else (low + high) / 2
-            edge = law.cdf((sign * np.stack([low, middle, high])).reshape(-1))[0].reshape(3, -1)
+            edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
+            vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
             low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
             mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
             if low.size * ORDER > MOST_POINTS:
                 break
         self.error += MOST_LOG * float(mass.sum())
 
-    def _add(self, low: Array, high: Array, mass: Array) -> NDArray[np.bool_]:
-        """Add panels whose mass the distribution function confirms; the others."""
+    def _add(self, low: Array, high: Array, mass: Array, vague: Array) -> NDArray[np.bool_]:
+        """Add panels whose mass the distribution function confirms, but for `vague`, and on which the integrand is
+        followed; the others.
+
+        A sum of a narrow and a wide Gaussian is entire, its logarithm is not: mass alone would confirm too little.
+        """
         nodes, weights = gauss_legendre(ORDER)
         first, last = (np.log(low), np.log(high)) if self.singular else (low, high)
-        t = ((first + last) / 2)[:, None] + ((last - first) / 2)[:, None] * nodes
+        half = ((last - first) / 2)[:, None]
+        t = ((first + last) / 2)[:, None] + half * nodes
         away = np.exp(t) if self.singular else t
-        share = ((last - first) / 2)[:, None] * weights * (away if self.singular else 1.0)
+        slope = half * away if self.singular else half
         f, wrong = (part.reshape(away.shape) for part in self.law.density(self.sign * away.reshape(-1)))
-        off = np.abs((f * share).sum(axis=1) - mass)
-        again = ~(off <= PANEL + (wrong * share).sum(axis=1))
-        f, wrong, share, off = f[~again], wrong[~again], share[~again], off[~again]
-        square = (self.sign * away[~again] - self.centre) ** 2 / self.variance
-        with np.errstate(divide="ignore"):
+        square = (self.sign * away - self.centre) ** 2 / self.variance
+        with np.errstate(divide="ignore", invalid="ignore"):
             log = np.log(f) + 0.5 * math.log(2 * math.pi * self.variance) + 0.5 * square
-        log = np.where(f > 0, log, 0.0)
-        size = np.where(f > 0, np.abs(log) + 1, 0.0)
-        self.value += float((f * log * share).sum())
-        self.error += float((wrong * size * share).sum() + (off * size.max(axis=1, initial=0.0)).sum())
+            log = np.where(f > 0, log, 0.0)
+            size = np.where(f > 0, np.abs(log) + 1, 0.0)
+            integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
+            off = np.abs((slope * f * weights).sum(axis=1) - mass)
+            unlike = np.abs(integrand @ _highest()).max(axis=1)
+        doubtful = doubt * size.max(axis=1)
+        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubtful))
+        settled = ~again
+        self.value += float((integrand[settled] @ weights).sum())
+        self.error += float((doubtful + off * size.max(axis=1) + unlike)[settled].sum())
         return np.asarray(again)
+
+
+@lru_cache(maxsize=1)
+def _highest() -> Array:
+    """From values at the nodes of a panel to the last Legendre coefficients: what the rule integrates is far smaller.
+
+    Shapes    (ORDER, LAST)
+    """
+    nodes, weights = gauss_legendre(ORDER)
+    degrees = np.arange(ORDER - LAST, ORDER)
+    return np.asarray(np.polynomial.legendre.legvander(nodes, ORDER - 1)[:, degrees] * weights[:, None] * (degrees + 0.5))
 
 
 def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:

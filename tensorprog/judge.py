@@ -22,7 +22,7 @@ from tensorprog.order import upstream
 __all__ = ["judge"]
 
 MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
-SURE = 3.0  # errors of averages over points are three standard errors, and the worst of many members is taken
+SURE = 3.0  # errors of averages over points hold in 99.9 % of cases, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
 DIRECTIONS = 6  # in which averages are moved together, each both ways
 JUMP = 1e-3

@@ -34,7 +34,7 @@ class Estimate:
     Shapes    value and error have one shape, the batch; operations broadcast. A bound that serves all members of an
               axis may be a view of stride 0 along it: then sums and products of large arrays keep it one
     Accuracy  error is what the method that made it states: rounding bounds for closed forms, a difference between
-              two rules for quadrature, three standard errors for quasi-Monte Carlo
+              two rules for quadrature, Student's t at 99.9 % for quasi-Monte Carlo
     """
 
     value: Array

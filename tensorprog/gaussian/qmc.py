@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating]
 
-__all__ = ["expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
+__all__ = ["deviations", "expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
 
 KEPT = 1 << 22  # coordinates of points that are kept for the next function: larger sets are made again
+COVERED = 0.999  # of errors from replicates hold
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 
 
@@ -81,7 +82,12 @@ def spread_factor(cov: Array) -> Array:
 
 
 def standard_errors(replicates: Sequence[Array] | Array) -> Array:
-    """Three standard errors of the mean over replicates, the first axis; 0 without replicates, for what is exact."""
+    """How far the mean over replicates, the first axis, may be off: its standard error times Student's t.
+
+    0 without replicates, for what is exact.
+
+    Accuracy  holds with a probability of COVERED if replicates are Gaussian
+    """
     count = len(replicates)
     if count < 2:
         return np.zeros(np.shape(replicates)[1:])
@@ -89,7 +95,13 @@ def standard_errors(replicates: Sequence[Array] | Array) -> Array:
     squares = np.zeros(np.shape(mean))
     for replicate in replicates:  # one at a time: they may be large
         squares += np.square(replicate - mean)
-    return np.asarray(3 * np.sqrt(squares / (count * (count - 1))))
+    return np.asarray(deviations(count) * np.sqrt(squares / (count * (count - 1))))
+
+
+@lru_cache(maxsize=16)
+def deviations(count: int) -> float:
+    """How many standard errors are stated for a mean over so many replicates: 4.07 for 16."""
+    return float(special.stdtrit(count - 1, 0.5 + COVERED / 2))
 
 
 def expect(
@@ -110,7 +122,7 @@ def expect(
     Shapes    call maps z of shape batch + (d, m) to batch + (m,); mean batch + (d,), cov batch + (d, d), which
               broadcast -> Estimate of shape batch
     Scale     any units
-    Accuracy  error = 3 standard errors over the replicates (a statistical bound, not a certain one) plus rounding;
+    Accuracy  error = that of `standard_errors` (a statistical bound, not a certain one) plus rounding;
               deterministic given seed
     Raises    ValueError if fewer than 2 replicates or impossible sizes are asked for,
               FloatingPointError if call returns nan

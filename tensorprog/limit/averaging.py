@@ -35,7 +35,7 @@ ORDERS = {1: (64, 55), 2: (48, 41), 3: (32, 27), 4: (24, 19)}
 class Rule:
     """How averages over several sets of draws make one number with its error.
 
-    Sets are replicates of quasi-Monte Carlo (their mean, three standard errors), or two rules with nodes of their own
+    Sets are replicates of quasi-Monte Carlo (their mean, its standard error times Student's t), or two rules with nodes of their own
     (the finer one, and three times how far the coarser one is from it).
     """
 

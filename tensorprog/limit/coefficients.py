@@ -41,7 +41,7 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
 
     Shapes    (draws, *members), twice
     Scale     at most NUMBERS numbers are held for the draws
-    Accuracy  bounds where integrals are in closed form or by quadrature, else three standard errors
+    Accuracy  bounds where integrals are in closed form or by quadrature, else an error that holds with a probability of 99.9 %
     Raises    NotCompiledError, AccuracyError, MemoryLimitError
     """
     largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)

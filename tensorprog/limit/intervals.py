@@ -37,7 +37,8 @@ POWERS = 8  # polynomials up to this degree are followed everywhere
 EVERYWHERE = ("sin", "cos", "exp")  # their structure does not fade away from the origin
 TAME = 3.0  # speed of an argument at which the nodes of rules and the points of draws see what a function does
 REGION, PROBED = 8.0, 64  # standard deviations; values of averages
-MANY = 512  # normals whose slopes are found one by one
+MANY = 512  # normals whose slopes are found one by one; beyond, as many random directions
+NUMBERS = 1 << 18  # held at once
 TILES = {1: 16, 2: 16, 3: 8, 4: 4}  # boxes along each normal that cover the region
 PROBES, MARGIN = 9, 1.0  # of functions of which no range is known: values looked at, and how far the range is widened
 
@@ -278,11 +279,14 @@ def _index_image(name: str, low: Array, high: Array) -> Pair:
         return value, value
 
     def share(own: Array, others: Array) -> Array:
-        away = others[..., None, :] - own[..., :, None]
-        away = np.where(np.isneginf(others)[..., None, :], -np.inf, away)
-        k = own.shape[-1]
-        away[..., np.arange(k), np.arange(k)] = 0.0
-        return np.asarray(np.where(np.isneginf(own), 0.0, 1 / np.exp(away).sum(axis=-1)))
+        """Softmax at one place with an argument of its own and those of others elsewhere, for every place."""
+        nothing = np.full((*others.shape[:-1], 1), -np.inf)
+        before = np.logaddexp.accumulate(others, axis=-1)
+        after = np.logaddexp.accumulate(others[..., ::-1], axis=-1)[..., ::-1]
+        rest = np.logaddexp(
+            np.concatenate([nothing, before[..., :-1]], axis=-1), np.concatenate([after[..., 1:], nothing], axis=-1)
+        )
+        return np.asarray(np.where(np.isneginf(own), 0.0, 1 / (1 + np.exp(rest - own))))
 
     return share(low, high), share(high, low)
 
@@ -322,13 +326,22 @@ class Steepness:
         self.away = REGION / along
         count = self.boxes = len(self.centres)
         # derivatives along the axes of boxes, or in any direction of the whole region
-        unit = np.eye(dim) if dim <= MANY else np.random.default_rng(0).standard_normal((MANY, dim)) / math.sqrt(MANY)
+        rng = np.random.default_rng(0)
+        step = max(1, NUMBERS // max(1, dim))
         values = {}
         for name in sampler.scores:
-            slope = sampler.scores_of(name, Points(sampler.sources, unit))
-            matrix = slope.data.reshape(len(unit), -1)
-            middle = self.centres @ matrix if along > 1 else np.zeros((1, matrix.shape[1]))
-            speed = np.abs(matrix).sum(axis=0) if along > 1 else np.linalg.norm(matrix, axis=0)
+            if dim <= MANY:
+                slope = sampler.scores_of(name, Points(sampler.sources, np.eye(dim)))
+                matrix = slope.data.reshape(dim, -1)
+                middle = self.centres @ matrix if along > 1 else np.zeros((1, matrix.shape[1]))
+                speed = np.abs(matrix).sum(axis=0) if along > 1 else np.linalg.norm(matrix, axis=0)
+            else:
+                square: Any = 0.0
+                for start in range(0, MANY, step):
+                    unit = rng.standard_normal((min(step, MANY - start), dim)) / math.sqrt(MANY)
+                    slope = sampler.scores_of(name, Points(sampler.sources, unit))
+                    square = square + np.square(slope.data.reshape(len(unit), -1)).sum(axis=0)
+                middle, speed = np.zeros((1, square.size)), np.sqrt(square)
             far = self.away * speed
             data = np.stack([middle - far, middle + far, speed + 0 * middle, middle, middle])
             values[name] = Open(slope.axes, data.reshape(5 * count, *slope.data.shape[1:]))

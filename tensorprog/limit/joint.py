@@ -25,7 +25,7 @@ class Joint:
 
     Shapes    mean (replicates, draws, d), cov (replicates, draws, d, d), normals (replicates, draws, d - 1); where no
               score matters, mean and cov have one replicate and one draw
-    Accuracy  errors are 3 standard errors over the replicates plus the error of the covariances compiled
+    Accuracy  errors are those over replicates (see `gaussian.qmc.standard_errors`) plus the error of the covariances compiled
     """
 
     mean: Array

@@ -40,7 +40,7 @@ NUMBERS = 1 << 22  # held at once, about: more than elsewhere, since every part 
 class LayeredOutputs(Outputs):
     """As `Outputs`; every average is over draws of all that is random.
 
-    Accuracy  three standard errors over replicates, and the error of the covariances drawn with
+    Accuracy  the error over replicates, which holds with a probability of 99.9 %, and the error of the covariances drawn with
     """
 
     def linear(self, name: str) -> bool:

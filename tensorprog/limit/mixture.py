@@ -23,6 +23,7 @@ CHUNK = 1 << 20  # numbers held at once over a grid
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 UNSEEN = 1e-30  # weight of draws
 MANY = 4096  # draws
+ALIKE = 8  # draws that share a value are not due to chance
 LONE, MISSED = 0.02, 14.0  # share of one draw in a density from which few decide; draws of what may be missed
 MOST_FREQUENCY = 1e6
 FREQUENCIES = (1.0, 3.0, 9.0)  # in units of 1 / standard deviation
@@ -275,10 +276,27 @@ class Mixture:
             values = self._averaged(_normal_density, grid, np.zeros(()))
             value, error = self._stated(values, grid, self.rule.value(values))
             return value, self._lone(grid, value, error)
-        return self._kernel(grid)
+        value, error = self._still.apart._kernel(grid)
+        alike = np.isin(grid, self._still.values)
+        return np.where(alike, np.inf, value), np.where(alike, 0.0, error)
+
+    @cached_property
+    def _still(self) -> _Still:
+        """Values that many draws of one variable share, which have infinite density, and the other draws."""
+        if not self.summands:
+            return _Still(np.zeros(0), self)
+        own = self.summands[0]
+        values, where, counts = np.unique(own.mean, return_inverse=True, return_counts=True)
+        alike = counts >= ALIKE
+        if not alike.any():
+            return _Still(values[alike], self)
+        others = replace(own, weights=np.where(alike[where].reshape(own.weights.shape), 0.0, own.weights))
+        return _Still(values[alike] + float(self.mean), replace(self, summands=(others,)))
 
     def _kernel(self, grid: Array) -> tuple[Array, Array]:
         """A kernel estimate of the density from draws."""
+        if self.summands and not self.summands[0].weights.any():
+            return np.zeros(grid.shape), np.zeros(grid.shape)
         values = self._averaged(_normal_density, grid, self._kernel_variance(0.3))
         # narrow, because draws are many; the bias is of second order in the bandwidth: doubling shows three times of it
         coarse = self.rule.value(self._averaged(_normal_density, grid, self._kernel_variance(0.6)))
@@ -353,11 +371,21 @@ class Mixture:
         return float(self.expected()[0]), float(self.moment(2)[0])
 
     def _kernel_variance(self, factor: float) -> Array:
-        mean = self.summands[0].mean if self.summands else np.reshape(self.mean, (1, 1, 1))
+        mean = np.reshape(self.mean, (1,))
+        if self.summands:
+            mean = self.summands[0].mean[self.summands[0].weights > 0]
         low, high = np.quantile(mean, [0.25, 0.75])
         width = min(mean.std(), (high - low) / 1.34 if high > low else np.inf)
-        silverman = 0.9 * width * (mean.shape[0] * mean.shape[1]) ** -0.2  # Silverman 1986, equation (3.31)
+        silverman = 0.9 * width * len(mean) ** -0.2  # Silverman 1986, equation (3.31)
         return np.asarray((factor * silverman) ** 2)
+
+
+@dataclass(frozen=True)
+class _Still:
+    """Values that a variable takes with positive probability, and its law but for them."""
+
+    values: Array
+    apart: Mixture
 
 
 class Marginals:

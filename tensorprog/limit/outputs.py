@@ -51,7 +51,7 @@ def plain(value: Open, count: int) -> Array:
 class Outputs:
     """Laws of variables that depend on scores, by averaging over draws of p-ring.
 
-    Accuracy  three standard errors over replicates; see `averaging.converge` for how many draws are taken
+    Accuracy  99.9 % of errors over replicates hold; see `averaging.converge` for how many draws are taken
     """
 
     def __init__(self, compiler: Compiler, accuracy: float | None, max_memory: int, seed: int) -> None:

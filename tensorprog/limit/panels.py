@@ -35,12 +35,13 @@ EPS = float(np.finfo(float).eps)
 NOISE = 64 * EPS  # of values, relative
 STALLED = 0.9  # halving a panel does not help where the misfit shrinks less than that
 SPREAD = 2.0  # of log v on a panel
-UNSEEN = 1e-18  # mass of panels for which that does not matter
+UNSEEN = 1e-18  # share of panels in the mass, and in the average of 1 / sd, for which that does not matter
 FAR = 39.0  # standard deviations beyond which a normal density is 0 and its distribution function 0 or 1
 PATH, SPAN = 3.0, 2.0  # of (y - m) / sqrt(v) and of log v on a panel that need not be halved for y
 NARROW = 1e-7  # deviation over the way of the mean at which a normal density is a point mass
 DEPTH = 60  # halvings for a point
 CHUNK = 1 << 19  # numbers held at once
+TINIEST = 1e-290  # variances
 DIVERGES = 0.98  # exponent from which an integral of a power diverges
 
 
@@ -175,7 +176,18 @@ class Panels:
     def atoms(self, var: float) -> bool:
         """Whether the variable takes some value with positive probability, beside an independent Gaussian."""
         flat = (self.var == 0).all(axis=1) & (self.var_slack == 0) & (self.mean == self.mean[:, :1]).all(axis=1)
-        return not var and bool((flat & (self.masses > UNSEEN)).any())
+        return not var and bool((flat & ~self.underflow & (self.masses > UNSEEN)).any())
+
+    @cached_property
+    def underflow(self) -> NDArray[np.bool_]:
+        """Panels where the variance of one variable is 0 only because it is below the smallest numbers: it is as small
+        as that next to them."""
+        zero, tiny = (self.var == 0).all(axis=1), ((self.var > 0) & (self.var < TINIEST)).any(axis=1)
+        found = np.zeros(len(zero), dtype=bool)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], zero, [False]]).astype(int)))
+        for first, last in zip(edges[::2], edges[1::2], strict=True):
+            found[first:last] = tiny[max(first - 1, 0) : last + 1].any()
+        return found
 
     def singular(self, var: float) -> Array:
         """Values at which the density may be infinite: means where the variance vanishes."""
@@ -206,6 +218,11 @@ class _Points:
         self.panels, self.grid, self.cumulative = panels, grid, cumulative
         self.mean, self.var = panels.mean + mean, np.maximum(panels.var, 0.0) + var
         self.value, self.error = np.zeros(grid.shape), np.zeros(grid.shape)
+        self.lost = panels.underflow & np.bool_(var == 0)
+        least, most = self.var.min(axis=1), self.var.max(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # they were left so wide, as they do not matter
+            self.rough = (most > least) & (np.log(most) - np.log(least) > 1.5 * SPREAD)
+        self.rough &= panels.high - panels.low > 2 * _floor(panels.low, panels.high)
         self.near: list[tuple[Array, Array, Array]] = []  # points, ends of cells, averages over them
         self.vanishing: list[tuple[int, float, float]] = []  # points, and cells where v vanishes and the mean is there
 
@@ -244,7 +261,9 @@ class _Points:
             var = np.maximum(np.stack([var @ left.T, var @ right.T], axis=1).reshape(-1, NODES), 0.0)
         for point, a, b in self.vanishing:
             self._add_singular(int(point), float(a), float(b))
-        return self.value, np.where(np.isfinite(self.value), self.error + 64 * EPS * self.value, 0.0)
+        known = np.isinf(self.value) & np.isfinite(self.error)
+        with np.errstate(invalid="ignore"):
+            return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
 
     def _bound(self, which: Array) -> Array:
         """No more than this comes of panels of which only the mass is known."""
@@ -266,13 +285,16 @@ class _Points:
             path = np.where(least == most, 0.0, most - least)
             span = np.where(smallest == largest, 0.0, np.log(largest) - np.log(smallest))
         slack = self.panels.var_slack[which] > 0.5 * (smallest + self.panels.var_slack[which])
-        slack |= self.panels.mean_slack[which] ** 2 > smallest
+        slack |= (self.panels.mean_slack[which] ** 2 > smallest) | self.rough[which]
         beyond = (least > FAR) | (most < -FAR)
         near = ~beyond & (path <= PATH) & (self.cumulative | (span <= SPAN))
         step = ~beyond & ~near & (least < -FAR) & (most > FAR)
         rises, falls = (np.diff(mean, axis=1) > 0).all(axis=1), (np.diff(mean, axis=1) < 0).all(axis=1)
         step &= (rises | falls) & (np.sqrt(largest) < NARROW * np.abs(mean[:, -1] - mean[:, 0]))
         floor = ~beyond & ~near & ~step & (last | (high - low <= _floor(low, high)))
+        if self.lost.any():
+            slack |= self.lost[which] & (np.abs(y[:, None] - mean).min(axis=1) < FAR * math.sqrt(TINIEST))
+            beyond &= ~(slack & self.lost[which])
         vague = slack & ~beyond  # only the mass is known
         self._add_near(points, which, low, high, sd[:, :NODES], s[:, :NODES], near & ~vague)
         if self.cumulative:
@@ -297,15 +319,18 @@ class _Points:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             normal = np.exp(-0.5 * s**2) / math.sqrt(2 * math.pi)
             each = ndtr(s) if self.cumulative else normal / sd
-            each = np.where(sd > 0, each, np.where(s == 0, 1.0 if self.cumulative else np.inf, each))
-            found = np.where(own > 0, own * each, 0.0).sum(axis=1)
+            atom = (sd == 0) & (s == 0)
+            each = np.where(atom, 1.0 if self.cumulative else np.inf, each)
+            # so rarely that a variance which is too small for floating point looks the same
+            rare = (atom & (own > 0)).any(axis=1) & (self.panels.masses[which] <= UNSEEN) & (not self.cumulative)
+            found = np.where((own > 0) & ~(atom & rare[:, None]), own * each, 0.0).sum(axis=1)
             # what slack of mean and variance does
             relative = self.panels.mean_slack[which][:, None] / sd, self.panels.var_slack[which][:, None] / (2 * sd**2)
             size = normal * (relative[0] + relative[1] * np.abs(s)) if self.cumulative else (
                 normal / sd * (relative[0] * np.abs(s) + relative[1] * np.abs(s**2 - 1)))
             wrong = np.where((own > 0) & (size > 0), own * size, 0.0).sum(axis=1)
         np.add.at(self.value, points, found)
-        np.add.at(self.error, points, np.where(np.isnan(wrong), 0.0, wrong))
+        np.add.at(self.error, points, np.where(rare, np.inf, np.where(np.isnan(wrong), 0.0, wrong)))
         self.near.append((points, np.stack([low, high], 1), found))
 
     def _add_steps(
@@ -357,12 +382,18 @@ class _Points:
             least = np.where(np.log(most) - np.log(least) > SPAN, 0.0, least)  # v vanishes, for all that is known
             bound = np.minimum(0.4 / np.sqrt(least), 0.25 / away) * mass
         bound = np.where(mass > 0, bound, 0.0)
+        lost = self.lost[which] & (mass > 0)  # finite, but beyond the largest numbers for all that is known
+        self.value[points[lost]] = self.error[points[lost]] = np.inf
+        bound = np.where(lost, 0.0, bound)
         finite = np.isfinite(bound)
         np.add.at(self.error, points[finite], bound[finite])
         self.vanishing += zip(points[~finite], low[~finite], high[~finite], strict=True)
 
     def _add_singular(self, point: int, low: float, high: float) -> None:
         """The density at the mean of a cell where v vanishes: finite if what is next to the cell falls off."""
+        if high - low > 1e-9:  # nothing is known of what is inside
+            self.error[point] = np.inf
+            return
         where = (low + high) / 2
         shells = [0.0, 0.0]
         for points, ends, found in self.near:
@@ -493,7 +524,11 @@ def _confirmed(values: Values, effects: Effects, low: Array, high: Array, fixed:
             worst = np.maximum(found[0] / np.sqrt(square), found[1] / square).max(axis=1)
             total = var + fixed
             least, most = total.min(axis=1), total.max(axis=1)
-            wide = (np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD).any(axis=1) & (mass > UNSEEN)
+            # densities are averages of 1 / sd, whose mass may lie where there is little of the score's
+            centres = np.maximum(variances[:, place] + fixed, 0.0)
+            each = np.where(centres > 0, _mass(all_low, all_high)[:, None] / np.sqrt(centres), 0.0)
+            dense = (mass[:, None] > UNSEEN) | (mass[:, None] / np.sqrt(least) > UNSEEN * each.sum(axis=0))
+            wide = ((np.where(most > least, np.log(most) - np.log(least), 0.0) > SPREAD) & dense).any(axis=1)
         off &= worst < STALLED * before[:, 0]
         stay = ~(off | wide) | (high - low <= _floor(low, high)) | (len(all_low) >= MOST)
         done.append([low[stay], high[stay], mean[stay], var[stay], found[0][stay], found[1][stay]])

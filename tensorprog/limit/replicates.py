@@ -34,7 +34,7 @@ def members_read(
 
 
 def settled(found: Settled) -> Settled:
-    """The mean over replicates of a value or a moment; three standard errors are part of the error."""
+    """The mean over replicates of a value or a moment; its statistical error is part of the error."""
     if isinstance(found, Moment):
         terms = tuple(Term(term.equations, settled(term.value)) for term in found.terms)
         return Moment(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})

@@ -36,6 +36,7 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
 PROBES, SAME = 24, 1e-12  # draws that tell whether a mean is affine, and to what accuracy
+FITTED = 256  # normals on which the mean may depend: a fit takes their number to the third power
 HEAD = "%"  # the index of the summands of a block
 
 
@@ -198,7 +199,7 @@ class Block:
         A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
         """
         dim = self.sampler.dim
-        if self.size * math.prod(self.functions[0].members) > 1 or dim < 2 or self.region().steepest > TAME:
+        if self.size * math.prod(self.functions[0].members) > 1 or not 1 < dim <= FITTED or self.region().steepest > TAME:
             return None
         z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
         mean, var = (a.reshape(-1) for a in self.at(z)[:2])

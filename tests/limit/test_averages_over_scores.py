@@ -167,6 +167,16 @@ def test_densities_where_noise_vanishes(output: str, infinite: bool) -> None:
         assert abs(float(value) - float(truth)) <= float(error) < 1e-6
 
 
+@pytest.mark.parametrize("rate", [1.0, 1.5, 2.25])
+def test_densities_where_noise_falls_off_at_infinity(rate: float) -> None:
+    """E 1 / sd(p) is finite for sd = exp(-rate * p**2), though the deviation is 0 in floating point far out."""
+    value, error = law(f"exp(-{rate}*p**2)*v").density("y", [0.0, 1e-3], with_error=True)
+    first = 1 / mp.sqrt(1 - 2 * rate * K**2) / mp.sqrt(2 * mp.pi * K)
+    assert np.isfinite(value).all()
+    assert abs(float(value[0]) - float(first)) <= float(error[0])
+    assert value[1] < float(first) and error[1] < 1e-12
+
+
 def divergence(g: Function) -> float:
     """KL of g(p) v to the Gaussian of its variance, over the logarithm of |y|."""
     with mp.workdps(15):

@@ -123,8 +123,12 @@ outputs: [z]
 
 @pytest.mark.slow
 def test_residual_streams_that_begin_with_a_function() -> None:
-    """By Gauss-Hermite over x and the Gaussian sum of u, a layer after the other."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    """By the trapezoidal rule over x and the Gaussian sum of u, a layer after the other.
+
+    Its error is exp(-2 pi d / h) for functions analytic up to the distance d: 1e-9 and less here.
+    """
+    nodes = np.arange(-8, 8, 0.35)
+    weights = np.exp(-(nodes**2) / 2)
     weights = weights / weights.sum()
     points = np.stack(np.meshgrid(*[nodes] * 4, indexing="ij")).reshape(4, -1)
     mass = np.prod(np.stack(np.meshgrid(*[weights] * 4, indexing="ij")).reshape(4, -1), axis=0)
