@@ -248,7 +248,7 @@ def test_mass_where_the_law_is_not_known_is_part_of_the_error() -> None:
 
 def test_errors_of_the_law_are_part_of_the_error() -> None:
     """Sets of draws that differ, and a relative error r (1 + y**2 / var) of densities, add up."""
-    two = np.array([[[0.5], [1.0], [2.0]], [[0.501], [1.0], [1.998]]])
+    two = np.array([[[0.5], [1.0], [2.0]], [[0.5001], [1.0], [1.9998]]])
     var, weights = np.repeat(two, 8, axis=0), np.full((16, 3), 1 / 3)
     law = Mixture((Summand(np.zeros_like(var), var, weights),), np.zeros(()), np.zeros(()))
     off = replace(law, relative_error=1e-4)

@@ -214,7 +214,8 @@ def test_divergences_that_are_known() -> None:
     value, error = kl_gaussian(law("sigmoid(40*(p-0.2))*v"), "y")
     assert np.isfinite(value) and 0 < error < 1e-8
     value, error = kl_gaussian(law("1e-9*v + p**3"), "y")  # the entropy of a cube; E log|z| = -(euler + log 2) / 2
-    assert abs(value - (0.5 * np.log(15) - np.log(3) + np.euler_gamma + np.log(2))) <= error < 0.1
+    still = 0.5 * np.log(15) - np.log(3) + np.euler_gamma + np.log(2)  # noise moves a mass of about 1e-9**(1/3) from 0
+    assert -error <= still - value <= error + 0.004 and error < 0.1
 
 
 def test_densities_of_soft_gates_have_their_mass_far_out() -> None:
