@@ -197,7 +197,8 @@ def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
         shape = data.shape
         return data.reshape(*shape[:head], int(np.prod(shape[head:middle])), int(np.prod(shape[middle:])))
 
-    product = np.matmul(matrix(first, left, over), matrix(second, over, right))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is no number is refused with its statement
+        product = np.matmul(matrix(first, left, over), matrix(second, over, right))
     size = dict(zip(first.axes, first.data.shape, strict=True)) | dict(zip(second.axes, second.data.shape, strict=True))
     axes = (*shared, *left, *right)
     result = Open(axes, product.reshape([size[name] for name in axes]))

@@ -56,8 +56,8 @@ def _doubted(check: Context, position: int, text: str, doubt: str, fix: str) -> 
 
 def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> str:
     """What to write in place of the smallest part that is not finite and smooth at the limits of averages."""
-    fault = next((n for n in _upwards(expr) if isinstance(n, Call) and check.numbers.singular(check.written, n)), None)
-    for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))) if fault is not None else ():
+    fault = next((n for n in _upwards(expr) if isinstance(n, Call) and check.numbers.singular(check.written, n)), expr)
+    for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
         statement = check.netsor.body[at]
         if not isinstance(statement, Nonlin):
             continue
@@ -74,7 +74,7 @@ def _upwards(expr: Expr) -> Iterator[Expr]:
     yield expr
 
 
-def _divides(node: Call, fault: Expr | None) -> bool:
+def _divides(node: Call, fault: Expr) -> bool:
     """Whether an expression divides by what another, 1 / .., says not to vanish."""
     return isinstance(fault, Call) and (node.atom, fault.atom) == ("divide", "divide") and node.args[1] == fault.args[1]
 

@@ -28,11 +28,14 @@ def check_levels(q: Any) -> NDArray[np.float64]:
 
 
 def check_points(what: str, values: Any) -> NDArray[np.float64]:
-    """An array of real numbers; raise ProgramError for anything else."""
+    """An array of real numbers, possibly infinite; raise ProgramError for anything else."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        points = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ProgramError(f"{what} must be real numbers, not {values!r}") from None
+    if np.isnan(points).any():
+        raise ProgramError(f"{what} must be real numbers, and some are nan")
+    return points
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:

@@ -65,7 +65,7 @@ class Moving:
         if BATCH not in value.axes:
             return Open(value.axes, np.zeros_like(value.data)) if self.half else value
         _, _, low, high = _blocks(value.data)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             same = low == high
             found = np.where(same, 0.0, (high - low) / 2) if self.half else np.where(same, low, (low + high) / 2)
         if self.half:

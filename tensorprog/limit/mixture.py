@@ -269,9 +269,7 @@ class Mixture:
         """Density of one variable with at most one summand."""
         if self.panels is not None:
             value, error = self.panels.density(grid, float(self.mean), float(self.var))
-            with np.errstate(invalid="ignore"):
-                more = self.uncertainty(grid) * value
-            return value, np.where(np.isfinite(value), error + more, error)
+            return value, np.where(np.isfinite(value), error + self._off(grid, value), error)
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
             value, error = self._stated(values, grid, self.rule.value(values))
@@ -306,8 +304,8 @@ class Mixture:
     def _lone(self, grid: Array, value: Array, error: Array) -> Array:
         """Errors of densities, where few draws decide, as large as what the others may have missed.
 
-        Beside means that move that is the kernel estimate; at a distance from a mean a normal density is at most
-        1 / (4 distance).
+        Beside means that move that is the kernel estimate, which also shows what draws miss that are narrower than
+        the way from one to the next; at a distance from a mean a normal density is at most 1 / (4 distance).
         """
         if self.rule.orders or not self.summands or self.summands[0].weights.size < MANY:
             return error
@@ -327,21 +325,27 @@ class Mixture:
                 light = weights[largest] <= 10 * typical
                 share[k] = 1.0 if value[k] == 0 and not still else (each[largest] / value[k] if light else 0.0)
             alone = share > LONE
-            if not alone.any():
-                return error
             if still:
+                if not alone.any():
+                    return error
                 unseen = MISSED / max(1, int(own.seen.sum()))
                 return np.where(alone, error + value + unseen * 0.25 / np.abs(grid - mean.flat[0]), error)
-        rough, wrong = self._kernel(grid[alone])
         result = np.array(error)
-        result[alone] += np.abs(rough - value[alone]) + rough + wrong
+        # draws that are narrower than the way from one to the next are mostly missed
+        narrow = bool((sd[own.seen] ** 2 < self._kernel_variance(0.3)).any())
+        asked = np.isfinite(value) & (alone | (narrow & (low <= grid) & (grid <= high)))
+        if asked.any():
+            rough, wrong = self._kernel(grid[asked])
+            apart = np.abs(rough - value[asked]) + wrong
+            few = np.where(alone[asked], rough, 0.0)
+            result[asked] += np.where((few > 0) | (apart > 2 * wrong + error[asked]), apart + few, 0.0)
         return result
 
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
         if self.panels is not None:
             value, error = self.panels.cdf(grid, float(self.mean), float(self.var))
-            return value, error + self.uncertainty(grid) * np.minimum(value, 1 - value)
+            return value, error + self._off(grid, np.minimum(value, 1 - value))
         values = self._averaged(_normal_cdf, grid, np.zeros(()), 1.0)
         below = self.rule.value(values)
         return self._stated(values, grid, np.minimum(below, 1 - below))
@@ -350,8 +354,13 @@ class Mixture:
         """Value and error of densities or probabilities (sets, points) of that size; an atom has infinite density."""
         value = self.rule.value(values)
         with np.errstate(invalid="ignore"):
-            error = self.rule.error(values) + self.uncertainty(grid) * scale
+            error = self.rule.error(values) + self._off(grid, scale)
         return value, np.where(np.isfinite(value), error, 0.0)
+
+    def _off(self, grid: Array, size: Array) -> Array:
+        """`uncertainty` of densities or probabilities of that size; none of what is 0 in floating point."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(np.where(size > 0, self.uncertainty(grid) * size, 0.0))
 
     def uncertainty(self, grid: Array) -> Array:
         """Relative error of densities and tails from the errors of variances and from binning."""
@@ -499,7 +508,7 @@ def _pieces(count: int, width: int) -> list[slice]:
 
 
 def _normal_density(x: Array, sd: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value = np.exp(-0.5 * np.square(x / sd)) / (sd * math.sqrt(2 * math.pi))
     return value if np.all(sd > 0) else np.where(sd > 0, value, np.where(x == 0, np.inf, 0.0))  # a constant has an atom
 

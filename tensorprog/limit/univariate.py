@@ -36,6 +36,7 @@ def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> Function:
 class _Compiler:
     def __init__(self, scope: Scope, axes: tuple[str, ...]) -> None:
         self.scope, self.axes = scope, axes
+        self.built: dict[Expr, Function] = {}  # a part may occur more than once
 
     def numbers(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
@@ -61,6 +62,11 @@ class _Compiler:
         return call
 
     def build(self, expr: Expr) -> Function:
+        if expr not in self.built:
+            self.built[expr] = self._build(expr)
+        return self.built[expr]
+
+    def _build(self, expr: Expr) -> Function:
         if expr == FORMAL:
             return Function.from_terms((Term(1.0, 1),), parity=-1)
         if not _depends(expr):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tensorprog.assumptions import check
 from tensorprog.calculus import Calculus
 from tensorprog.facts import FAILS, HOLDS
 from tensorprog.ir import Netsor, Nonlin
+from tensorprog.judge import judge
 from tensorprog.yaml_io import load, loads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,7 +250,7 @@ CASES = {path.stem: lambda path=path: load(path) for path in FILES} | {
 @pytest.mark.parametrize("name", CASES)
 def test_every_fact_of_a_realistic_program_is_decided(name: str) -> None:
     netsor = CASES[name]()
-    assert [f for f in check(netsor).findings if f.verdict == "unknown"] == []
+    assert [f for f in judge(netsor).findings if f.verdict == "unknown"] == []
     calculus = Calculus(netsor)
     nonlins = [p for p, s in enumerate(netsor.body) if isinstance(s, Nonlin)]
     for prop in ("pseudo-Lipschitz", "controlled"):

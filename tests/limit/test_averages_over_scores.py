@@ -14,6 +14,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import tensorprog as tp
 from tensorprog.divergence import kl_gaussian
@@ -277,6 +278,39 @@ def test_narrow_noise_behind_two_scores() -> None:
     assert np.all(np.abs(density - truth) <= error) and error.max() < 1e-12
     value, error = kl_gaussian(found, "y")
     assert abs(value) <= error < 1e-10
+
+
+def test_noise_that_is_narrow_for_some_scores_only() -> None:
+    """Draws miss most of it; the truth is the slope of the distribution function."""
+    value, error = law("sigmoid(30*(p-r))*v + relu(p)", "pr").density("y", 0.3, with_error=True)
+    deviation, step = float(K), 1e-3
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+
+    def rule(marks: Any) -> tuple[Any, Any]:
+        edges = np.unique(np.concatenate([np.linspace(-8, 8, 321), np.asarray(marks)]))
+        half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+        z = (middle[:, None] + half[:, None] * nodes).reshape(-1)
+        return z, (half[:, None] * weights).reshape(-1) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+
+    def below(y: float) -> float:
+        (p, first), (r, second) = rule([y / deviation]), rule([])
+        noise = np.sqrt(deviation) / (1 + np.exp(-30 * deviation * (p[:, None] - r)))
+        return float(first @ ndtr((y - np.maximum(deviation * p, 0))[:, None] / noise) @ second)
+
+    truth = (below(0.3 + step) - below(0.3 - step)) / (2 * step)
+    assert abs(truth - 0.4617) < 0.005
+    assert abs(float(value) - truth) <= float(error)
+
+
+@pytest.mark.parametrize(("output", "scores"), [("p**3*v", "p"), ("(1 + p**2)*v + r", "pr")])
+def test_points_at_infinity_and_none_at_all(output: str, scores: str) -> None:
+    found = law(output, scores)
+    for method, truth in ((found.density, [0, 0, 0]), (found.cdf, [0, 1, 1])):
+        value, error = method("y", [-np.inf, 1e300, np.inf], with_error=True)
+        np.testing.assert_allclose(value, truth, atol=1e-12)
+        assert (error < 1e-9).all()
+        with pytest.raises(tp.ProgramError, match="nan"):
+            method("y", [0.0, np.nan])
 
 
 def test_softmax_by_hand_is_softmax() -> None:

@@ -1,0 +1,30 @@
+"""Functions of one variable: kinks and pieces of expressions in which a part occurs again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorprog.limit import univariate
+from tensorprog.program import Program
+from tensorprog.yaml_io import loads
+
+NESTED = "v"
+for _ in range(7):
+    NESTED = f"({NESTED})/(1 + abs({NESTED}))"
+
+
+def test_a_part_that_occurs_again_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written out, seven levels hold 128 copies of the innermost."""
+    count = 0
+    build = univariate._Compiler._build
+
+    def counted(self: univariate._Compiler, expr: univariate.Expr) -> univariate.Function:
+        nonlocal count
+        count += 1
+        return build(self, expr)
+
+    monkeypatch.setattr(univariate._Compiler, "_build", counted)
+    text = "program: nested\ninitial:\n  h: {cov: 1}\nweights: {V: 1}\nbody:\n  - v = MatMul(V, h)\n"
+    law = Program.from_netsor(loads(f"{text}  - y = Nonlin({NESTED})\noutputs: [y]\n")).limit()
+    assert float(law.var("y")) > 0
+    assert 0 < count < 200
