@@ -113,7 +113,7 @@ def held(found: tuple[float, float], truth: Any, smooth: bool) -> None:
     assert not smooth or error <= 1e-9 * size, (value, error)
 
 
-QUICK = {1, 3, 5, 9, 11}
+QUICK = {1, 9, 11}
 SHARED = [
     pytest.param(case, id=case.output, marks=() if k in QUICK else pytest.mark.slow) for k, case in enumerate(CASES)
 ]
