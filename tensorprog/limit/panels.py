@@ -265,8 +265,8 @@ class _Points:
         # where deviations fall below the smallest numbers, the mass of the score falls faster, if it is that small
         unknown = self.hidden > UNSEEN * self.value
         self.error += self.hidden
-        self.value[unknown] = self.error[unknown] = np.inf
-        known = np.isinf(self.value) & np.isfinite(self.error)
+        self.error[unknown] = np.inf
+        known = np.isinf(self.value)
         with np.errstate(invalid="ignore"):
             return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
 
@@ -380,12 +380,14 @@ class _Points:
             np.add.at(self.value, points, mass / 2)
             np.add.at(self.error, points, mass / 2)
             return
-        more = self.panels.var_slack[which]
+        small = self.rough[which] | (self.panels.masses[which] <= UNSEEN)  # they do not matter: nodes tell enough
+        more = np.where(small, 0.0, self.panels.var_slack[which])
         slack = self.panels.mean_slack[which] + np.ptp(mean, axis=1)  # nodes do not reach the ends
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             away = np.maximum(0.0, np.maximum(mean.min(axis=1) - slack - y, y - mean.max(axis=1) - slack))
             least, most = np.maximum(var.min(axis=1) - more, 0.0), var.max(axis=1)
-            least = np.where(np.log(most) - np.log(least) > SPAN, 0.0, least)  # v vanishes, for all that is known
+            wild = (np.log(most) - np.log(least) > SPAN) & ~small
+            least = np.where(wild, 0.0, least)  # v vanishes, for all that is known
             bound = np.minimum(0.4 / np.sqrt(least), 0.25 / away) * mass
         bound = np.where(mass > 0, bound, 0.0)
         lost = self.lost[which]  # finite, but how large is not known

@@ -248,7 +248,7 @@ def test_mass_where_the_law_is_not_known_is_part_of_the_error() -> None:
 
 def test_errors_of_the_law_are_part_of_the_error() -> None:
     """Sets of draws that differ, and a relative error r (1 + y**2 / var) of densities, add up."""
-    two = np.array([[[0.5], [1.0], [2.0]], [[0.501], [1.0], [1.998]]])
+    two = np.array([[[0.5], [1.0], [2.0]], [[0.505], [1.0], [1.99]]])
     var, weights = np.repeat(two, 8, axis=0), np.full((16, 3), 1 / 3)
     law = Mixture((Summand(np.zeros_like(var), var, weights),), np.zeros(()), np.zeros(()))
     off = replace(law, relative_error=1e-4)
@@ -266,7 +266,7 @@ def test_errors_of_the_law_are_part_of_the_error() -> None:
     f = draws.densities(y).T @ draws.shares
     _, error = kl_to_law(draws, law)
     assert kl_to_law(draws, off)[1] == pytest.approx(error + float(unsure @ np.abs(f - q) * step), rel=1e-3)
-    _, sampling = kl_to_law(draws, replace(law, summands=(Summand(np.zeros((1, 6, 1)), var.reshape(1, 6, 1),
+    _, sampling = kl_to_law(draws, replace(law, summands=(Summand(np.zeros((1, 6, 1)), two.reshape(1, 6, 1),
                                                                    np.full((1, 6), 1 / 6)),)))
     spread = float(law.rule.error(np.array([float(f @ np.log(f / p) * step) for p in sets])))
     assert error == pytest.approx(sampling + spread, rel=1e-3)
