@@ -172,11 +172,15 @@ def too_large(expr: Expr, f: Profile) -> str:
         return ""
 
     def exactly(radius: float, at: Array) -> float:
-        """The ratio with 60 digits, which may be more than a float can say; 0 where there is no number."""
+        """The ratio with 60 digits, which may be more than a float can say; 0 where there is no number.
+
+        Infinite where an exponent is too large for the oracle, which proves nothing.
+        """
         size = abs(_exactly(expr, _precise(at))) / (1 + mp.mpf(radius) ** f.growth)
-        return float(0 if mp.isnan(size) else min(size, mp.mpf(10) ** 300))
+        return float(0 if mp.isnan(size) else size if mp.isinf(size) else min(size, mp.mpf(10) ** 300))
 
     known = {radius: exactly(radius, at) for radius, at in places.items()}
+    known = {radius: size for radius, size in known.items() if size < math.inf}
     return f"growth: {known}, certified {f.growth}" if ratios_rise(known, 1e-6) else ""
 
 
