@@ -135,7 +135,7 @@ def test_linear_layers_that_share_their_queries_are_theorem_1_after_rewriting() 
     """A recurrence is taken layer after layer, where scores remember those before; unrolled, all MatMuls are moved."""
     recurrence, unrolled = loads(SHARED), loads(UNROLLED)
     assert judge(recurrence).grade == judge(unrolled).grade == "remark"
-    iterated, theorem = Law(recurrence, accuracy=3e-3), Law(unrolled, accuracy=3e-3)
+    iterated, theorem = Law(recurrence, accuracy=4.1e-3), Law(unrolled, accuracy=4.1e-3)
     assert iterated.compiler.layered
     assert not theorem.compiler.layered
     _agree(theorem.cov("y", with_error=True), iterated.cov("y", with_error=True))
