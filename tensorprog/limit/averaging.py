@@ -106,7 +106,9 @@ def converge(
                 f"{what}: error {worst:.1e} after {REPLICATES * 2**log2} points, {target:.1e} asked for; "
                 "ask for less with accuracy="
             )
-        log2 = min(last, log2 + max(1, math.ceil(math.log2(worst / target) / 1.5)))
+        steps = worst / target
+        more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
+        log2 = min(last, log2 + max(1, more))
 
 
 def point_sets(dim: int, log2: int, seed: int) -> Iterator[Array]:

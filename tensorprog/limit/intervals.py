@@ -73,6 +73,15 @@ class Moving:
         return Open(value.axes, found)
 
 
+def _beyond(least: Array, most: Array) -> tuple[Array, Array]:
+    """A range wider than that of the values seen, by their spread; averages of one sign keep it, as variances do."""
+    spread = most - least
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        low = np.where(least > 0, np.maximum(least - spread, least * (least / most)), least - spread)
+        high = np.where(most < 0, np.minimum(most + spread, most * (most / least)), most + spread)
+    return low, high
+
+
 def moving_values(sampler: Sampler, low: Array, high: Array) -> dict[str, Open]:
     """Blocks of everything demanded of a sampler while its normals run over boxes.
 
@@ -350,7 +359,8 @@ class Steepness:
             found = sampler.draw(np.random.default_rng(0).standard_normal((PROBED, dim)))[name]
             least, most = found.data.min(axis=0), found.data.max(axis=0)
             spread, centre = most - least, (most + least) / 2
-            rows = np.stack([least - spread, most + spread, spread, centre, centre])
+            low, high = _beyond(least, most)
+            rows = np.stack([low, high, spread, centre, centre])
             return Open(found.axes, np.repeat(rows, count, axis=0))
 
         self._values = sampler.derived(values, 5 * count, sampler.reader(values), walk=self._over, average=probed)
