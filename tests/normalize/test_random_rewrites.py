@@ -17,29 +17,17 @@ from tensorprog.normalize import normalize, written_out
 from tensorprog.yaml_io import dump, loads
 from tests.rotation import examples
 
-EXAMPLES = 100
 
-
-def test_random_programs_keep_their_values() -> None:
-    seen: Counter[str] = Counter()
-
-    @settings(max_examples=EXAMPLES)
-    @given(programs())
-    def each(text: str) -> None:
-        netsor = loads(text)
-        seen["programs"] += 1
-        rewritten, final = normalize(netsor), written_out(netsor)
-        check_same(rewritten, netsor)
-        check_same(final, netsor, rewritten.netsor)
-        assert normalize(rewritten.netsor).netsor == rewritten.netsor
-        assert loads(dump(final.netsor)) == final.netsor
-        assert not Structure(rewritten.netsor).behind_scores or "move" not in {step.kind for step in rewritten.steps}
-        seen.update({step.kind for step in final.steps})
-
-    each()
-    assert seen["programs"] >= EXAMPLES / 2
-    for kind in ("constants", "turn", "biases", "expand", "move", "inline", "unused"):
-        assert seen[kind] >= 0.1 * seen["programs"], seen
+@settings(max_examples=100)
+@given(programs())
+def test_random_programs_keep_their_values(text: str) -> None:
+    netsor = loads(text)
+    rewritten, final = normalize(netsor), written_out(netsor)
+    check_same(rewritten, netsor)
+    check_same(final, netsor, rewritten.netsor)
+    assert normalize(rewritten.netsor).netsor == rewritten.netsor
+    assert loads(dump(final.netsor)) == final.netsor
+    assert not Structure(rewritten.netsor).behind_scores or "move" not in {step.kind for step in rewritten.steps}
 
 
 def check_wide(seeds: Iterable[int]) -> Counter[str]:
@@ -62,6 +50,7 @@ def check_wide(seeds: Iterable[int]) -> Counter[str]:
 
 
 def test_wide_random_programs_keep_their_values() -> None:
+    """The numbers of these programs are fixed, so that every kind of rewriting is known to be among them."""
     seen = check_wide(range(30))
     assert {"constants", "turn", "biases", "expand", "move", "inline", "unused"} <= set(seen), seen
 
