@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "assumptions")]
 from calculus_expressions import KINDS, profile  # noqa: E402
 from calculus_hunter import violation  # noqa: E402
 
-from tensorprog.errors import ProgramError  # noqa: E402
-from tensorprog.expr import Expr  # noqa: E402
+from tensorprog.language.errors import ProgramError  # noqa: E402
+from tensorprog.language.expr import Expr  # noqa: E402
 
 
 @dataclass

@@ -20,8 +20,8 @@ from statistics import median
 from finite_measure import significant, table
 
 GPT3 = str(Path(__file__).parent / "programs" / "gpt3.yaml")
-CHECK = "from tensorprog.cli import main; main()"
-IMPORTS = "import tensorprog.cli, tensorprog.yaml_io, tensorprog.assumptions"
+CHECK = "from tensorprog.jobs.cli import main; main()"
+IMPORTS = "import tensorprog.jobs.cli, tensorprog.language.yaml_io, tensorprog.check.clauses"
 PROCESSES = {
     "an empty process": ["-c", "pass"],
     "imports alone": ["-c", IMPORTS],

@@ -16,8 +16,8 @@ import math
 import numpy as np
 
 import tensorprog as tp
-from tensorprog.distances import kernel_kl
-from tensorprog.divergence import GaussianDraws, kl_to_law
+from tensorprog.results.distances import kernel_kl
+from tensorprog.results.divergence import GaussianDraws, kl_to_law
 
 DRAWS, PAIRS, CHUNK = 50_000, 20, 50_000
 PROGRAMS = (("attention", 1), ("attention", 2), ("attention_relu", 2))

@@ -12,8 +12,8 @@ import argparse
 import time
 
 import tensorprog as tp
-from tensorprog.comparison import quantity
-from tensorprog.distances import kolmogorov
+from tensorprog.results.comparison import quantity
+from tensorprog.results.distances import kolmogorov
 
 
 def main() -> None:

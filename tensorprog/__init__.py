@@ -25,20 +25,19 @@ _HOMES = {
     **dict.fromkeys(
         ("AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "ProgramError", "TensorprogError",
          "WorkerError"),
-        "errors",
+        "language.errors",
     ),
-    "Program": "program", "load": "program", "Report": "assumptions", "Law": "limit.law", "Samples": "samples",
-    "Comparison": "comparison", "compare": "comparison", "atom": "functions",
-    "kl": "divergence", "kl_gaussian": "divergence",
-    "sweep": "sweeps", "rate": "rates",
+    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "limit.law.law",
+    "Samples": "language.samples",
+    "Comparison": "results.comparison", "compare": "results.comparison", "atom": "language.functions",
+    "kl": "results.divergence", "kl_gaussian": "results.divergence",
+    "sweep": "jobs.sweeps", "rate": "results.rates",
 }
 
 if TYPE_CHECKING:
-    from tensorprog import plots as plots
-    from tensorprog.assumptions import Report
-    from tensorprog.comparison import Comparison, compare
-    from tensorprog.divergence import kl, kl_gaussian
-    from tensorprog.errors import (
+    from tensorprog.check.clauses import Report
+    from tensorprog.jobs.sweeps import sweep
+    from tensorprog.language.errors import (
         AccuracyError,
         MemoryLimitError,
         NotCompiledError,
@@ -47,12 +46,14 @@ if TYPE_CHECKING:
         TensorprogError,
         WorkerError,
     )
-    from tensorprog.functions import atom
-    from tensorprog.limit.law import Law
+    from tensorprog.language.functions import atom
+    from tensorprog.language.samples import Samples
+    from tensorprog.limit.law.law import Law
     from tensorprog.program import Program, load
-    from tensorprog.rates import rate
-    from tensorprog.samples import Samples
-    from tensorprog.sweeps import sweep
+    from tensorprog.results.comparison import Comparison, compare
+    from tensorprog.results.divergence import kl, kl_gaussian
+    from tensorprog.results.rates import rate
+    from tensorprog.show import plots as plots
 
 
 def __getattr__(name: str) -> Any:
@@ -61,9 +62,9 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     if name == "plots":
-        return import_module("tensorprog.plots")
+        return import_module("tensorprog.show.plots")
     if not name.startswith("_"):
-        from tensorprog.functions import function, function_names
+        from tensorprog.language.functions import function, function_names
 
         if name in function_names():
             return function(name)
@@ -71,7 +72,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from tensorprog.functions import function_names
+    from tensorprog.language.functions import function_names
 
     return sorted({*__all__, *function_names(), "__version__", "plots"})
 

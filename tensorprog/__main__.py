@@ -1,6 +1,6 @@
 """`python -m tensorprog`, the same as `tp`."""
 
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 
 if __name__ == "__main__":
     main(prog_name="tp")

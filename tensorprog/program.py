@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from tensorprog.averages import with_averages
-from tensorprog.builder import Builder
-from tensorprog.conditional import with_conditional
-from tensorprog.errors import OutsideError, ProgramError
-from tensorprog.expr import Expr
 from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import parse_memory, run
+from tensorprog.language.averages import with_averages
+from tensorprog.language.builder import Builder
+from tensorprog.language.errors import OutsideError, ProgramError
+from tensorprog.language.expr import Expr
+from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve
 
 if TYPE_CHECKING:
-    from tensorprog.assumptions import Report
+    from tensorprog.check.clauses import Report
     from tensorprog.finite.plan import Plan
-    from tensorprog.limit.law import Law
-    from tensorprog.limit.symbolic import SymbolicLaw
-    from tensorprog.samples import Samples
+    from tensorprog.language.samples import Samples
+    from tensorprog.limit.formulas import SymbolicLaw
+    from tensorprog.limit.law.law import Law
 
 __all__ = ["Program", "load"]
 
@@ -47,14 +47,15 @@ class Program(Builder):
         return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
 
     def __str__(self) -> str:
-        from tensorprog.yaml_io import shown
+        from tensorprog.language.yaml_io import shown
 
         return shown(self.netsor)
 
     def _repr_html_(self) -> str:
-        from tensorprog.graph import build, to_svg
-        from tensorprog.markup import code, details, joined, notebook, paragraph, tag
-        from tensorprog.svg import embedded
+        from tensorprog.check.graph import build
+        from tensorprog.show.graphs import to_svg
+        from tensorprog.show.markup import code, details, joined, notebook, paragraph, tag
+        from tensorprog.show.svg import embedded
 
         netsor = self.netsor
         picture = embedded(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
@@ -66,7 +67,7 @@ class Program(Builder):
 
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""
-        from tensorprog.yaml_io import dump
+        from tensorprog.language.yaml_io import dump
 
         return dump(self.netsor)
 
@@ -75,7 +76,7 @@ class Program(Builder):
 
         Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
         """
-        from tensorprog.judge import judge
+        from tensorprog.results.judge import judge
 
         return judge(self.netsor)
 
@@ -87,7 +88,7 @@ class Program(Builder):
 
         Source    Sakai et al. 2025, Theorem 1 and App. A.1
         """
-        from tensorprog.normalize import written_out
+        from tensorprog.check.rewrites import written_out
 
         program = Program.from_netsor(written_out(self.netsor).netsor)
         assert isinstance(program, Program)
@@ -95,7 +96,7 @@ class Program(Builder):
 
     def graph(self) -> Any:
         """The program as a networkx.DiGraph: one node per statement, initial vector and weight, whatever the sizes."""
-        from tensorprog.graph import build
+        from tensorprog.check.graph import build
 
         return build(self.netsor)
 
@@ -181,16 +182,16 @@ class Program(Builder):
         if report.grade == "outside":
             raise OutsideError(f"no limit is claimed for {self.name}:\n{report}")
         if symbolic is not False and symbolic is not None:
-            from tensorprog.limit.symbolic import SymbolicLaw
+            from tensorprog.limit.formulas import SymbolicLaw
 
             return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
-        from tensorprog.limit.law import Law
+        from tensorprog.limit.law.law import Law
 
         return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""
-        from tensorprog.limit.explain import explain
+        from tensorprog.limit.law.explain import explain
 
         return explain(self.limit(), name)
 
@@ -200,7 +201,7 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
 
     Raises    ProgramError with every mistake found: file, line, column, statement and what to write instead
     """
-    from tensorprog.yaml_io import load as read
+    from tensorprog.language.yaml_io import load as read
 
     path = resolve(source) if isinstance(source, str) else source
     program = Program.from_netsor(read(path, overrides))

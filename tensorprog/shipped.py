@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tensorprog.errors import Problem, ProgramError, did_you_mean
+from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = ["SCHEMA", "STARTER", "resolve", "shipped_programs"]
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from threadpoolctl import threadpool_limits
 
-from tensorprog.atoms import ATOMS
+from tensorprog.language.atoms import ATOMS
 from tests import rotation
 
 THREADS = os.environ.get("OPENBLAS_NUM_THREADS", "1")

@@ -31,12 +31,12 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 import tensorprog as tp
-from tensorprog import reference
-from tensorprog.atoms import ATOMS, REDUCTIONS
-from tensorprog.cli import main
-from tensorprog.limit.law import Law
-from tensorprog.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
-from tensorprog.yaml_io import loads
+from tensorprog.jobs.cli import main
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
+from tensorprog.results import law_summary as reference
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -11,10 +11,10 @@ import click
 import pytest
 
 import tensorprog as tp
-from tensorprog.atoms import ATOMS, REDUCTIONS
-from tensorprog.cli import main
-from tensorprog.mathml import mathml
-from tensorprog.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+from tensorprog.jobs.cli import main
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+from tensorprog.show.mathml import mathml
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -64,8 +64,8 @@ def test_docstrings_become_fields_and_prose() -> None:
     assert docstrings.restructured(lines) == [
         ":Shapes:", "    (n,)", "    or more", ":Raises:", "    ValueError", "", "Last.",
     ]
-    assert docstrings.comment("tensorprog.assumptions.Finding.where") == 'statements, separated by ", "'
-    assert docstrings.comment("tensorprog.assumptions.Finding.message") == ""
+    assert docstrings.comment("tensorprog.check.clauses.Finding.where") == 'statements, separated by ", "'
+    assert docstrings.comment("tensorprog.check.clauses.Finding.message") == ""
 
 
 def test_formulas_are_mathml_that_can_be_read_alone() -> None:

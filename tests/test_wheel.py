@@ -42,7 +42,7 @@ def _version() -> str:
 
 @pytest.mark.slow  # without bytecode everything is compiled anew
 def test_the_wheel_runs_from_an_unrelated_folder(wheel: Path, tmp_path: Path) -> None:
-    code = "from tensorprog.cli import main; import tensorprog; assert 'unpacked' in tensorprog.__file__; main()"
+    code = "from tensorprog.jobs.cli import main; import tensorprog; assert 'unpacked' in tensorprog.__file__; main()"
     small = ["--samples", "50", "--width", "8", "--out", "out"]
     reads_data = "mlp_bias"
     for arguments in (["run", reads_data, *small], ["new", "attention_of_mine"]):

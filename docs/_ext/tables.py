@@ -9,9 +9,9 @@ from typing import Any
 import click
 import sympy as sp
 
-from tensorprog.atoms import ATOMS, REDUCTIONS, Atom
-from tensorprog.cli import main
-from tensorprog.schema import program_schema
+from tensorprog.jobs.cli import main
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom
+from tensorprog.language.schema import program_schema
 
 EVERYWHERE = (-math.inf, math.inf)
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
-from tensorprog.evaluate import Scope, evaluate, overflow
-from tensorprog.expr import Variable
 from tensorprog.finite.collapsed import gaussian_vectors
 from tensorprog.finite.dense import Dense
 from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.lazy import Lazy
 from tensorprog.finite.plan import Op
-from tensorprog.grouping import Grouping
-from tensorprog.ir import Dot, Nonlin, Range
-from tensorprog.linalg import psd_cholesky
-from tensorprog.order import Step
+from tensorprog.language.evaluate import Scope, evaluate, overflow
+from tensorprog.language.expr import Variable
+from tensorprog.language.ir import Dot, Nonlin, Range
+from tensorprog.language.linalg import psd_cholesky
+from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
+from tensorprog.language.schedule import Step
+from tensorprog.language.weight_members import Grouping
 
 __all__ = ["culprit", "draw_blocks"]
 

@@ -10,8 +10,8 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tensorprog.errors import ProgramError, WorkerError, fail
 from tensorprog.finite.task import libraries
+from tensorprog.language.errors import ProgramError, WorkerError, fail
 
 __all__ = ["adopted", "connected"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorprog.errors import ProgramError
 from tensorprog.finite.job import Job
+from tensorprog.language.errors import ProgramError
 
 __all__ = ["Cost", "Flight", "cores", "cost", "flight", "inside", "parse_memory", "row_shapes"]
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from tensorprog.atoms import REDUCTIONS
-from tensorprog.expr import Call, Expr, Number, Reduction, Variable, variables
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Statement
-from tensorprog.order import upstream
+from tensorprog.language.atoms import REDUCTIONS
+from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.schedule import upstream
 
 __all__ = ["Demand", "Form", "demand", "form_of"]
 

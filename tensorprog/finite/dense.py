@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.normals import standard_normal
-from tensorprog.grouping import Grouping
+from tensorprog.language.weight_members import Grouping
 
 __all__ = ["Dense"]
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from tensorprog.errors import Problem, WorkerError
 from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.cost import Flight, inside
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import draw_packed, pack, ready
+from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = ["execute", "finished"]
 

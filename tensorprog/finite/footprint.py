@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorprog.atoms import REDUCTIONS
-from tensorprog.evaluate import factors
-from tensorprog.expr import Call, Constant, Expr, IndexValue, Reduction, Variable
 from tensorprog.finite.plan import Op, Plan
-from tensorprog.ir import Nonlin, Range
+from tensorprog.language.atoms import REDUCTIONS
+from tensorprog.language.evaluate import factors
+from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Reduction, Variable
+from tensorprog.language.ir import Nonlin, Range
 
 if TYPE_CHECKING:
     from tensorprog.finite.job import Stage

@@ -22,12 +22,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorprog.expr import Affine, Variable
 from tensorprog.finite.demand import Form, form_of, vectors_of
-from tensorprog.grouping import Grouping
-from tensorprog.initials import InitialLaw
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin
-from tensorprog.order import Step
+from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.initials import InitialLaw
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
+from tensorprog.language.schedule import Step
+from tensorprog.language.weight_members import Grouping
 
 __all__ = ["Draw", "Layout", "Product", "layout", "products_of"]
 

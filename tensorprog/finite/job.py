@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import ProgramError, did_you_mean
-from tensorprog.evaluate import index_array
 from tensorprog.finite.footprint import footprint
 from tensorprog.finite.plan import Op, Plan
 from tensorprog.finite.planner import METHODS, plan
-from tensorprog.ir import Dot, Netsor
+from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.evaluate import index_array
+from tensorprog.language.ir import Dot, Netsor
 
 __all__ = ["FREED_BYTES", "METHODS", "Job", "Stage", "check_kept", "make_job"]
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.grouping import Grouping
-from tensorprog.linalg import pivoted_cholesky
+from tensorprog.language.linalg import pivoted_cholesky
+from tensorprog.language.weight_members import Grouping
 
 __all__ = ["Lazy"]
 

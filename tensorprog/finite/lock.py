@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from tensorprog.errors import fail
+from tensorprog.language.errors import fail
 
 __all__ = ["Lock"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tensorprog.finite.frames import Draw
-from tensorprog.grouping import Grouping
-from tensorprog.initials import InitialLaw
-from tensorprog.ir import Netsor
-from tensorprog.markup import code, notebook, table
-from tensorprog.order import Step
+from tensorprog.language.initials import InitialLaw
+from tensorprog.language.ir import Netsor
+from tensorprog.language.schedule import Step
+from tensorprog.language.weight_members import Grouping
+from tensorprog.show.markup import code, notebook, table
 
 __all__ = ["Op", "Plan", "Row"]
 

@@ -9,14 +9,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tensorprog.errors import ProgramError, fail
 from tensorprog.finite.demand import Demand, Form, demand, form_of, vectors_of
 from tensorprog.finite.frames import Draw, Layout, layout, products_of
 from tensorprog.finite.plan import Op, Plan, Row
-from tensorprog.grouping import Grouping
-from tensorprog.initials import InitialLaw, initial_laws
-from tensorprog.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.order import Step, steps
+from tensorprog.language.errors import ProgramError, fail
+from tensorprog.language.initials import InitialLaw, initial_laws
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.schedule import Step, steps
+from tensorprog.language.weight_members import Grouping
 
 __all__ = ["METHODS", "plan"]
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import MemoryLimitError, ProgramError
 from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.cost import Flight, cost, flight, parse_memory, row_shapes
@@ -25,8 +24,9 @@ from tensorprog.finite.execute import execute
 from tensorprog.finite.job import METHODS, Job, make_job
 from tensorprog.finite.store import Store
 from tensorprog.finite.task import one_blas_thread
-from tensorprog.ir import Netsor
-from tensorprog.samples import Samples
+from tensorprog.language.errors import MemoryLimitError, ProgramError
+from tensorprog.language.ir import Netsor
+from tensorprog.language.samples import Samples
 
 __all__ = ["METHODS", "check_store", "estimate", "parse_memory", "run"]
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensorprog.atoms.own import own
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import libraries
-from tensorprog.ir import Netsor
-from tensorprog.samples import program_text
+from tensorprog.language.atoms.declared import own
+from tensorprog.language.ir import Netsor
+from tensorprog.language.samples import program_text
 
 __all__ = ["differences", "settings"]
 

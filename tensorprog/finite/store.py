@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.errors import Problem, ProgramError, fail
-from tensorprog.files import partial_name, whole, writing
 from tensorprog.finite.cost import row_shapes
 from tensorprog.finite.job import Job
 from tensorprog.finite.lock import Lock
 from tensorprog.finite.settings import differences, settings
+from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.writing_files import partial_name, whole, writing
 
 __all__ = ["Store"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.atoms.own import install, own
-from tensorprog.errors import Problem, WorkerError
 from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.job import Job
 from tensorprog.finite.normals import prepare
+from tensorprog.language.atoms.declared import install, own
+from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = ["Packed", "draw_packed", "libraries", "one_blas_thread", "opened", "pack", "ready"]
 

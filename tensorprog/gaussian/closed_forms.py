@@ -14,11 +14,11 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, TINY, Estimate
-from .function import Term
-from .law import fused, two_product, two_sum
-from .measure import Measure
-from .moments import Factor, line_moments, pair_moments
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.law import fused, two_product, two_sum
+from tensorprog.gaussian.measure import Measure
+from tensorprog.gaussian.moments import Factor, line_moments, pair_moments
 
 Array = NDArray[np.floating]
 

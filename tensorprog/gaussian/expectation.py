@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .closed_forms import closed_cross, closed_mean
-from .estimate import EPS, TINY, Estimate
-from .function import Function, Term
-from .kernels import LARGE, SMALL, elementary, kernel, kernel_error
-from .law import CORRELATION_SLACK, correlation
-from .quadrature import crude_norm, evaluate, integrate_line, integrate_plane
-from .series import Series, product_series, series
-from .tiles import tiled, toeplitz_values, toeplitz_view
+from tensorprog.gaussian.closed_forms import closed_cross, closed_mean
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.kernels import LARGE, SMALL, elementary, kernel, kernel_error
+from tensorprog.gaussian.law import CORRELATION_SLACK, correlation
+from tensorprog.gaussian.quadrature import crude_norm, evaluate, integrate_line, integrate_plane
+from tensorprog.gaussian.series import Series, product_series, series
+from tensorprog.gaussian.tiles import tiled, toeplitz_values, toeplitz_view
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]

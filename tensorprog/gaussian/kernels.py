@@ -17,11 +17,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..linalg import alike
-from .estimate import EPS, Estimate, compact
-from .function import Function, Term
-from .law import correlation
-from .tiles import tiled
+from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.law import correlation
+from tensorprog.gaussian.tiles import tiled
+from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]

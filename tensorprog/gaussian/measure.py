@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, Estimate
+from tensorprog.gaussian.estimate import EPS, Estimate
 
 Array = NDArray[Any]  # real, or complex where the exponential is
 

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from .estimate import EPS, Estimate
-from .half_line import half_line_moments
-from .measure import Measure
-from .orthant import FAR, gap, sign_sign, step_sign, step_step
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.half_line import half_line_moments
+from tensorprog.gaussian.measure import Measure
+from tensorprog.gaussian.orthant import FAR, gap, sign_sign, step_sign, step_step
 
 Array = NDArray[Any]  # real, or complex where there is a wave
 

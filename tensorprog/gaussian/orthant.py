@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from .estimate import EPS, Estimate
+from tensorprog.gaussian.estimate import EPS, Estimate
 
 Array = NDArray[np.floating]
 

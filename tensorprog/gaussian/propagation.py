@@ -9,11 +9,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, Estimate, compact
-from .expectation import cross, mean
-from .function import Function
-from .kernels import elementary, kernel_sensitivity
-from .several import integrate
+from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.gaussian.expectation import cross, mean
+from tensorprog.gaussian.function import Function
+from tensorprog.gaussian.kernels import elementary, kernel_sensitivity
+from tensorprog.gaussian.several import integrate
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ..linalg import pivoted_cholesky
-from .estimate import EPS, Estimate
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.language.linalg import pivoted_cholesky
 
 if TYPE_CHECKING:
     from scipy.stats import qmc

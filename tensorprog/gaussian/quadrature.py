@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, TINY, Estimate
-from .function import Function, Term
-from .panels import panel_edges, rule
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.panels import panel_edges, rule
 
 Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]

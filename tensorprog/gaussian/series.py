@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, TINY, Estimate
-from .function import Function
-from .quadrature import density, evaluate
+from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.function import Function
+from tensorprog.gaussian.quadrature import density, evaluate
 
 Array = NDArray[np.floating]
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import EPS, Estimate
-from .qmc import expect, spread_factor, weighted_sums
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.qmc import expect, spread_factor, weighted_sums
 
 Array = NDArray[np.floating]
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.distances import kernel_kl
-from tensorprog.divergence import kl, kl_gaussian
-from tensorprog.errors import ProgramError
-from tensorprog.formats import quantity
+from tensorprog.jobs.study import Listener
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.formats import quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import OUTPUT, Case, Data, Settings, Table
-from tensorprog.plots.axes import width_axis
-from tensorprog.rates import Rate, fit
-from tensorprog.reference import column, split
-from tensorprog.study import Listener
+from tensorprog.results.distances import kernel_kl
+from tensorprog.results.divergence import kl, kl_gaussian
+from tensorprog.results.law_summary import column, split
+from tensorprog.results.rates import Rate, fit
+from tensorprog.show.plots.axes import width_axis
 
 __all__ = ["Convergence"]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.comparison import compare
-from tensorprog.distances import KL_POINTS, binned_kde
-from tensorprog.formats import chance, quantity
+from tensorprog.jobs.study import Listener
+from tensorprog.language.formats import chance, quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import HEADS, OUTPUT, Case, Data, Settings, chosen, stacked
-from tensorprog.plots import tail_bins
-from tensorprog.reference import column, split
-from tensorprog.study import Listener
+from tensorprog.results.comparison import compare
+from tensorprog.results.distances import KL_POINTS, binned_kde
+from tensorprog.results.law_summary import column, split
+from tensorprog.show.plots import tail_bins
 
 __all__ = ["Densities"]
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tensorprog import __version__
-from tensorprog.errors import fail
-from tensorprog.files import writing
+from tensorprog.jobs.run_files import to_text, write_text
+from tensorprog.jobs.study import Listener
+from tensorprog.language.errors import fail
+from tensorprog.language.writing_files import writing
 from tensorprog.paper.experiment import Data, Settings, Table
 from tensorprog.paper.figures import Figure
-from tensorprog.plots import save
-from tensorprog.report import to_text, write_text
-from tensorprog.study import Listener
+from tensorprog.show.plots import save
 
 __all__ = ["make"]
 

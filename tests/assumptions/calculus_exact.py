@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import mpmath as mp
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
-from tensorprog.ir import Netsor
+from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.language.ir import Netsor
 
 mp.mp.dps = 60
 Env = dict[str, int]

@@ -6,12 +6,23 @@ import functools
 
 from hypothesis import strategies as st
 
-from tensorprog.calculus import Calculus, Profile
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, rebuild, variables
-from tensorprog.ir import Nonlin
-from tensorprog.parse import Names, parse_expression
-from tensorprog.rename import substitute
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import Calculus, Profile
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    rebuild,
+    variables,
+)
+from tensorprog.language.ir import Nonlin
+from tensorprog.language.parse import Names, parse_expression
+from tensorprog.language.substitute import substitute
+from tensorprog.language.yaml_io import loads
 
 PROGRAM = """
 program: random

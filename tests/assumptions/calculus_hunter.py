@@ -18,10 +18,10 @@ from calculus_exact import TINY, exact
 from calculus_expressions import BASE
 from numpy.typing import NDArray
 
-from tensorprog.arrays import BATCH, Open
-from tensorprog.calculus import Profile
-from tensorprog.evaluate import Scope, evaluate
-from tensorprog.expr import Expr, Variable
+from tensorprog.check.certificates import Profile
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Expr, Variable
+from tensorprog.language.named_arrays import BATCH, Open
 
 Array = NDArray[np.float64]
 SIZE = 8

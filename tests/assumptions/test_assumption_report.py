@@ -8,13 +8,13 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from tensorprog import facts
-from tensorprog.assumptions import RULES, check
-from tensorprog.calculus import Calculus, Profile
-from tensorprog.facts import FAILS, HOLDS, UNKNOWN, Fact
-from tensorprog.graph import Structure
-from tensorprog.judge import judge
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import Calculus, Profile
+from tensorprog.check.clauses import RULES, check
+from tensorprog.check.graph import Structure
+from tensorprog.language import facts
+from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tensorprog.language.yaml_io import loads
+from tensorprog.results.judge import judge
 from tests.corpus import CASES, Case
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tensorprog.calculus import Calculus
-from tensorprog.facts import FAILS, HOLDS
-from tensorprog.ir import Netsor, Nonlin
-from tensorprog.judge import judge
-from tensorprog.yaml_io import load, loads
+from tensorprog.check.certificates import Calculus
+from tensorprog.language.facts import FAILS, HOLDS
+from tensorprog.language.ir import Netsor, Nonlin
+from tensorprog.language.yaml_io import load, loads
+from tensorprog.results.judge import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "programs").glob("*.yaml")) + sorted((ROOT / "benchmarks" / "programs").glob("*.yaml"))

@@ -12,17 +12,17 @@ from calculus_expressions import EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tensorprog.assumptions import check
-from tensorprog.calculus import Calculus, facts_table
-from tensorprog.display import facts_of
-from tensorprog.errors import ProgramError
-from tensorprog.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
-from tensorprog.facts import FAILS, HOLDS, UNKNOWN
-from tensorprog.ir import Netsor
-from tensorprog.judge import judge
-from tensorprog.normalize import written_out
-from tensorprog.rename import free_indices
-from tensorprog.yaml_io import load, loads
+from tensorprog.check.certificates import Calculus, facts_table
+from tensorprog.check.clauses import check
+from tensorprog.check.rewrites import written_out
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
+from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN
+from tensorprog.language.ir import Netsor
+from tensorprog.language.substitute import free_indices
+from tensorprog.language.yaml_io import load, loads
+from tensorprog.results.judge import judge
+from tensorprog.show.display import facts_of
 from tests.corpus import CASES
 from tests.rotation import some
 

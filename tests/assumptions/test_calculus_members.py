@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.calculus import Calculus, Profile
-from tensorprog.facts import FAILS
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import Calculus, Profile
+from tensorprog.language.facts import FAILS
+from tensorprog.language.yaml_io import loads
 
 PROGRAM = """
 program: members

@@ -7,7 +7,7 @@ from calculus_expressions import BASE, LAST, parsed, profile
 from calculus_hunter import violation
 from test_calculus_witness import refutes
 
-from tensorprog.facts import FAILS, HOLDS
+from tensorprog.language.facts import FAILS, HOLDS
 from tests.rotation import some
 
 BOUNDED = {  # bounded and pseudo-Lipschitz

@@ -11,8 +11,8 @@ from calculus_expressions import LAST, parsed, profile
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tensorprog.calculus import polynomials
-from tensorprog.facts import FAILS, HOLDS
+from tensorprog.check.relations import polynomials
+from tensorprog.language.facts import FAILS, HOLDS
 
 POLES = [
     "1 / (g[i] - 1)**6",

@@ -8,8 +8,8 @@ import time
 import pytest
 from calculus_realistic import EXAMPLES, Example
 
-from tensorprog.calculus import Calculus, Profile
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import Calculus, Profile
+from tensorprog.language.yaml_io import loads
 
 PROGRAM = """
 program: realistic

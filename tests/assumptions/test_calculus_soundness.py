@@ -12,11 +12,12 @@ from calculus_hunter import violation
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tensorprog.atoms import ATOMS, Regularity
-from tensorprog.calculus import Calculus, Profile, composition, relations, shape
-from tensorprog.calculus import profile as rules
-from tensorprog.errors import ProgramError
-from tensorprog.expr import Expr
+from tensorprog.check.certificates import Calculus, Profile, composition, shape
+from tensorprog.check.certificates import profile as rules
+from tensorprog.check.relations import relations
+from tensorprog.language.atoms import ATOMS, Regularity
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import Expr
 
 
 def _valid(expr: Expr) -> tuple[Calculus, Profile]:

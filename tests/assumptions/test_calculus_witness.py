@@ -13,12 +13,12 @@ from calculus_exact import DENOMINATORS, POLES, exact
 from calculus_expressions import BASE, EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import assume, given, settings
 
-from tensorprog.calculus import Calculus, Witness
-from tensorprog.errors import ProgramError
-from tensorprog.expr import Expr, variables
-from tensorprog.facts import FAILS, UNKNOWN
-from tensorprog.ir import Netsor
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import Calculus, Witness
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import Expr, variables
+from tensorprog.language.facts import FAILS, UNKNOWN
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import loads
 
 
 class Exact:

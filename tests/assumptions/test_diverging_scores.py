@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tensorprog.judge import judge
-from tensorprog.limit.coefficients import coefficients
+from tensorprog.limit.law.coefficients import coefficients
+from tensorprog.results.judge import judge
 from tests.corpus import Case
 
 Array = np.ndarray

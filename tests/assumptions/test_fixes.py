@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tensorprog.assumptions import Finding
-from tensorprog.assumptions.report import GRADES
-from tensorprog.ir import MatMul, Netsor
-from tensorprog.judge import judge
+from tensorprog.check.clauses import Finding
+from tensorprog.check.clauses.report import GRADES
+from tensorprog.language.ir import MatMul, Netsor
+from tensorprog.results.judge import judge
 from tests.corpus import CASES, Case
 
 AVERAGE = re.compile(r"^(?P<target>[^=]+) = (?P<right>Dot\(.*?, scale=1/n\)), an average")

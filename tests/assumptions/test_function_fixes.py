@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.assumptions import check
-from tensorprog.assumptions.report import GRADES
-from tensorprog.calculus import composition
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates import composition
+from tensorprog.check.clauses import check
+from tensorprog.check.clauses.report import GRADES
+from tensorprog.language.yaml_io import loads
 
 PROGRAM = """program: p
 constants: {{s: 3}}

@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from tensorprog.facts import FAILS, HOLDS
-from tensorprog.graph.members import Form, System
-from tensorprog.ir import Family, Range
+from tensorprog.check.graph.overlaps import Form, System
+from tensorprog.language.facts import FAILS, HOLDS
+from tensorprog.language.ir import Family, Range
 
 NAMES = ("a", "b", "c", "d")
 RULES = ("", "wrap", "zero")

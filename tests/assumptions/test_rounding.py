@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from calculus_exact import ATOMS as EXACT
 
-from tensorprog.atoms import ATOMS
-from tensorprog.atoms.outward import product, quotient, sums
-from tensorprog.calculus import Calculus
-from tensorprog.expr import Call, Number
-from tensorprog.ir import Nonlin
+from tensorprog.check.certificates import Calculus
+from tensorprog.language.atoms import ATOMS
+from tensorprog.language.atoms.outward import product, quotient, sums
+from tensorprog.language.expr import Call, Number
+from tensorprog.language.ir import Nonlin
 from tests.corpus import Case
 
 NUMBERS = (0.0, 1.0, -1.0, 0.1, -0.3, 1 / 3, 5e-324, 1e-300, -1e-160, 1e160, 1.7e308, -1.7e308, 2.0**52 + 1, 1e-17)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.assumptions import Finding, Report, check
-from tensorprog.ir import Netsor
-from tensorprog.yaml_io import loads
+from tensorprog.check.clauses import Finding, Report, check
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import loads
 
 
 def program(*body: str, weights: str = "W[a]: 1 & V: 1", indices: str = "a: 3, c: 2", outputs: str = "y") -> Netsor:

@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 import sympy as sp
 
-from tensorprog.atoms import ATOMS, REDUCTIONS, Atom, Regularity
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Regularity
 
 PARAMS = {
     "clip": [(-1.0, 2.0), (0.0, 0.5), (-100.0, 100.0), (0.0, math.inf), (2.0, 1.0)],

@@ -12,9 +12,9 @@ import pytest
 import scipy.interpolate
 import scipy.special
 
-from tensorprog.atoms import ATOMS, Atom
-from tensorprog.atoms.attack import attack
-from tensorprog.atoms.own import Declaration, Own
+from tensorprog.check.falsifier.claims import attack
+from tensorprog.language.atoms import ATOMS, Atom
+from tensorprog.language.atoms.declared import Declaration, Own
 
 INF = math.inf
 CHOSEN = {"clip": (-1.0, 2.0), "leaky_relu": (0.1,), "elu": (1.5,), "power": (3,)}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tensorprog.atoms.attack import attack
-from tensorprog.atoms.own import Declaration, Own
-from tensorprog.atoms.search import Line
-from tensorprog.atoms.trends import rising
+from tensorprog.check.falsifier.claims import attack
+from tensorprog.check.falsifier.search import Line
+from tensorprog.check.falsifier.trends import rising
+from tensorprog.language.atoms.declared import Declaration, Own
 
 
 def log1(x: Any) -> Any:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.errors import NotCompiledError
-from tensorprog.ir import Dot, MatMul, Netsor
-from tensorprog.limit.symbolic.numbers import estimate
+from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.ir import Dot, MatMul, Netsor
+from tensorprog.language.yaml_io import dump, loads
+from tensorprog.limit.formulas.numbers import estimate
 from tensorprog.program import Program
-from tensorprog.yaml_io import dump, loads
 
 from .generator import BOUNDED, OTHERS, write
 

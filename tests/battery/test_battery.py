@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tensorprog.yaml_io import dump, loads
+from tensorprog.language.yaml_io import dump, loads
 from tests import rotation
 
 from . import agreement

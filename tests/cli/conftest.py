@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 
 Tp = Callable[..., tuple[int, str, str]]
 

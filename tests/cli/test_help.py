@@ -14,9 +14,9 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from tensorprog.cli import main, run
-from tensorprog.cli.exits import MEANING
-from tensorprog.cli.help import COMMANDS
+from tensorprog.jobs.cli import main, run
+from tensorprog.jobs.cli.exits import MEANING
+from tensorprog.jobs.cli.help import COMMANDS
 from tensorprog.shipped import shipped_programs
 
 EVERY = {"tp": main, **{f"tp {name}": command for name, command in main.commands.items()}, "tp-run": run}
@@ -141,7 +141,7 @@ def _bash(script: str, folder: Path) -> list[str]:
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
     for name, entry in (("tp", "main"), ("tp-run", "run_main")):
-        (tools / name).write_text(f"#!{sys.executable}\nfrom tensorprog.cli import {entry}\n{entry}()\n")
+        (tools / name).write_text(f"#!{sys.executable}\nfrom tensorprog.jobs.cli import {entry}\n{entry}()\n")
         (tools / name).chmod(0o755)
     (folder / "completion.sh").write_text(CliRunner().invoke(main, ["completion", "bash"]).stdout)
     package = Path(__file__).resolve().parents[2]
@@ -162,7 +162,7 @@ def test_bash_completes(folder: Path) -> None:
 
 
 def test_completing_loads_nothing_slow(folder: Path) -> None:
-    code = ("import sys\nfrom tensorprog.cli import main\ntry: main(prog_name='tp')\nexcept SystemExit: pass\n"
+    code = ("import sys\nfrom tensorprog.jobs.cli import main\ntry: main(prog_name='tp')\nexcept SystemExit: pass\n"
             "print(*sys.modules, file=sys.stderr)")
     for words in ("tp ", "tp check m", "tp check mine.yaml --set "):
         env = os.environ | {"_TP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

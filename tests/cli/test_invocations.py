@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tensorprog.cli import main
-from tensorprog.cli import run as run_command
+from tensorprog.jobs.cli import main
+from tensorprog.jobs.cli import run as run_command
 
 SMALL = """\
 program: small
@@ -364,7 +364,7 @@ def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
 
 
 def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
-    monkeypatch.setattr("tensorprog.judge.judge", lambda _: 1 / 0)
+    monkeypatch.setattr("tensorprog.results.judge.judge", lambda _: 1 / 0)
     code, _, err = tp("check", "small.yaml")
     assert code == 70
     assert "bug of tensorprog" in err
@@ -375,7 +375,7 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
 
 
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
-    monkeypatch.setattr("tensorprog.reference.MIN_DRAWS", 1000)
+    monkeypatch.setattr("tensorprog.results.law_summary.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
         "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n")
     text = text.replace("run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n"
@@ -448,7 +448,7 @@ def test_averages_that_make_no_sense_are_bad_input(tp, folder, text):
 
 @pytest.mark.parametrize(("error", "code"), [("AccuracyError", 3), ("MemoryLimitError", 3), ("OutsideError", 1)])
 def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, monkeypatch, error, code):
-    from tensorprog import errors
+    from tensorprog.language import errors
     from tensorprog.program import Program
 
     def fail(self, **_):
@@ -471,8 +471,8 @@ def test_numbers_of_the_limit_that_fail_leave_the_finite_widths_and_their_pictur
     tp, folder, monkeypatch, error, code, where
 ):
     """Where the law is asked for moments, and where draws are compared with it."""
-    from tensorprog import errors
-    from tensorprog.limit.law import Law
+    from tensorprog.language import errors
+    from tensorprog.limit.law.law import Law
 
     def fail(self, *_, **__):
         raise getattr(errors, error, KeyError)("too hard")
@@ -515,7 +515,7 @@ def _shell(command, **extra):
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=300, check=False)
 
 
-TP = f"{sys.executable} -c 'from tensorprog.cli import main; main()'"
+TP = f"{sys.executable} -c 'from tensorprog.jobs.cli import main; main()'"
 
 
 def test_a_pipe_that_closes_early_is_quiet(folder):
@@ -526,7 +526,7 @@ def test_a_pipe_that_closes_early_is_quiet(folder):
 
 
 def test_help_and_check_import_nothing_heavy(folder):
-    script = ("import sys; from tensorprog.cli import main\n"
+    script = ("import sys; from tensorprog.jobs.cli import main\n"
               "try: main(args={args})\nexcept SystemExit as e: assert not e.code\n"
               "heavy = [m for m in ('matplotlib', 'scipy.stats', 'sympy', 'rich', 'pydantic') if m in sys.modules]\n"
               "print(heavy, file=sys.stderr)")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorprog import errors
-from tensorprog.sweeps import workers
+from tensorprog.jobs.sweeps import workers
+from tensorprog.language import errors
 
 xarray = pytest.importorskip("xarray")
 

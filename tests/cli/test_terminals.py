@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorprog as tp
-from tensorprog import files, terminals
-from tensorprog.cli import main
-from tensorprog.screen import Table, show, wrapped
-from tensorprog.study import default_out
+from tensorprog.jobs.cli import main
+from tensorprog.jobs.study import default_out
+from tensorprog.language import writing_files as files
+from tensorprog.show import terminals
+from tensorprog.show.screen import Table, show, wrapped
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="pseudo terminals and shells of POSIX")
@@ -60,7 +61,7 @@ EVERY = [  # one process calls them all, in a pseudo terminal
 ]
 CALLS = """
 import json, sys
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 for words in json.loads(sys.argv[1]):
     try:
         main(words, prog_name="tp")
@@ -207,7 +208,7 @@ def test_json_is_the_same_on_every_terminal() -> None:
     ("tp run u.yaml >&- 2>&-; a=$?; tp limit u.yaml > /dev/full 2> /dev/null; echo $a $?", "0 2"),
 ])  # fmt: skip
 def test_readers_that_go(script: str, codes: str, folder: Path) -> None:
-    command = f'tp() {{ "{sys.executable}" -c "from tensorprog.cli import main; main()" "$@"; }}; {script}'
+    command = f'tp() {{ "{sys.executable}" -c "from tensorprog.jobs.cli import main; main()" "$@"; }}; {script}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.split() == codes.split()
     assert "Traceback" not in done.stderr

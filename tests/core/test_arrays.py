@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorprog.arrays import BATCH, COORDINATE, Open, contract, gather, take, union
-from tensorprog.expr import Affine
 from tensorprog.finite.run import run
-from tensorprog.linalg import pivoted_cholesky, psd_cholesky
-from tensorprog.yaml_io import loads
+from tensorprog.language.expr import Affine
+from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
+from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, contract, gather, take, union
+from tensorprog.language.yaml_io import loads
 
 GENERATOR = np.random.default_rng(0)
 
@@ -115,7 +115,7 @@ outputs: [y, t]
 
 
 def test_weights_at_sums_of_indices_have_the_right_law_in_both_engines_and_the_limit() -> None:
-    from tensorprog.limit.law import Law
+    from tensorprog.limit.law.law import Law
 
     netsor = loads(WEIGHTS_BY_SUM)
     expected = np.asarray(Law(netsor).cov("t")).reshape(9, 9)

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import tensorprog as tp
-from tensorprog.conditional import with_conditional
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.results.conditional import with_conditional
 
 HEAD = """
 program: test

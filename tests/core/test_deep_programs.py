@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorprog.errors import NotCompiledError, ProgramError
+from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.yaml_io import loads as read
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads as read
 
 
 def loads(text: str) -> Program:

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 import tensorprog as tp
-from tensorprog.markup import Html, joined, table, tag
-from tensorprog.mathml import displayed, mathml
-from tensorprog.svg import embedded, palette
+from tensorprog.show.markup import Html, joined, table, tag
+from tensorprog.show.mathml import displayed, mathml
+from tensorprog.show.svg import embedded, palette
 
 EVIL = "<script>alert('x')</script> & \""
 

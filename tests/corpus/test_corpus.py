@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.assumptions import RULES
-from tensorprog.assumptions.report import GRADES
-from tensorprog.graph import build
-from tensorprog.judge import judge
+from tensorprog.check.clauses import RULES
+from tensorprog.check.clauses.report import GRADES
+from tensorprog.check.graph import build
+from tensorprog.results.judge import judge
 from tests.corpus import CASES, TABLES, Case
 
 FAILING = ("fails", "unknown")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.calculus import Calculus
-from tensorprog.errors import ProgramError
-from tensorprog.judge import judge
+from tensorprog.check.certificates import Calculus
+from tensorprog.language.errors import ProgramError
+from tensorprog.results.judge import judge
 from tests.corpus import Case
 
 TOKENS = """

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tensorprog.assumptions import Numbers, check
-from tensorprog.assumptions.report import GRADES
-from tensorprog.calculus import Calculus, composition
-from tensorprog.facts import UNKNOWN
-from tensorprog.graph import members
+from tensorprog.check.certificates import Calculus, composition
+from tensorprog.check.clauses import Numbers, check
+from tensorprog.check.clauses.report import GRADES
+from tensorprog.check.graph import overlaps as members
+from tensorprog.language.facts import UNKNOWN
 from tests.corpus import CASES
 
 Patch = Callable[[pytest.MonkeyPatch], object]

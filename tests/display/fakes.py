@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from tensorprog.errors import ProgramError
-from tensorprog.ir import Index, Initial, Netsor, Nonlin
-from tensorprog.parse import Names, parse_expression, parse_statement
-from tensorprog.samples import Samples
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.ir import Index, Initial, Netsor, Nonlin
+from tensorprog.language.parse import Names, parse_expression, parse_statement
+from tensorprog.language.samples import Samples
 
 
 def netsor(members: int = 2) -> Netsor:

@@ -9,9 +9,9 @@ import pytest
 from fakes import MixtureLaw, draw, netsor
 
 import tensorprog as tp
-from tensorprog.comparison import aligned, chance, compare, quantity
-from tensorprog.errors import ProgramError
-from tensorprog.reference import Reference, label, members, split
+from tensorprog.language.errors import ProgramError
+from tensorprog.results.comparison import aligned, chance, compare, quantity
+from tensorprog.results.law_summary import Reference, label, members, split
 
 
 def test_samples_of_the_law_itself_are_not_told_from_it():

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad, trapezoid
 
-from tensorprog.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
-from tensorprog.reference import Curve
+from tensorprog.results.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
+from tensorprog.results.law_summary import Curve
 
 
 def curve(law=stats.norm, reach=14.0):

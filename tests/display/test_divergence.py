@@ -11,11 +11,12 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog import divergence, study
-from tensorprog.display import run_tables
-from tensorprog.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
-from tensorprog.limit.mixture import Mixture, Summand
-from tensorprog.yaml_io import loads
+from tensorprog.jobs import study
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.mixture import Mixture, Summand
+from tensorprog.results import divergence
+from tensorprog.results.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
+from tensorprog.show.display import run_tables
 
 
 def standard(var: float = 1.0) -> Mixture:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tensorprog.assumptions import Report, check
-from tensorprog.display import show_report
-from tensorprog.findings import COLOURS, HEADER, notebook
-from tensorprog.markup import badge
+from tensorprog.check.clauses import Report, check
+from tensorprog.show.display import show_report
+from tensorprog.show.findings import COLOURS, HEADER, notebook
+from tensorprog.show.markup import badge
 from tests.corpus import CASES
 
 TIED = CASES["tied queries and keys"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.formats import quantity
-from tensorprog.limit.draws import Draws
-from tensorprog.rates import fit
+from tensorprog.language.formats import quantity
+from tensorprog.limit.law.draws import Draws
+from tensorprog.results.rates import fit
 
 EVIL = "<script>alert(1)</script>"
 
@@ -136,6 +136,6 @@ def test_displays_escape_titles() -> None:
 
 
 def test_plots_are_at_hand() -> None:
-    from tensorprog import plots
+    from tensorprog.show import plots
 
     assert tp.plots is plots

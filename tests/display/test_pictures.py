@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from fakes import MixtureLaw, draw, netsor
 
-from tensorprog import load, plots
-from tensorprog.comparison import compare
-from tensorprog.display import Progress, Table, show, stacked
-from tensorprog.errors import ProgramError
-from tensorprog.report import SamplesFile, to_text, write_text
+from tensorprog import load
+from tensorprog.jobs.run_files import SamplesFile, to_text, write_text
+from tensorprog.language.errors import ProgramError
+from tensorprog.results.comparison import compare
+from tensorprog.show import plots
+from tensorprog.show.display import Progress, Table, show, stacked
 
 
 @pytest.fixture(scope="module")

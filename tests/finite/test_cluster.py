@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.cli import main
 from tensorprog.finite import cluster
+from tensorprog.jobs.cli import main
 from tensorprog.shipped import shipped_programs
 
 pytest.importorskip("distributed")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.atoms import ATOMS
 from tensorprog.finite.job import make_job
 from tensorprog.finite.task import _unpack, pack
+from tensorprog.language.atoms import ATOMS
 
 
 def bent(x: Any) -> Any:

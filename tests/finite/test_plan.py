@@ -13,8 +13,8 @@ from tensorprog.finite import block, collapsed, dense
 from tensorprog.finite.demand import Form, demand, form_of
 from tensorprog.finite.job import make_job
 from tensorprog.finite.planner import METHODS, plan
-from tensorprog.ir import Dot, Netsor
-from tensorprog.yaml_io import loads
+from tensorprog.language.ir import Dot, Netsor
+from tensorprog.language.yaml_io import loads
 from tests.finite.agreement_programs import CASES
 
 

@@ -10,8 +10,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.finite import cost
 from tensorprog.finite import run as engine
+from tensorprog.language.yaml_io import loads
 from tensorprog.shipped import shipped_programs
-from tensorprog.yaml_io import loads
 
 ATTENTION = shipped_programs()["attention"]
 

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tensorprog.atoms import ATOMS
-from tensorprog.builder import Builder
-from tensorprog.errors import ProgramError
-from tensorprog.expr import Expr, call
-from tensorprog.functions import function
-from tensorprog.ir import Netsor
+from tensorprog.language.atoms import ATOMS
+from tensorprog.language.builder import Builder
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import Expr, call
+from tensorprog.language.functions import function
+from tensorprog.language.ir import Netsor
 
 ONE = sorted(
     name

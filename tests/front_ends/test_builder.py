@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tensorprog.builder import Builder
-from tensorprog.errors import ProgramError
-from tensorprog.expr import Number, Variable
-from tensorprog.functions import function, function_names
-from tensorprog.yaml_io import dump, load, loads
+from tensorprog.language.builder import Builder
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.expr import Number, Variable
+from tensorprog.language.functions import function, function_names
+from tensorprog.language.yaml_io import dump, load, loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 tp = SimpleNamespace(**{name: function(name) for name in function_names()})
@@ -289,7 +289,7 @@ def test_what_only_the_whole_program_shows_is_reported_at_the_end():
 
 
 def test_functions_come_from_the_registry():
-    from tensorprog.atoms import ATOMS, REDUCTIONS
+    from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
     assert {*ATOMS, *REDUCTIONS, "min", "max"} == set(function_names())
     for name in function_names():

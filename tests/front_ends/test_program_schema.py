@@ -9,17 +9,17 @@ import pytest
 import yaml
 from front_end_programs import program
 
-from tensorprog import schema
-from tensorprog.errors import ProgramError
-from tensorprog.yaml_io import dump, load, loads
+from tensorprog.language import schema
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.yaml_io import dump, load, loads
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
 VALIDATOR = jsonschema.Draft202012Validator(schema.program_schema())
 
 
 def test_the_committed_schema_is_up_to_date():
-    path = Path(schema.__file__).with_name("program.schema.json")
-    assert path.read_text(encoding="utf-8") == schema.text(), "run python -m tensorprog.schema"
+    path = schema.PLACE
+    assert path.read_text(encoding="utf-8") == schema.text(), "run python -m tensorprog.language.schema"
     VALIDATOR.check_schema(VALIDATOR.schema)
 
 
@@ -29,7 +29,7 @@ def test_shipped_programs_are_valid_and_name_the_schema(path):
     VALIDATOR.validate(yaml.safe_load(text))
     VALIDATOR.validate(yaml.safe_load(dump(load(path))))
     place = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
-    assert (path.parent / place).resolve() == Path(schema.__file__).with_name("program.schema.json").resolve()
+    assert (path.parent / place).resolve() == schema.PLACE
     netsor = load(path)
     assert netsor.name == path.stem
     assert netsor.title

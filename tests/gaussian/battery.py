@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import Function, Term
+from tensorprog.language.atoms import ATOMS
 
 REFERENCES = json.loads(Path(__file__).with_name("references.json").read_text())
 MARGINALS = np.array(REFERENCES["marginals"])

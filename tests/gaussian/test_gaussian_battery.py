@@ -9,9 +9,9 @@ import pytest
 from battery import CLOSED, FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
 from scipy import special
 
-from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import cross, expectation, half_line, mean, moments
 from tensorprog.gaussian.law import Correlation
+from tensorprog.language.atoms import ATOMS
 from tests.rotation import rotating
 
 PAIRS = {(f, g): values for f, g, values in REFERENCES["pairs"]}

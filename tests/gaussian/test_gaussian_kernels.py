@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import Estimate, Function, Term, cross, expectation, tiles
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
+from tensorprog.language.atoms import ATOMS
 
 MIXED = (Term(0.5, 0, "step", -2.0), Term(-1.5, 1, "step", 3.0), Term(0.25, 1), Term(2.0, 0, "erf", -0.7), Term(0.1, 0))
 ELEMENTARY = {

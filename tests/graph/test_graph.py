@@ -12,16 +12,17 @@ import networkx as nx
 import pytest
 from click.testing import CliRunner
 
-from tensorprog import graph
-from tensorprog.assumptions import check
-from tensorprog.cli import main
-from tensorprog.graph.layout import lines as graph_lines
-from tensorprog.graph.styles import marks_of
-from tensorprog.ir import Netsor
-from tensorprog.judge import judge
+from tensorprog.check import graph
+from tensorprog.check.clauses import check
+from tensorprog.jobs.cli import main
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import load as read
+from tensorprog.language.yaml_io import loads
+from tensorprog.results.judge import judge
 from tensorprog.shipped import resolve
-from tensorprog.yaml_io import load as read
-from tensorprog.yaml_io import loads
+from tensorprog.show import graphs
+from tensorprog.show.graphs.layout import lines as graph_lines
+from tensorprog.show.graphs.styles import marks_of
 from tests.corpus import CASES, Case
 from tests.rotation import some
 
@@ -91,7 +92,7 @@ def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
     netsor = case.load()
     view = graph.build(netsor)
     for report in (None, check(netsor)):
-        picture = ET.fromstring(graph.to_svg(view, report))
+        picture = ET.fromstring(graphs.to_svg(view, report))
         width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
         groups = picture.findall(f"{SVG}g")
         assert len(groups) == len(view)
@@ -113,15 +114,15 @@ def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
             size = 8.5 if "font-size" in text.attrib else 7.25
             assert float(text.attrib["x"]) + len(text.text) * size <= width
             assert float(text.attrib["y"]) < height
-        assert graph.to_dot(view, report).count('" -> "') == view.number_of_edges()
-        assert graph.to_mermaid(view, report).count(" -->|") == view.number_of_edges()
-    assert graph.layout(view) == graph.layout(view)
+        assert graphs.to_dot(view, report).count('" -> "') == view.number_of_edges()
+        assert graphs.to_mermaid(view, report).count(" -->|") == view.number_of_edges()
+    assert graphs.layout(view) == graphs.layout(view)
 
 
 @pytest.mark.parametrize("case", DRAWN.values(), ids=DRAWN)
 def test_arrows_end_apart_from_each_other(case: Case) -> None:
     view = graph.build(case.load())
-    plan = graph.layout(view)
+    plan = graphs.layout(view)
     assert plan.arrives.keys() == plan.leaves.keys() == set(view.edges(keys=True))
     for node in view:
         left = plan.centres[node][0] - plan.sizes[node][0] / 2
@@ -132,7 +133,7 @@ def test_arrows_end_apart_from_each_other(case: Case) -> None:
 
 def test_many_arrows_share_the_side_of_a_box() -> None:
     view = graph.build(load("lstm"))
-    plan = graph.layout(view)
+    plan = graphs.layout(view)
     ends = sorted(plan.arrives[edge] for edge in view.in_edges("c[t]", keys=True))
     assert len(ends) == 10
     assert all(b - a > 13.9 for a, b in itertools.pairwise(ends))
@@ -228,7 +229,7 @@ def test_the_ways_of_findings_are_ways_of_the_program(case: Case) -> None:
 
 def test_the_title_of_an_extension_names_its_claims() -> None:
     netsor = load("deep_attention")
-    title = _texts(graph.to_svg(graph.build(netsor), judge(netsor)))[0]
+    title = _texts(graphs.to_svg(graph.build(netsor), judge(netsor)))[0]
     assert title == "deep_attention - extension: iterated layers (conjecture)"
 
 
@@ -240,7 +241,7 @@ def test_what_the_rewrites_drop_is_drawn_as_unused() -> None:
     assert unused == {"EQ[a]", "EK[a]", "EV[a]", "EO[a]", "eq[a,i]", "ek[a,j]", "ev[a,j]", "eo[a,j]", "m[a,i,j]",
                       "ep[a,i,j]"}
     assert sorts["q[a,i]"] == ("operand",)
-    assert "unused" in graph.to_mermaid(view, judge(netsor)).split("classDef")[0]
+    assert "unused" in graphs.to_mermaid(view, judge(netsor)).split("classDef")[0]
 
 
 def _roles(case: Case) -> dict[str, tuple[str, ...]]:
@@ -280,7 +281,7 @@ def _texts(picture: str) -> list[str]:
 def test_a_plain_drawing_tells_kinds_and_a_checked_one_roles() -> None:
     netsor = CASES["attention"].load()
     view = graph.build(netsor)
-    plain, checked = graph.to_svg(view), graph.to_svg(view, check(netsor))
+    plain, checked = graphs.to_svg(view), graphs.to_svg(view, check(netsor))
     assert _texts(plain) == ["attention", "initial vector", "weight", "MatMul (G-var)", "Nonlin", "Dot"]
     title, *legend = _texts(checked)
     assert title == "attention - theorem"
@@ -291,38 +292,38 @@ def test_a_plain_drawing_tells_kinds_and_a_checked_one_roles() -> None:
 def test_faults_are_numbered_and_listed() -> None:
     netsor = CASES["a value path by the query weight"].load()
     view = graph.build(netsor)
-    picture = graph.to_svg(view, check(netsor))
+    picture = graphs.to_svg(view, check(netsor))
     texts = _texts(picture)
     assert texts[0].endswith("outside: not covered")
     assert any(text.startswith(" 1  dedicated weights, line ") for text in texts)
     boxes = [[text.text for text in g.findall(f"{SVG}text")] for g in ET.fromstring(picture).findall(f"{SVG}g")]
     names = {text.split(" ")[0] for box in boxes if "1" in box for text in box if " = " in text}
     assert names == {"v[a,j]", "q[a,i]"}
-    for text in (graph.to_dot(view, check(netsor)), graph.to_mermaid(view, check(netsor))):
+    for text in (graphs.to_dot(view, check(netsor)), graphs.to_mermaid(view, check(netsor))):
         assert "outside: not covered" in text
         assert "(1) operand" in text
-        assert graph.BLAME in text
-    remarked = graph.to_svg(view, check(CASES["relu inputs"].load()))
-    assert graph.BLAME not in remarked.split("</defs>")[1]
+        assert graphs.BLAME in text
+    remarked = graphs.to_svg(view, check(CASES["relu inputs"].load()))
+    assert graphs.BLAME not in remarked.split("</defs>")[1]
     assert any(text.startswith(" 1  operand inputs bounded") for text in _texts(remarked))
 
 
 def test_the_way_of_a_remark_is_drawn_in_its_own_colour() -> None:
     netsor = CASES["relu inputs"].load()
     report = check(netsor)
-    picture = ET.fromstring(graph.to_svg(graph.build(netsor), report))
+    picture = ET.fromstring(graphs.to_svg(graph.build(netsor), report))
     marked = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke-width"] == "3"]
-    assert {g.find(f"{SVG}rect").attrib["stroke"] for g in marked} == {graph.REMARK}
+    assert {g.find(f"{SVG}rect").attrib["stroke"] for g in marked} == {graphs.REMARK}
     nodes = {node for finding in report.findings if finding.verdict == "remark" for node in finding.nodes}
     assert len(marked) == len(nodes & set(graph.build(netsor)))
-    assert any(path.attrib.get("stroke") == graph.REMARK for path in picture.findall(f"{SVG}path"))
-    assert "remarked on" in _texts(graph.to_svg(graph.build(netsor), report))
+    assert any(path.attrib.get("stroke") == graphs.REMARK for path in picture.findall(f"{SVG}path"))
+    assert "remarked on" in _texts(graphs.to_svg(graph.build(netsor), report))
 
 
 def test_weights_that_are_never_used_stand_below_the_rest() -> None:
     netsor = CASES["attention"].load()
     idle = tuple(replace(netsor.weights[0], name=f"Unused{k}") for k in range(30))
-    plain, more = (graph.layout(graph.build(n)) for n in (netsor, replace(netsor, weights=netsor.weights + idle)))
+    plain, more = (graphs.layout(graph.build(n)) for n in (netsor, replace(netsor, weights=netsor.weights + idle)))
     assert more.width == plain.width
     assert {node: place for node, place in more.centres.items() if node in plain.centres} == plain.centres
     lowest = max(y for _, y in plain.centres.values())
@@ -331,7 +332,7 @@ def test_weights_that_are_never_used_stand_below_the_rest() -> None:
 
 def test_text_is_escaped_and_nothing_is_fetched() -> None:
     netsor = replace(CASES["branches that meet"].load(), name='<b>&\x01"')
-    text = graph.to_svg(graph.build(netsor), check(netsor))
+    text = graphs.to_svg(graph.build(netsor), check(netsor))
     assert "<b>" not in text
     assert "where(u[i] &gt; 0" in text
     assert "href" not in text
@@ -341,10 +342,10 @@ def test_text_is_escaped_and_nothing_is_fetched() -> None:
 
 def test_faults_are_drawn_in_their_colour() -> None:
     netsor = CASES["tied queries and keys"].load()
-    plain, marked = graph.to_svg(graph.build(netsor)), graph.to_svg(graph.build(netsor), check(netsor))
+    plain, marked = graphs.to_svg(graph.build(netsor)), graphs.to_svg(graph.build(netsor), check(netsor))
     assert "at fault" not in plain
     picture = ET.fromstring(marked)
-    red = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke"] == graph.BLAME]
+    red = [g for g in picture.findall(f"{SVG}g") if g.find(f"{SVG}rect").attrib["stroke"] == graphs.BLAME]
     assert {g.findall(f"{SVG}text")[0].text.split(" ")[0] for g in red} == {"q[a,i]", "k[a,j]", "p[a,i,j]", "WQ[a]"}
 
 

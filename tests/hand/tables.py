@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from tensorprog.errors import ProgramError
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.yaml_io import loads
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
 
 HERE = Path(__file__).parent
 GOOD = {

@@ -17,9 +17,9 @@ import pytest
 from scipy.special import ndtr
 
 import tensorprog as tp
-from tensorprog.divergence import kl_gaussian
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
+from tensorprog.results.divergence import kl_gaussian
 
 Function = Callable[[Any], Any]
 K = mp.mpf(2) / mp.pi * mp.asin(mp.mpf(2) / 3)  # E erf(u)**2, u standard normal

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.limit import paths, rows
-from tensorprog.limit.budget import Budget, amount, need
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.draw import weight_factors as rows
+from tensorprog.limit.moment import paths
+from tensorprog.limit.moment.budget import Budget, amount, need
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
 
 MIB = 1 << 20
 CHILD = """
 import json, resource, sys
 import numpy as np, scipy.stats, sympy
 import tensorprog as tp
-import tensorprog.limit.law
+import tensorprog.limit.law.law
 allowed, *cases = json.loads(sys.argv[1])
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 programs = [tp.load(program, **given) for program, given, _ in cases]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.errors import NotCompiledError
-from tensorprog.judge import judge
-from tensorprog.limit.compilable import bases_of
-from tensorprog.limit.law import Law
-from tensorprog.limit.layers import Layers
+from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.draw.layers import Layers
+from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
+from tensorprog.results.judge import judge
 from tests.corpus import CASES
 
 ROUNDS = 12  # days in which every program of the corpus has its turn

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 from . import oracles
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 HEAD = """
 program: corner

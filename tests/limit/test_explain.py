@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.limit import averaging
-from tensorprog.limit.explain import explain
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.explain import explain
+from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment import averaging
 
 DEEP = """
 program: deep

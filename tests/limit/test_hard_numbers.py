@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.atoms import ATOMS
 from tensorprog.gaussian import Estimate, Function, Term, cross
 from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.atoms import ATOMS
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 INF = float("inf")

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 import tensorprog as tp
-from tensorprog.limit.compilable import bases_of
-from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.law import Law
-from tensorprog.limit.layers import Layers
-from tensorprog.limit.normals import Points
-from tensorprog.limit.replicates import REPLICATE
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.draw.conditioned import Conditioned
+from tensorprog.limit.draw.layers import Layers
+from tensorprog.limit.draw.normals import Points
+from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.compilable import bases_of
+from tensorprog.limit.moment.replicates import REPLICATE
 
 from . import oracles
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorprog.limit import layered
-from tensorprog.limit.conditioned import Conditioned
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.draw.conditioned import Conditioned
+from tensorprog.limit.law import layered
+from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 TEXT = """

@@ -9,9 +9,9 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog.limit.convolution import Convolution
-from tensorprog.limit.mixture import Mixture, Summand
-from tensorprog.limit.summands import Function, Summands
+from tensorprog.limit.law.convolution import Convolution
+from tensorprog.limit.law.mixture import Mixture, Summand
+from tensorprog.limit.law.summands import Function, Summands
 from tensorprog.shipped import shipped_programs
 
 from . import oracles
@@ -108,7 +108,7 @@ def test_all_moments_of_a_mixed_sum_agree_with_a_plain_simulation() -> None:
 
 
 def _netsor(text: str) -> object:
-    from tensorprog.yaml_io import loads
+    from tensorprog.language.yaml_io import loads
 
     return loads(text)
 

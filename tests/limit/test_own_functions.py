@@ -12,10 +12,10 @@ import sympy as sp
 from scipy.special import ndtr
 
 import tensorprog as tp
-from tensorprog.atoms import ATOMS
-from tensorprog.atoms.own import Declaration, declare
 from tensorprog.gaussian import mean
 from tensorprog.gaussian.function import Function
+from tensorprog.language.atoms import ATOMS
+from tensorprog.language.atoms.declared import Declaration, declare
 
 INF = np.inf
 

@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 STEP = 0.08  # the trapezoidal rule converges faster than any power for analytic functions
 

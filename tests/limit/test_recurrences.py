@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 import tensorprog as tp
-from tensorprog.limit.law import Law
-from tensorprog.limit.paths import Paths
-from tensorprog.limit.recurrences import merged
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.paths import Paths
+from tensorprog.limit.moment.recurrences import merged
 
 from . import oracles
 
@@ -88,7 +88,7 @@ def test_a_law_on_disk_and_in_words(tmp_path) -> None:  # type: ignore[no-untype
     law.save(tmp_path / "law.npz")
     again = tp.Law.load(tmp_path / "law.npz")
     np.testing.assert_array_equal(np.asarray(again.cov("y")), np.asarray(law.cov("y")))
-    from tensorprog.limit.explain import explain
+    from tensorprog.limit.law.explain import explain
 
     assert "MatMul(W, s[b,t - 1])" in explain(law, "u[0,1]").replace("b, t", "b,t")
     assert "mean" in explain(law, "s[0,2]")
@@ -501,7 +501,7 @@ def test_the_error_of_covariances_that_paths_are_drawn_with_is_kept(monkeypatch:
 
 def test_formulas_refuse_recurrences() -> None:
     netsor = loads(RNN.replace("PHI", "erf"))
-    from tensorprog.limit.symbolic import SymbolicLaw
+    from tensorprog.limit.formulas import SymbolicLaw
 
     with pytest.raises(tp.NotCompiledError, match="recurrences"):
         SymbolicLaw(netsor)

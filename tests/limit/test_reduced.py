@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import integrate, special
 
 import tensorprog as tp
-from tensorprog.limit.law import Law
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 from . import oracles
 

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
-from tensorprog.cli import main
-from tensorprog.limit.law import Law
-from tensorprog.selfcheck import LawCheck, _binomial, _score, check_law
+from tensorprog.jobs.cli import main
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
+from tensorprog.results.selfcheck import LawCheck, _binomial, _score, check_law
 from tensorprog.shipped import shipped_programs
-from tensorprog.yaml_io import loads
 from tests.rotation import some
 
 HEADS = """

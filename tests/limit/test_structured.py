@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import tensorprog as tp
-from tensorprog.limit import draws, normals, sampler
-from tensorprog.limit.law import Law
-from tensorprog.limit.normals import Points, Streams
-from tensorprog.limit.sampler import Sampler
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.draw import normals, sampler
+from tensorprog.limit.draw.normals import Points, Streams
+from tensorprog.limit.draw.sampler import Sampler
+from tensorprog.limit.law import draws
+from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.limit.averages import ConditionalAverage
-from tensorprog.limit.law import Law
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.shipped import shipped_programs
-from tensorprog.yaml_io import loads
 
 from . import oracles
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.limit import univariate
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.form import univariate
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
 
 NESTED = "v"
 for _ in range(7):

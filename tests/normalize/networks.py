@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.ir import Dot, Initial, MatMul, Netsor, Nonlin, Table
-from tensorprog.normalize import Rewritten
+from tensorprog.check.rewrites import Rewritten
+from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Table
 
 Array = NDArray[np.float64]
 Place = tuple[int, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorprog.ir import Netsor
-from tensorprog.yaml_io import loads
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import loads
 
 
 @dataclass(frozen=True)

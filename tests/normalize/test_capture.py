@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from networks import Network, draw
 
-from tensorprog.calculus.inline import inline
-from tensorprog.expr import Affine, Reduction, Variable
-from tensorprog.graph import Structure
-from tensorprog.limit.law import Law
-from tensorprog.rename import free_indices, substitute
-from tensorprog.yaml_io import loads
+from tensorprog.check.certificates.inline import inline
+from tensorprog.check.graph import Structure
+from tensorprog.language.expr import Affine, Reduction, Variable
+from tensorprog.language.substitute import free_indices, substitute
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 
 NESTED = """program: nested
 constants:

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tensorprog.assumptions import check
-from tensorprog.ir import Netsor
-from tensorprog.limit.law import Law
-from tensorprog.normalize import normalize
+from tensorprog.check.clauses import check
+from tensorprog.check.rewrites import normalize
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.law.law import Law
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
 
 HEAD = """program: p
 constants: {{H: 2}}

@@ -12,9 +12,9 @@ from networks import check_same
 from random_rewrites import programs
 from wide_programs import program
 
-from tensorprog.graph import Structure
-from tensorprog.normalize import normalize, written_out
-from tensorprog.yaml_io import dump, loads
+from tensorprog.check.graph import Structure
+from tensorprog.check.rewrites import normalize, written_out
+from tensorprog.language.yaml_io import dump, loads
 from tests.rotation import examples
 
 

@@ -15,19 +15,19 @@ import pytest
 from networks import check_same
 from rewrite_programs import INPUT, KEPT, ONE_HEAD, REWRITTEN, Case
 
-import tensorprog.normalize as normalize_package
-from tensorprog import initials
-from tensorprog.errors import ProgramError
-from tensorprog.evaluate import slots_of
-from tensorprog.expr import Call, Expr, Number, Variable
-from tensorprog.graph import Structure
-from tensorprog.ir import Initial, Netsor, Nonlin, Statement
-from tensorprog.judge import judge
-from tensorprog.normalize import Rewrite, Rewritten, linear, normalize, steps, written_out
-from tensorprog.normalize.biases import biases
-from tensorprog.normalize.editor import Editor
-from tensorprog.normalize.steps import constants, expand, inline, move, turn
-from tensorprog.yaml_io import dump, loads
+import tensorprog.check.rewrites as normalize_package
+from tensorprog.check.graph import Structure
+from tensorprog.check.rewrites import Rewrite, Rewritten, linear, normalize, steps, written_out
+from tensorprog.check.rewrites.biases import biases
+from tensorprog.check.rewrites.editor import Editor
+from tensorprog.check.rewrites.steps import constants, expand, inline, move, turn
+from tensorprog.language import initials
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.evaluate import slots_of
+from tensorprog.language.expr import Call, Expr, Number, Variable
+from tensorprog.language.ir import Initial, Netsor, Nonlin, Statement
+from tensorprog.language.yaml_io import dump, loads
+from tensorprog.results.judge import judge
 
 STEPS = {step.__name__: step for step in (constants, turn, biases, expand, move, inline)}
 CASES = {case.name: case for case in REWRITTEN}

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import tensorprog as tp
-from tensorprog import study as job
-from tensorprog.page import Page
-from tensorprog.page.formulas import derived
-from tensorprog.svg import palette
+from tensorprog.jobs import study as job
+from tensorprog.show.page import Page
+from tensorprog.show.page.formulas import derived
+from tensorprog.show.svg import palette
 
 VOID = {"meta", "br"}
 PROGRAMS = {
@@ -212,7 +212,7 @@ def test_formulas_that_take_too_long_are_cut_short() -> None:
 
 
 def test_nothing_scrolls_on_paper() -> None:
-    sheet = files("tensorprog.page").joinpath("page.css").read_text(encoding="utf-8")
+    sheet = files("tensorprog.show.page").joinpath("page.css").read_text(encoding="utf-8")
     printed = sheet.partition("@media print")[2]
     assert ".picture, [role=region] { overflow: visible !important; }" in printed
 
@@ -230,7 +230,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_text_is_readable_in_light_and_dark() -> None:
-    sheet = files("tensorprog.page").joinpath("page.css").read_text(encoding="utf-8")
+    sheet = files("tensorprog.show.page").joinpath("page.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{([^}]*)\}", sheet)[:2]
     themes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in blocks]
     for theme in themes:

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from scipy.stats import entropy, gaussian_kde
 
-from tensorprog.cli import main
-from tensorprog.distances import kernel_kl
-from tensorprog.divergence import kl, kl_gaussian
-from tensorprog.errors import ProgramError
+from tensorprog.jobs.cli import main
+from tensorprog.jobs.study import Listener
+from tensorprog.language.errors import ProgramError
 from tensorprog.paper.convergence import Convergence
 from tensorprog.paper.densities import Densities
 from tensorprog.paper.experiment import Case, Settings, Together, chosen, seed_of
 from tensorprog.paper.figures import FIGURES
 from tensorprog.paper.files import csv_text, make
 from tensorprog.paper.scores import Scores
-from tensorprog.study import Listener
+from tensorprog.results.distances import kernel_kl
+from tensorprog.results.divergence import kl, kl_gaussian
 
 SMALL = Settings(samples=2000, seed=3, repeats=3)
 ONE_HEAD = (("H", 1),)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 from tensorprog.shipped import shipped_programs
 from tests.rotation import some
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
 
 Array = NDArray[np.float64]
 TEXT = """

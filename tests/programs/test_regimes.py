@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 from tests.rotation import some
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ SCRIPT = """
 import json, sys
 import tensorprog as tp
 from click.testing import CliRunner
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 
 PROGRAMS = {"attention": ["s=2", "H=1"], "attention_same_bias": [], "attention_shared_layers": [], "deep_attention": [],
             "layernorm_mlp": [], "lstm": []}

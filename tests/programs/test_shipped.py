@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
-from tensorprog.cli import main
 from tensorprog.finite.run import run
+from tensorprog.jobs.cli import main
+from tensorprog.language.yaml_io import load
 from tensorprog.shipped import shipped_programs
-from tensorprog.yaml_io import load
 from tests.finite.test_agreement import QUICK, Drawn, compare, moments, scales
 from tests.rotation import some
 

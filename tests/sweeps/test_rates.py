@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.rates import Rate, fit
+from tensorprog.results.rates import Rate, fit
 
 WIDTH = [16, 32, 64, 128, 256]
 REPEATS = 10

@@ -35,9 +35,9 @@ outputs: [y]
 # tests were started with is not what a terminal does: a script starts them in its background with SIGINT ignored
 SCRIPT = """
 import itertools, pathlib, signal, sys
-from tensorprog.cli import main
+from tensorprog.jobs.cli import main
 from tensorprog.finite import job
-from tensorprog.sweeps import work, workers
+from tensorprog.jobs.sweeps import work, workers
 
 job.MAX_BLOCK = 16  # several blocks in a cell
 moment, number, interrupt, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], itertools.count()

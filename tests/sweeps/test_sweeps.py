@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog import plots
-from tensorprog.comparison import Row
 from tensorprog.finite.cluster import connected
+from tensorprog.jobs.sweeps import cells, work, workers
+from tensorprog.jobs.sweeps.dataset import netcdf
+from tensorprog.jobs.sweeps.design import design
+from tensorprog.jobs.sweeps.fields import NUMBERS
+from tensorprog.jobs.sweeps.summary import mean_of
+from tensorprog.language.yaml_io import loads
 from tensorprog.program import Program
-from tensorprog.sweeps import cells, work, workers
-from tensorprog.sweeps.dataset import netcdf
-from tensorprog.sweeps.design import design
-from tensorprog.sweeps.fields import NUMBERS
-from tensorprog.sweeps.summary import mean_of
-from tensorprog.yaml_io import loads
+from tensorprog.results.comparison import Row
+from tensorprog.show import plots
 
 xarray = pytest.importorskip("xarray")
 
@@ -114,7 +114,7 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     assert cells.stream(0, two) == named["c=2, n = 8, repeat 0"]
     assert cells.stream(0, five) not in streams.values()
     assert not set(streams.values()) & {cells.stream(1, cell) for cell in one}
-    code = ("from tensorprog.sweeps import cells, design\n"
+    code = ("from tensorprog.jobs.sweeps import cells, design\n"
             "for cell in design.design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
             "    print(cells.stream(0, cell))")
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=small.parent)

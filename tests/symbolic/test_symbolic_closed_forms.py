@@ -11,15 +11,15 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.expr import Call, Expr, Number, Variable, call
 from tensorprog.gaussian import cross, mean
 from tensorprog.gaussian.function import Function
 from tensorprog.gaussian.function import Term as NumericTerm
-from tensorprog.limit.parts import FORMAL
-from tensorprog.limit.symbolic import Expectation, Phi, Phi2, phi
-from tensorprog.limit.symbolic.closed import cross_moment, line_moment, mean_moment
-from tensorprog.limit.symbolic.expectation import factor_of
-from tensorprog.limit.symbolic.terms import Term, expand_terms
+from tensorprog.language.expr import Call, Expr, Number, Variable, call
+from tensorprog.limit.form.sums_of_functions import FORMAL
+from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
+from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
+from tensorprog.limit.formulas.expectation import factor_of
+from tensorprog.limit.formulas.terms import Term, expand_terms
 from tests.rotation import some
 
 ANY = float("inf")

@@ -9,11 +9,11 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.limit.law import Law
-from tensorprog.limit.symbolic import Expectation, SymbolicLaw
-from tensorprog.limit.symbolic.numbers import estimate
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.formulas import Expectation, SymbolicLaw
+from tensorprog.limit.formulas.numbers import estimate
+from tensorprog.limit.law.law import Law
 from tensorprog.program import Program
-from tensorprog.yaml_io import loads
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp
 

@@ -7,10 +7,10 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.limit.law import Law
-from tensorprog.limit.symbolic import SymbolicLaw, estimate
-from tensorprog.limit.symbolic.indexed import Softmax
-from tensorprog.yaml_io import loads
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.formulas import SymbolicLaw, estimate
+from tensorprog.limit.formulas.indexed import Softmax
+from tensorprog.limit.law.law import Law
 
 from .symbolic_programs import SHARED_KEYS
 

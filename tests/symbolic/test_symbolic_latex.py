@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
-from tensorprog.cli import main
-from tensorprog.limit.symbolic import SymbolicLaw
-from tensorprog.limit.symbolic.derivation import document, escaped
-from tensorprog.limit.symbolic.names import tex_name
-from tensorprog.yaml_io import loads
+from tensorprog.jobs.cli import main
+from tensorprog.language.yaml_io import loads
+from tensorprog.limit.formulas import SymbolicLaw
+from tensorprog.limit.formulas.derivation import document, escaped
+from tensorprog.limit.formulas.names import tex_name
 
 from .symbolic_programs import ATTENTION, FUNCTIONS, OTHERS, SHARED_KEYS, mlp
 

@@ -1,9 +1,0 @@
-"""The registry of nonlinearities: `ATOMS` act coordinatewise, `REDUCTIONS` over indices."""
-
-from tensorprog.atoms import arithmetic, piecewise, smooth
-from tensorprog.atoms.core import ATOMS, Atom, Interval, Regularity, register
-from tensorprog.atoms.reductions import REDUCTIONS, Reducer
-
-__all__ = ["ATOMS", "REDUCTIONS", "Atom", "Interval", "Reducer", "Regularity", "register"]
-
-_ = (arithmetic, piecewise, smooth)  # imported for the atoms they register

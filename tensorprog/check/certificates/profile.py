@@ -1,0 +1,374 @@
+"""`Profile`: what is certified of a function, and how it composes; no atom and no program is named here.
+
+Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; Bayati & Montanari 2011
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorprog.language.atoms import Interval, Regularity
+from tensorprog.language.atoms.outward import hull
+from tensorprog.language.atoms.outward import product as products
+from tensorprog.language.expr import Expr
+
+__all__ = [
+    "GAUSSIAN",
+    "SCORE",
+    "VECTOR",
+    "Assumes",
+    "Fault",
+    "Kinks",
+    "Profile",
+    "assumed",
+    "compose",
+    "constant",
+    "join",
+    "join_kinks",
+    "meet",
+    "product",
+    "product_parity",
+    "product_trend",
+    "same",
+    "shown",
+    "shown_kinks",
+    "sum_parity",
+    "sum_steepness",
+    "tidy",
+    "times",
+]
+
+INF = math.inf
+GAUSSIAN = 2.0 - 1e-9  # exponents are products of numbers that were rounded
+LARGEST = sys.float_info.max
+MAX_KINKS = 12  # more thresholds than these are not listed
+
+Kinks = tuple[tuple[Expr, tuple[float, ...]], ...] | None
+Assumes = tuple[tuple[str, Expr | None], ...]  # what must hold of averages; what shows it at their limits
+"""Where a function may fail to be twice differentiable: subexpressions with thresholds; () nowhere, None not known."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The smallest subexpression at which a property is lost, although its arguments have it."""
+
+    expr: Expr
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is certified of a function f of all its arguments together; the defaults are those of one argument.
+
+    `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
+    where nothing is certified.  `relative` r: near x, f varies by at most K (1 + |x|**r) (1 + |f(x)|) per distance, as
+    exp does with r = 0; so where values stay bounded, r is a modulus.  `rises`, `falls`: nondecreasing, nonincreasing
+    when vectors and scores move up together, member by member; a constant does both.  `kinks`: see `Kinks`.
+    `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus, why f may be no real number
+    somewhere; `open`: why all entries may be masked.  `assumes`: what the limiting values of averages must satisfy.
+    """
+
+    low: float = -INF
+    high: float = INF
+    growth: float = 1.0
+    modulus: float = 0.0
+    lipschitz: float = 1.0
+    exponent: float = 0.0
+    parity: int = 0  # +1 even, -1 odd, under a change of sign of all vectors and scores together
+    rises: bool = False
+    falls: bool = False
+    kinks: Kinks = None
+    masked: bool = False  # -inf, by a mask on indices
+    depends: frozenset[str] = frozenset()
+    rough: Fault | None = None
+    wild: Fault | None = None  # where growth leaves every exp(C |x|**r) with r < 2
+    partial: Fault | None = None
+    assumes: Assumes = ()
+    relative: float = INF
+    open: Fault | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether the value is a real number everywhere."""
+        return self.partial is None and not self.masked
+
+    @property
+    def steepness(self) -> float:
+        """The best known modulus relative to the function's own value."""
+        return min(self.relative, self.modulus)
+
+    @property
+    def interval(self) -> Interval:
+        """The range."""
+        return self.low, self.high
+
+    @property
+    def constant(self) -> bool:
+        """Whether the value is one number."""
+        return self.low == self.high and not self.masked
+
+    @property
+    def bounded(self) -> bool:
+        """Whether boundedness is certified."""
+        return self.growth == 0 and self.real
+
+    @property
+    def pseudo_lipschitz(self) -> bool:
+        """Whether a finite modulus is certified."""
+        return self.modulus < INF and self.real
+
+    @property
+    def controlled(self) -> bool:
+        """Whether |f(x)| <= exp(C |x|**r + c) with r < 2 is certified (Yang 2019, Def. 5.3)."""
+        return (self.growth < INF or self.exponent < GAUSSIAN) and self.real
+
+    @property
+    def monotone(self) -> int:
+        """+1 nondecreasing (constants too), -1 nonincreasing, 0 neither or not known."""
+        return 1 if self.rises else -1 if self.falls else 0
+
+    @property
+    def smooth(self) -> bool:
+        """Whether two continuous derivatives are certified."""
+        return self.kinks == () and self.partial is None
+
+    @property
+    def order(self) -> float:
+        """The papers' pseudo-Lipschitz order."""
+        return self.modulus + 1
+
+
+VECTOR = Profile(parity=-1, rises=True, kinks=(), depends=frozenset({"vector"}))
+SCORE = replace(VECTOR, depends=frozenset({"score"}))
+
+
+def tidy(p: Profile) -> Profile:
+    """Draw the conclusions that link the fields."""
+    low, high, growth, exponent, modulus, rough = p.low, p.high, p.growth, p.exponent, p.modulus, p.rough
+    if math.isnan(low) or math.isnan(high) or low > high:
+        low, high = -INF, INF
+    if not p.masked:  # an end that overflowed
+        low, high = min(low, LARGEST), max(high, -LARGEST)
+    if low == high and p.partial is None:
+        modulus, rough = 0.0, None
+        p = replace(p, lipschitz=0.0, parity=1, rises=True, falls=True, kinks=())
+    if low > -INF and high < INF:
+        growth = 0.0
+    if p.partial is None:
+        modulus = min(modulus, p.relative + growth)
+    if modulus < INF:
+        growth, rough = min(growth, modulus + 1), None
+    if growth < INF:
+        exponent = 0.0
+    wild = None if growth < INF or exponent < GAUSSIAN else p.wild
+    lipschitz = p.lipschitz if modulus == 0 else INF
+    return replace(
+        p,
+        low=low,
+        high=high,
+        growth=growth,
+        exponent=exponent,
+        modulus=modulus,
+        rough=rough,
+        wild=wild,
+        lipschitz=lipschitz,
+        relative=min(p.relative, modulus),
+    )
+
+
+def constant(low: float, high: float) -> Profile:
+    """Profile of a number known to lie in an interval."""
+    return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1, rises=True, falls=True, kinks=())
+
+
+def join(first: Profile, second: Profile) -> Profile:
+    """What holds of both."""
+    parity = first.parity if first.parity == second.parity else 0
+    return tidy(
+        Profile(
+            min(first.low, second.low),
+            max(first.high, second.high),
+            max(first.growth, second.growth),
+            max(first.modulus, second.modulus),
+            max(first.lipschitz, second.lipschitz),
+            max(first.exponent, second.exponent),
+            parity,
+            first.rises and second.rises,
+            first.falls and second.falls,
+            join_kinks(first.kinks, second.kinks),
+            first.masked or second.masked,
+            first.depends | second.depends,
+            first.rough or second.rough,
+            first.wild or second.wild,
+            first.partial or second.partial,
+            assumed(first, second),
+            max(first.steepness, second.steepness),
+            first.open or second.open,
+        )
+    )
+
+
+def assumed(*parts: Profile) -> Assumes:
+    """What all parts need of averages."""
+    return tuple(dict.fromkeys(need for part in parts for need in part.assumes))
+
+
+def meet(first: Profile, second: Profile) -> Profile:
+    """What is known when both are certified of the same function; `second` brings range and regularity only."""
+    both = tidy(
+        replace(
+            first,
+            low=max(first.low, second.low),
+            high=min(first.high, second.high),
+            growth=min(first.growth, second.growth),
+            modulus=min(first.modulus, second.modulus),
+            lipschitz=min(first.lipschitz, second.lipschitz),
+            exponent=min(first.exponent, second.exponent),
+            relative=min(first.relative, second.relative),
+            parity=first.parity or second.parity,
+            rises=first.rises or second.rises,
+            falls=first.falls or second.falls,
+            kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
+            partial=None if second.partial is None else first.partial,
+            wild=None if second.wild is None else first.wild,
+        )
+    )
+    alone = [one.assumes for one in (first, second) if _claims(one) == _claims(both)]
+    return replace(both, assumes=min(alone, key=len, default=assumed(first, second)))
+
+
+def join_kinks(*parts: Kinks) -> Kinks:
+    """Kinks of a smooth function of several; None if those of one are not known, or if there are too many."""
+    found: dict[Expr, set[float]] = {}
+    for part in parts:
+        if part is None:
+            return None
+        for expr, thresholds in part:
+            found.setdefault(expr, set()).update(thresholds)
+    if sum(map(len, found.values())) > MAX_KINKS:
+        return None
+    return tuple((expr, tuple(sorted(thresholds))) for expr, thresholds in found.items() if thresholds)
+
+
+def _claims(p: Profile) -> tuple[object, ...]:
+    """What assumptions may be needed for; constants of moduli and shapes never decide alone."""
+    return p.low, p.high, p.growth, p.modulus, p.exponent, p.partial is None, p.rough is None, p.wild is None
+
+
+def times(a: float, b: float) -> float:
+    """Product in which 0 times inf is 0: an end of inf stands for every finite value."""
+    return 0.0 if a == 0 or b == 0 else a * b
+
+
+def compose(outer: Regularity, inner: Sequence[Profile], bound: Interval) -> Profile:
+    """f(g1, g2, ...): growth gf gg, modulus mf gg + mg.
+
+    Source    Sakai et al. 2025, Prop. 6
+    """
+    growth = max(p.growth for p in inner)
+    modulus = max(p.modulus for p in inner)
+    wildness = max(p.exponent for p in inner)
+    if outer.growth < INF:
+        exponent = 0.0 if outer.growth == 0 else wildness
+    elif outer.exponent < INF:  # exp(C |g|**r) with |g| <= K (1 + |x|**growth)
+        exponent = times(outer.exponent, growth)
+    else:
+        exponent = INF
+    if outer.growth == 0 or (growth == 0 and min(outer.growth, outer.exponent) < INF):
+        rise = 0.0  # a function without poles is bounded where its arguments are
+    else:
+        rise = outer.growth * growth if growth else INF
+    total = INF if modulus == INF or outer.modulus == INF else times(outer.modulus, growth) + modulus
+    return Profile(
+        *bound,
+        growth=rise,
+        modulus=total,
+        exponent=exponent,
+        lipschitz=times(outer.lipschitz, sum(p.lipschitz for p in inner)),
+    )
+
+
+def same(a: Profile | None, b: Profile | None) -> bool:
+    """Whether two profiles claim the same; faults and assumptions aside."""
+    assert a is not None
+    assert b is not None
+
+    def claims(p: Profile) -> Profile:
+        return replace(p, rough=None, wild=None, partial=None, assumes=(), masked=False)
+
+    return claims(a) == claims(b) and (a.partial is None) == (b.partial is None)
+
+
+def sum_steepness(a: Profile, b: Profile) -> float:
+    """Relative modulus of a sum: of one side's terms, |f| + |g| is at most C (1 + |f + g|)."""
+    one_sided = min(a.low, b.low) > -INF or max(a.high, b.high) < INF
+    held = any(p.low > -INF and p.high < INF for p in (a, b))
+    return max(a.steepness, b.steepness) if one_sided or held else INF
+
+
+def product_parity(a: Profile, b: Profile) -> int:
+    """Parity of a product."""
+    return a.parity * b.parity
+
+
+def sum_parity(args: Sequence[Profile]) -> int:
+    """Parity of a sum."""
+    kept = [p.parity for p in args if not (p.constant and p.low == 0)]
+    return kept[0] if kept and all(x == kept[0] for x in kept) else 0 if kept else 1
+
+
+def product_trend(a: Profile, b: Profile) -> tuple[bool, bool]:
+    """Whether a product rises, falls: f(y) g(y) - f(x) g(x) = (f(y) - f(x)) g(y) + f(x) (g(y) - g(x))."""
+
+    def lifts(moving: Profile, other: Profile, up: bool) -> bool:
+        rises, falls = (moving.rises, moving.falls) if up else (moving.falls, moving.rises)
+        return (rises and falls) or (rises and other.low >= 0) or (falls and other.high <= 0)
+
+    return lifts(a, b, True) and lifts(b, a, True), lifts(a, b, False) and lifts(b, a, False)
+
+
+def product(a: Profile, b: Profile) -> Profile:
+    """f g: growth adds; modulus max(g1 + m2, m1 + g2), where a bounded factor has growth 0.
+
+    Source    Sakai et al. 2025, Lemma 7
+    """
+    low, high = hull(*(products(x, y) for x in a.interval for y in b.interval))
+    growth = 0.0 if (a.constant and a.low == 0) or (b.constant and b.low == 0) else a.growth + b.growth
+    # a factor that does not move (a constant, an average) adds no modulus
+    parts = [
+        g + m
+        for g, m, moving in ((a.growth, b.modulus, b.depends), (b.growth, a.modulus, a.depends))
+        if moving - {"average"}
+    ]
+    reach = [max(abs(p.low), abs(p.high)) for p in (a, b)]
+    return Profile(
+        low,
+        high,
+        growth,
+        max(parts, default=0.0),
+        times(reach[0], b.lipschitz) + times(reach[1], a.lipschitz),
+        max(a.exponent, b.exponent),
+        product_parity(a, b),
+        *product_trend(a, b),
+        join_kinks(a.kinks, b.kinks),
+        relative=min((q.steepness for p, q in ((a, b), (b, a)) if not p.depends and p.growth == 0), default=INF),
+    )
+
+
+def shown(interval: Interval) -> str:
+    """An interval as text."""
+    low, high = interval
+    left, right = "(" if low == -INF else "[", ")" if high == INF else "]"
+    return f"{left}{low:g}, {high:g}{right}"
+
+
+def shown_kinks(kinks: Kinks) -> str:
+    """Kinks as text."""
+    if kinks is None:
+        return "not known"
+    places = (f"{expr} = {', '.join(f'{t:g}' for t in thresholds)}" for expr, thresholds in kinks)
+    return "; ".join(places) or "none"

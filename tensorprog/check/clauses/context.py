@@ -1,0 +1,308 @@
+"""What the rules of Assumption 1 read, and the form in which they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from tensorprog.check.certificates import Calculus
+from tensorprog.check.clauses.means import Mean
+from tensorprog.check.clauses.report import Claim, Finding, Says
+from tensorprog.check.graph import Operand, Structure, between, build, ways
+from tensorprog.check.rewrites import Rewritten
+from tensorprog.language.errors import Problem
+from tensorprog.language.evaluate import slots_of
+from tensorprog.language.expr import Expr, Number, Variable, rebuild
+from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+
+__all__ = [
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Degenerate",
+    "Maker", "Numbers", "Rule",
+]
+
+SAKAI = "Sakai et al. 2025, Theorem 1"
+ASSUMPTION = "Sakai et al. 2025, Assumption 1"
+YANG = "Yang 2019, Theorem 5.4"
+NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
+DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clause that is not known to hold
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One clause: its name, where it comes from, and the function that yields findings."""
+
+    name: str
+    source: str
+    apply: Callable[[Context], Iterator[Finding]]
+    holds: str = ""  # of a clause about scores: what to say when there are some and nothing is found
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A MatMul that makes one side of a score."""
+
+    operand: Operand
+    position: int
+    statement: MatMul
+
+    @property
+    def dot(self) -> int:
+        """The position of the score."""
+        return self.operand.dot
+
+
+@dataclass(frozen=True)
+class Degenerate:
+    """Members of scores, with their index values, whose limits are degenerate together, and in which way."""
+
+    members: tuple[tuple[Dot, Mapping[str, int]], ...]
+    how: str
+
+
+class Numbers:
+    """Numbers of the limit that findings want; this class knows none of them.
+
+    `netsor` is the program as written.  None: not known.
+    """
+
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
+        return None
+
+    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
+        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
+        return None
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return ()
+
+    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
+        return None
+
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
+        return ()
+
+
+@dataclass
+class Context:
+    """What the rules read, and where they leave claims.
+
+    Rules judge the rewritten program and speak of the one that was written: `text` and the nodes of findings are its.
+    """
+
+    written: Netsor
+    rewritten: Rewritten
+    structure: Structure
+    calculus: Calculus
+    numbers: Numbers
+    claims: list[Claim] = field(default_factory=list)
+    rule: Rule | None = None
+    failing: bool = False  # whether a finding puts the program outside
+
+    @property
+    def netsor(self) -> Netsor:
+        """The rewritten program."""
+        return self.rewritten.netsor
+
+    def claim(self, new: Claim) -> None:
+        """Leave a claim; one of the same name and standing takes up the text."""
+        for k, old in enumerate(self.claims):
+            if (old.name, old.standing) == (new.name, new.standing):
+                self.claims[k] = Claim(old.name, old.standing, f"{old.text}; {new.text}")
+                return
+        self.claims.append(new)
+
+    def text(self, position: int) -> str:
+        """What a statement defines, as written."""
+        return self.rewritten.origin[position]
+
+    def product(self, position: int) -> MatMul:
+        """The MatMul at a position."""
+        return _matmul(self.netsor.body[position])
+
+    def makers(self, operands: Iterable[Operand]) -> Iterator[Maker]:
+        """The MatMuls that make some operands, with each operand that they make."""
+        for operand in operands:
+            statement = None if operand.definer is None else self.netsor.body[operand.definer]
+            if operand.definer is not None and isinstance(statement, MatMul):
+                yield Maker(operand, operand.definer, statement)
+
+    def products(self) -> Iterator[Maker]:
+        """Each MatMul that makes a score operand, once."""
+        first: dict[int, Maker] = {}
+        for maker in self.makers(self.operands):
+            first.setdefault(maker.position, maker)
+        yield from first.values()
+
+    def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
+        """Pairs of MatMuls that make the left and the right operand of a score."""
+        made = list(self.makers(self.sides[dot]))
+        for left in (maker for maker in made if maker.operand.side == "left"):
+            yield from ((left, right) for right in made if right.operand.side == "right")
+
+    def finding(
+        self,
+        verdict: Says | Verdict,
+        positions: tuple[int, ...],
+        message: str,
+        fix: str = "",
+        consequence: str = "",
+        ways: Iterable[tuple[int, ...]] = (),
+        weights: tuple[str, ...] = (),
+        source: str | None = None,
+    ) -> Finding:
+        """A finding of the current rule at some statements, the first of them to blame; by default with its source.
+
+        `ways` are chains of statements that belong to it; it has the nodes between them, in the program as written.
+        """
+        assert self.rule is not None
+        said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
+        line = self.netsor.body[positions[0]].span.line if positions else 0
+        names = dict.fromkeys(self.text(p) for p in positions)
+        added = [str(self.netsor.body[p]) for p in positions if str(self.netsor.body[p].target) != self.text(p)]
+        message += f" (after rewriting: {'; '.join(added)})" if added else ""
+        rows = [[self.text(p) for p in way] for way in ways] + [[w, name] for w in weights for name in names]
+        nodes = tuple(dict.fromkeys(chain(names, *(between(self.view, row) for row in rows))))
+        source = self.rule.source if source is None else source
+        return Finding(self.rule.name, said, ", ".join(names), line, message, fix, source, nodes, consequence)
+
+    def used_again(
+        self, verdict: Verdict, first: int, second: int, message: str, ways: Iterable[tuple[int, ...]],
+        apart: str = "",
+    ) -> Finding:
+        """A finding at the second of two MatMuls by one weight, which is to have a weight of its own.
+
+        `apart` is the index of a recurrence of which the second is in a later round.
+        """
+        one, two = self.written_product(first), self.written_product(second)
+        indices = [name for slot in two.weight.slots for name in slot.indices]
+        fix = f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}"
+        if apart and first == second and apart not in indices:
+            own = Variable(self.fresh(f"W_{two.target.name}"), slots_of(tuple(dict.fromkeys([*indices, apart]))))
+            new = replace(two, weight=own)
+            fix = f"{new}, with a weight {own} for each {apart}"
+        return self.finding(verdict, (second, first), message, fix, NOT_COVERED, ways, (self.weight(one.weight.name),))
+
+    def fresh(self, wanted: str) -> str:
+        """A name that the program has not."""
+        taken = {*self.written.families, *self.written.index, *self.written.constant}
+        return next(n for n in (wanted, *(f"{wanted}{k}" for k in range(2, 1000))) if n not in taken)
+
+    def weight(self, name: str) -> str:
+        """The node of a weight in the graph of the program as written, or of the initial vectors it stands for."""
+        known = self.rewritten.initials.get(name, name)
+        return str(Variable(known, slots_of(self.declared[known])))
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...]]:
+        """The indices of initial vectors and weights as written."""
+        return {v.name: v.indices for v in self.written.initial} | {w.name: w.indices for w in self.written.weights}
+
+    def source(self, position: int) -> Statement:
+        """The statement as written that a statement comes from, or itself where that is a declaration."""
+        return self._written.get(self.text(position), self.netsor.body[position])
+
+    def written_product(self, position: int) -> MatMul:
+        """The MatMul as written that a MatMul comes from, or itself where that is a declaration."""
+        return _matmul(self.source(position))
+
+    @cached_property
+    def zeros(self) -> frozenset[int]:
+        """Statements that make nothing but zeros, at every width, because what they read is zero or a variance is."""
+        found: set[int] = set()
+        for position, statement in enumerate(self.netsor.body):
+            zero = [self._zero(v, position, found) for v in statement.inputs]
+            if isinstance(statement, MatMul):
+                known = zero[0] or self.calculus.closed(self.netsor.weight[statement.weight.name].variance) == (0, 0)
+            elif isinstance(statement, Dot):
+                known = any(zero)
+            else:
+                at_zero = rebuild(statement.expr, _zero_variable) if all(zero) else statement.expr
+                with np.errstate(all="ignore"):
+                    known = self.calculus.closed(at_zero) == (0, 0)
+            if known:
+                found.add(position)
+        return frozenset(found)
+
+    def _zero(self, read: Variable, position: int, zeros: set[int]) -> bool:
+        profile, definers = self.calculus.vector(read, position), self.structure.definers(position, read)
+        return (profile.constant and profile.low == 0) or (bool(definers) and zeros.issuperset(definers))
+
+    def fixed(self, position: int) -> bool:
+        """Whether a Dot is over a width that stays finite."""
+        dot = self.netsor.body[position]
+        assert isinstance(dot, Dot)
+        return self.netsor.families[dot.left.name].width in dict(self.netsor.fixed_widths)
+
+    @cached_property
+    def converging(self) -> frozenset[int]:
+        """Averages over a width that goes to infinity."""
+        dots = ((p, s) for p, s in enumerate(self.netsor.body) if p in self.structure.relevant and isinstance(s, Dot))
+        return frozenset(p for p, dot in dots if dot.scale == "1/n" and not self.fixed(p))
+
+    @cached_property
+    def scores(self) -> tuple[int, ...]:
+        """Scores over a width that goes to infinity; over a fixed width a score is exact, whatever its operands are."""
+        return tuple(p for p in self.structure.scores if not self.fixed(p))
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """Both sides of these scores, with the statements that define them."""
+        scores = set(self.scores)
+        return tuple(o for o in self.structure.operands if o.dot in scores)
+
+    @cached_property
+    def sides(self) -> Mapping[int, tuple[Operand, ...]]:
+        """These operands by the position of their score."""
+        found: dict[int, list[Operand]] = {dot: [] for dot in self.scores}
+        for operand in self.operands:
+            found[operand.dot].append(operand)
+        return {dot: tuple(own) for dot, own in found.items()}
+
+    @cached_property
+    def view(self) -> Any:
+        """The graph of the program as written, whose nodes findings name."""
+        return build(self.written)
+
+    @cached_property
+    def _written(self) -> Mapping[str, Statement]:
+        return {str(s.target): s for s in self.written.body}
+
+    @property
+    def scored(self) -> bool:
+        """Whether an output depends on a score."""
+        return bool(self.structure.scores)
+
+    def chain_text(self, chain: tuple[int, ...]) -> str:
+        """A chain of statements as text, a way in the program as written."""
+        return "; ".join(" -> ".join(way) for way in ways(self.view, [self.text(p) for p in chain]))
+
+    def sinks(self) -> Iterator[int]:
+        """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""
+        outputs = set(self.netsor.outputs)
+        for position in sorted(self.structure.relevant):
+            statement = self.netsor.body[position]
+            if not isinstance(statement, Nonlin):
+                continue
+            users = self.structure.users[position]
+            if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
+                yield position
+
+
+def _zero_variable(node: Expr) -> Expr | None:
+    return Number(0) if isinstance(node, Variable) else None
+
+
+def _matmul(statement: Statement) -> MatMul:
+    assert isinstance(statement, MatMul)
+    return statement

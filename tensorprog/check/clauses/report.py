@@ -1,0 +1,126 @@
+"""`Report`: the grade of a program and the findings behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tensorprog.check.rewrites import Rewrite
+from tensorprog.show.findings import notebook
+
+__all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
+
+Grade = Literal["theorem", "remark", "extension", "outside"]
+GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
+Says = Literal["holds", "fails", "unknown", "warning", "remark"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one clause says about one place of the program, in the user's names."""
+
+    rule: str
+    verdict: Says
+    where: str = ""  # statements, separated by ", "
+    line: int = 0
+    message: str = ""
+    fix: str = ""
+    source: str = ""
+    nodes: tuple[str, ...] = ()  # of the graph: the statements at fault and the chain between them
+    consequence: str = ""  # what follows if it fails
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public fields."""
+        return {
+            "rule": self.rule,
+            "verdict": self.verdict,
+            "where": self.where,
+            "line": self.line,
+            "message": self.message,
+            "fix": self.fix,
+            "source": self.source,
+            "nodes": list(self.nodes),
+        }
+
+    def __str__(self) -> str:
+        if self.verdict == "holds":
+            return f"{self.verdict:<8}{self.rule}: {self.message}" + (f" ({self.source})" if self.source else "")
+        place = f"   [{'line ' + str(self.line)}]" if self.line else ""
+        head = f"{self.verdict:<8}{self.rule}" + (f": {self.where}" if self.where else "") + place
+        lines = [head, f"        why   {self.message}"]
+        if self.source and self.source not in self.message:
+            lines.append(f"        from  {self.source}")
+        if self.fix:
+            lines.append(f"        try   {self.fix}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A result used beyond Assumption 1, with the standing of its proof."""
+
+    name: str
+    standing: Literal["proved", "exact", "conjecture"]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.standing}): {self.text}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The grade of a program and the findings behind it, worst first."""
+
+    program: str
+    grade: Grade
+    source: str
+    findings: tuple[Finding, ...]
+    claims: tuple[Claim, ...] = ()
+    consequence: str = ""  # of `outside`: diverges | no limit | not covered
+    rate: str = ""  # of `diverges`
+    rewrites: tuple[Rewrite, ...] = ()  # exact, made before judging
+
+    @property
+    def exit_code(self) -> int:
+        """1 if no limit is claimed, else 0."""
+        return int(self.grade == "outside")
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """Findings that put the program outside."""
+        return tuple(f for f in self.findings if f.verdict in ("fails", "unknown"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data: grade, source, consequence, claims and findings."""
+        return {
+            "grade": self.grade,
+            "source": self.source,
+            "consequence": self.consequence,
+            "rate": self.rate,
+            "claims": [{"name": c.name, "standing": c.standing, "text": c.text} for c in self.claims],
+            "rewrites": [rewrite.to_json() for rewrite in self.rewrites],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    @property
+    def says(self) -> str:
+        """What the grade means."""
+        unbounded = any(finding.verdict == "remark" for finding in self.findings)
+        remark = ", with its remark on unbounded inputs" if unbounded else ""
+        how = "after exact rewrites" if self.rewrites else "as written"
+        return {
+            "theorem": f"the theorem applies {how} ({self.source})",
+            "remark": f"the theorem applies with its remark on unbounded inputs ({self.source})",
+            "extension": f"covered beyond the theorem{remark} ({self.source})",
+            "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
+        }[self.grade]
+
+    def __str__(self) -> str:
+        lines = [f"{self.program}: {self.grade} - {self.says}"]
+        lines += [f"claim   {claim}" for claim in self.claims]
+        lines += [f"rewrite {rewrite}" for rewrite in self.rewrites]
+        lines += map(str, self.findings)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return notebook(self)

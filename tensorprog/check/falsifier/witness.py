@@ -1,0 +1,369 @@
+"""Witnesses: numbers that refute a property, found along lines through the arguments' space, and what they show."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.check.certificates.composition import COMPARISONS
+from tensorprog.check.graph import Structure
+from tensorprog.language.errors import ProgramError
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.language.ir import Netsor, Range
+from tensorprog.language.named_arrays import BATCH, Open, affine_values
+
+__all__ = ["Probe", "Witness"]
+
+Kind = Literal["jump", "slope", "growth", "nan", "infinite"]
+Array = NDArray[np.floating[Any]]
+# np.unique would import masked arrays
+GRID = np.array(sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))}))
+FAR = 10.0 ** np.array([1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 100])  # where growth must still go on
+REACH = 1e20  # ... or up to here, if values then leave the computer's numbers for no number
+STEPS = 2.0 ** np.arange(0, 330, 0.5)
+Line = str  # "equal", "varied", "shifted", or the name of the only family that moves
+NARROW = 1e-11  # relative distance of the two sides of a jump
+NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an infinite slope
+NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
+NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
+SWITCHES = (*COMPARISONS, "sign", "step")
+BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
+SUMS = ("add", "subtract")
+ROUNDING = 1e-14  # of the largest number met on the way to a comparison
+SHAKEN = 1e-15  # relative change of all numbers on the way, some nine times that of rounding
+PHASES = (1.0, 2.0, 3.0)  # of the changes, which are tried in turn
+LISTED = 4  # members that are named with their values
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Points at which the values of `expr` refute a property; free indices are at their first values.
+
+    `at`: the points, as numbers t on a line (`argument`): every argument is t; "varied": t times a number of its own;
+    "shifted": such a multiple and a number of its own; the name of a family: "shifted", but all others stand still.
+    `values`: the values there.  Kinds:
+    "jump": the two values differ by more than 1e-3 of 1 + |value| although the points almost coincide;
+    "slope": |values[k] - values[0]| / |t_k - t_0| rises without bound as the later points draw near to the first;
+    "growth": |values| rises along the points, in a way that the property forbids;
+    "nan": there is no real number;  "infinite": a number over 0, or log 0.
+    `members`: some of the members that are read, as names with indices; `more`: how many others there are.
+    """
+
+    kind: Kind
+    expr: Expr
+    at: tuple[float, ...]
+    values: tuple[float, ...]
+    line: Line = "equal"
+    members: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    more: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The families that are read."""
+        return tuple(sorted({v.name for v in variables(self.expr)}))
+
+    def argument(self, name: str, index: Sequence[int], point: int) -> float:
+        """Value of one member of a family at one of the points."""
+        start, direction = self.ray(name, index)
+        return start + self.at[point] * direction
+
+    def ray(self, name: str, index: Sequence[int]) -> tuple[float, float]:
+        """(a, d) of a member of a family: its value is a + t d."""
+        start, direction = _ray(self.line, name, np.array(_phase(self.names, name, index)))
+        return float(start), float(direction)
+
+    def place(self, point: int) -> str:
+        """The arguments at one of the points, with all their digits."""
+        names = [f"{name}[{','.join(map(str, index))}]" if index else name for name, index in self.members]
+        values = [repr(self.argument(*member, point)).removesuffix(".0") for member in self.members]
+        listed = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
+        return listed + (f" and {self.more} more" if self.more else "")
+
+    def __str__(self) -> str:
+        t, v = self.at, self.values
+        if self.kind == "nan":
+            return f"undefined (no real number) at {self.place(0)}"
+        if self.kind == "infinite":
+            return f"infinite at {self.place(0)}"
+        if self.kind == "jump":
+            return f"value {v[0]:.6g} at {self.place(0)}, but {v[1]:.6g} at {self.place(1)}"
+        if self.kind == "slope":
+            steep = [abs(x - v[0]) / abs(s - t[0]) for s, x in zip(t[1:], v[1:], strict=True)]
+            return (
+                f"slope {steep[0]:.3g} between {self.place(0)} and {self.place(1)}, "
+                f"{steep[-1]:.3g} between the first and a point {abs(t[-1] - t[0]):.0e} away"
+            )
+        return f"|value| about {abs(v[0]):.3g} at {self.place(0)}, {abs(v[-1]):.3g} at {self.place(-1)}"
+
+
+def _shaken(expr: Expr, phase: float) -> Expr:
+    """The expression with each number on the way changed by a little, as rounding might."""
+    counter = itertools.count(1)
+
+    def go(node: Expr) -> Expr:
+        if isinstance(node, Reduction):
+            return replace(node, arg=go(node.arg))
+        if not isinstance(node, Call) or not variables(node):
+            return node
+        new = replace(node, args=tuple(map(go, node.args)))
+        if node.atom in BOOLEAN:
+            return new
+        return Call("multiply", (new, Number(1 + SHAKEN * math.sin(phase * next(counter)))))
+
+    return go(expr)
+
+
+def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
+    return 1 + names.index(name) + sum((2.0 + k) * value for k, value in enumerate(index))
+
+
+def _ray(line: Line, name: str, phase: Array) -> tuple[Array, Array]:
+    """Start and direction of a line, for members of a family with the given phases."""
+    start = np.zeros_like(phase) if line in ("equal", "varied") else np.sin(phase)
+    if line in ("equal", "varied", "shifted", name):
+        return start, np.ones_like(phase) if line == "equal" else np.cos(phase)
+    return start, np.zeros_like(phase)
+
+
+class Probe:
+    """An expression along lines x = t * direction through its arguments' space, for the search for witnesses."""
+
+    def __init__(self, netsor: Netsor, expr: Expr, ranges: dict[str, Range]) -> None:
+        self.netsor, self.expr = netsor, expr
+        self.names = tuple(sorted({v.name for v in variables(expr)}))
+        kept = {n for node in walk(expr) if isinstance(node, Reduction) for n in node.indices}
+        self.ranges = {name: span if name in kept else (span[0], span[0] + 1) for name, span in ranges.items()}
+        self.size = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in kept)
+        numbers = [float(n.value) for n in walk(expr) if isinstance(n, Number) and math.isfinite(n.value)]
+        self.grid = np.unique([*GRID, *numbers, *(-x for x in numbers)])
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines along which witnesses are looked for."""
+        return ("equal", "varied", "shifted", *(self.names if len(self.names) > 1 else ()))
+
+    def averages(self, structure: Structure) -> bool:
+        """Whether averages occur, which are no free arguments."""
+        return any(name in structure.averages for name in self.names)
+
+    def __call__(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+        """Values on the line, of the whole or of a subexpression (with reduced indices at their first values)."""
+        return self.members(t, line, expr)[:, 0]
+
+    def members(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+        """Values on the line, one column for each member over reduced indices."""
+
+        def variable(reference: Variable, _: object) -> Open:
+            if line == "equal":
+                return Open((BATCH,), t)
+            axes = list(dict.fromkeys(n for s in reference.slots for n in s.indices))
+            phase = np.full((1,) * len(axes), _phase(self.names, reference.name, ()))
+            for weight, slot in enumerate(reference.slots):
+                value = affine_values(slot, self.ranges)
+                order = [n for n in axes if n in value.axes]
+                shape = [value.data.shape[value.axes.index(n)] if n in value.axes else 1 for n in axes]
+                data = value.data.transpose([value.axes.index(n) for n in order]) if order else value.data
+                phase = phase + (2.0 + weight) * data.reshape(shape)
+            start, direction = _ray(line, reference.name, phase)
+            return Open((BATCH, *axes), start + t.reshape(-1, *(1,) * len(axes)) * direction)
+
+        try:
+            result = evaluate(self.expr if expr is None else expr, Scope(self.netsor, self.ranges, variable))
+        except (ProgramError, KeyError):
+            return np.full((*t.shape, 1), np.nan)
+        data = np.asarray(result.data, dtype=np.float64).reshape(len(t) if BATCH in result.axes else 1, -1)
+        return np.broadcast_to(data, (len(t), data.shape[1]))
+
+    def refute(self, name: str, line: Line) -> Witness | None:
+        """A witness against being 'bounded', 'pseudo-Lipschitz' or 'controlled'; None if none is found."""
+        with np.errstate(all="ignore"):
+            values = self(self.grid, line)
+            found = self._undefined(values, line, isolated=name == "pseudo-Lipschitz")
+            if found is None:
+                grows = {"bounded": self._unbounded, "controlled": self._wild, "pseudo-Lipschitz": self._no_power}[name]
+                found = self._steady(grows(1.0, line)) or self._steady(grows(-1.0, line))
+            if found is None and name == "pseudo-Lipschitz":
+                found = self._steady(self._jump(values, line)) or self._steady(self._steep(line))
+            return found
+
+    def _witness(self, kind: Kind, t: Array, line: Line) -> Witness:
+        values = self(t, line)
+        members, more = self._read(line)
+        return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), line, members, more)
+
+    def _read(self, line: Line) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], int]:
+        """Some of the members that are read, those that move first, and how many others there are."""
+        listed: list[tuple[str, tuple[int, ...]]] = []
+        count = 0
+        for name in sorted(self.names, key=lambda name: name != line):
+            rows = [self._indices(v) for v in variables(self.expr) if v.name == name]
+            unique = np.unique(np.concatenate(rows), axis=0)
+            count += len(unique)
+            listed += [(name, tuple(map(int, row))) for row in unique[: LISTED - len(listed)]]
+        return tuple(listed), count - len(listed)
+
+    def _indices(self, reference: Variable) -> NDArray[np.int64]:
+        """Index values of the members that a reference reads, one row each."""
+        names = list(dict.fromkeys(n for slot in reference.slots for n in slot.indices))
+        grid = np.meshgrid(*(np.arange(*self.ranges[n]) for n in names), indexing="ij")
+        values = dict(zip(names, (axis.ravel() for axis in grid), strict=True))
+        size = math.prod(len(np.arange(*self.ranges[n])) for n in names)
+        slots = [sum((c * values[n] for n, c in s.terms), np.full(size, s.offset)) for s in reference.slots]
+        return np.stack(slots, axis=-1) if slots else np.zeros((1, 0), dtype=np.int64)
+
+    def _noise(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+        """How much values change when all numbers on the way do, more than by rounding."""
+        whole = self.expr if expr is None else expr
+        values = self(t, line, whole)
+        changed = [np.abs(self(t, line, _shaken(whole, phase)) - values) for phase in PHASES]
+        return np.asarray(np.max(changed, axis=0))
+
+    def _steady(self, found: Witness | None) -> Witness | None:
+        """A witness that is none of rounding, as where terms cancel."""
+        if found is None or found.kind in ("nan", "infinite"):
+            return found
+        v, noise = np.array(found.values), self._noise(np.array(found.at), found.line)
+        first = slice(-1) if found.kind == "growth" else slice(1)  # each point with the one before, or with the first
+        shown = np.abs(np.abs(v[1:]) - np.abs(v[first])) if found.kind == "growth" else np.abs(v[1:] - v[first])
+        return found if (np.maximum(noise[1:], noise[first]) <= 0.1 * shown).all() else None
+
+    def _undefined(self, values: Array, line: Line, isolated: bool) -> Witness | None:
+        """No real number, or a pole: not a number that is too large, or too small, for the computer.
+
+        isolated: whether to count points such as those of 0 / 0, near which the function may be as tame as elsewhere
+        """
+        for t in self.grid[~np.isfinite(values)]:
+            point = np.array([t])
+            around = np.array([t - 1e-3 * (1 + abs(t)), t + 1e-3 * (1 + abs(t))])
+            for node in walk(self.expr):
+                if not isinstance(node, Call) or np.isfinite(self(point, line, node)[0]):
+                    continue
+                if not np.isfinite([self(point, line, arg)[0] for arg in node.arguments]).all():
+                    continue
+                last = node.args[1] if node.atom == "divide" else node.args[0]
+                zero = self(point, line, last)[0] == 0
+                # else 0 stands for a tiny number, or for what rounding leaves where terms cancel
+                near = np.abs(self(around, line, last)).max() > max(1e-100, 1e-12 * self._terms(around, line, last))
+                if zero and near and node.atom in ("divide", "log", "power"):
+                    kind: Kind = "nan" if np.isnan(self(point, line)[0]) else "infinite"
+                    if isolated or kind == "infinite":
+                        return self._witness(kind, point, line)
+                sure = self._noise(point, line, last)[0] <= 0.1 * abs(self(point, line, last)[0])
+                if np.isnan(self(point, line, node)[0]) and not zero and sure:
+                    return self._witness("nan", point, line)
+        return None
+
+    def _terms(self, t: Array, line: Line, expr: Expr) -> float:
+        """Size of the largest term that is added or subtracted on the way to a value."""
+        sums = [node for node in walk(expr) if isinstance(node, Reduction) or node.children[1:]]
+        terms = [term for node in sums if not isinstance(node, Call) or node.atom in SUMS for term in node.children]
+        sizes = [np.abs(self.members(t, line, term)) for term in terms]
+        return max((float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes), default=0.0)
+
+    def _unbounded(self, sign: float, line: Line) -> Witness | None:
+        """Growth that goes on as far as the computer's numbers go."""
+        # over decades even a slow power of log |t| adds half of what it added before; over doublings, all of it
+        for far, fewest, least in ((FAR, 3, 0.5), (STEPS[::2], 6, 0.99)):
+            t = sign * far
+            v = np.abs(self(t, line))
+            size = int(np.isfinite(v).cumprod().sum())
+            onwards = (v[size:] == np.inf).all() or far[size - 1] >= REACH
+            first = 0 if far is FAR else max(0, size - len(FAR))
+            steps = np.diff(v[first:size])
+            if size >= fewest and onwards and (steps > 0).all() and (steps[1:] >= least * steps[:-1]).all():
+                return self._witness("growth", t[first:size], line)
+        return self._no_power(sign, line)
+
+    def _summit(self, sign: float, line: Line) -> tuple[Array, Array] | None:
+        """The last points before |f| is too large for the computer, with log |f|."""
+        t = sign * STEPS
+        v = np.abs(self(t, line))
+        size = int(np.isfinite(v).cumprod().sum())
+        if size < 4 or size == len(v) or np.isnan(v[size]):
+            return None
+        logs = np.log(v[size - 4 : size])
+        return (t[size - 4 : size], logs) if (logs > 4).all() else None
+
+    def _wild(self, sign: float, line: Line) -> Witness | None:
+        # the local exponent r of exp(|t|**r) is at least 1.96 up to the end
+        summit = self._summit(sign, line)
+        if summit is None or not (summit[1][1:] / summit[1][:-1] > 3.9**0.5).all():
+            return None
+        return self._witness("growth", summit[0], line)
+
+    def _no_power(self, sign: float, line: Line) -> Witness | None:
+        # the local exponents of |t|**r are large and rise up to the end
+        summit = self._summit(sign, line)
+        if summit is None:
+            return None
+        powers = np.diff(summit[1]) / np.diff(np.log(np.abs(summit[0])))
+        rising = powers[0] > 15 and (powers[1:] > 1.25 * powers[:-1]).all()
+        return self._witness("growth", summit[0], line) if rising else None
+
+    def _jump(self, values: Array, line: Line) -> Witness | None:
+        """Two points a tiny distance apart whose values are not."""
+        slope = np.abs(np.diff(values)) / np.diff(self.grid)
+        for k in np.argsort(slope)[::-1][:4]:
+            a, b = self.grid[k], self.grid[k + 1]
+            while b - a > NARROW * (1 + abs(a)):
+                middle = (a + b) / 2
+                left, centre, right = self(np.array([a, middle, b]), line)
+                a, b = (a, middle) if abs(centre - left) >= abs(right - centre) else (middle, b)
+            aside = NARROW * (1 + abs(a))  # the jump itself may be a division by 0
+            found = self._witness("jump", np.array([a - aside, b + aside]), line)
+            around = self(np.array([a - 1e-7, b + 1e-7]), line)
+            change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
+            if not (self._divides(found) and self._decided(found)):
+                continue
+            if change > 1e-3 * scale and change > 0.1 * abs(around[1] - around[0]):  # a slope would change more
+                return found
+        return None
+
+    def _divides(self, witness: Witness) -> bool:
+        """Whether no division by 0 stands behind the values of a witness."""
+        t = np.array(witness.at)
+        quotients = [node for node in walk(self.expr) if isinstance(node, Call) and node.atom == "divide"]
+        return all(np.isfinite(self(t, witness.line, node)).all() for node in quotients)
+
+    def _decided(self, witness: Witness) -> bool:
+        """Whether comparisons change by more than rounding, which else makes a jump of its own."""
+        t = np.array(witness.at)
+        for node in walk(self.expr):
+            if not (isinstance(node, Call) and node.atom in SWITCHES):
+                continue
+            outcome = self.members(t, witness.line, node)
+            changed = outcome[0] != outcome[1]
+            if not changed.any():
+                continue
+            difference = Call("subtract", node.args) if len(node.args) == 2 else node.args[0]
+            gap = np.abs(self.members(t, witness.line, difference)).max(axis=0)[changed]
+            sizes = [np.abs(self.members(t, witness.line, part)) for part in walk(node) if part is not node]
+            if not (gap > ROUNDING * max(float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes)).all():
+                return False
+        return True
+
+    def _steep(self, line: Line) -> Witness | None:
+        """A point at which the slope is infinite."""
+        points = self.grid[np.abs(self.grid) <= 10]
+        for sign in (1.0, -1.0):
+            bad = self._rises(points, sign * np.concatenate([NEAR, NEARER]), line)
+            bad[points == 0] &= self._rises(np.zeros(1), sign * np.concatenate([NEAR, NEARER, NEAREST]), line)
+            if bad.any():
+                found = self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * NEAR, line)
+                return found if self._divides(found) else None
+        return None
+
+    def _rises(self, points: Array, steps: Array, line: Line) -> NDArray[np.bool_]:
+        """Whether slopes from points keep rising over smaller and smaller steps, the first of which is 0."""
+        values = self((points[:, None] + steps).ravel(), line).reshape(len(points), -1)
+        rise = np.abs(values[:, 1:] - values[:, :1])
+        slope = rise / np.abs(steps[1:])
+        rising: NDArray[np.bool_] = (slope[:, 1:] > 2 * slope[:, :-1]).all(axis=1) & (rise[:, 2] > 1e-6)
+        return rising

@@ -1,0 +1,392 @@
+"""The commands, one function each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tensorprog.jobs.cli.completion import completion
+from tensorprog.jobs.cli.exits import BAD_INPUT, DONE, NOT_MET, OUR_BUG, OUTSIDE, Command, Group
+from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
+from tensorprog.jobs.cli.listing import list_
+from tensorprog.jobs.cli.looking import graph, plan
+from tensorprog.jobs.cli.new import new
+from tensorprog.jobs.cli.options import (
+    ACCURACY,
+    FILE,
+    FORMAT,
+    INFINITE,
+    LATEX,
+    MEMORY,
+    METHOD,
+    QUIET,
+    REQUIRE,
+    SEED,
+    SELF_CHECK,
+    SET,
+    SYMBOLIC,
+    WIDTH,
+    Place,
+    averages,
+    option,
+    options,
+    whole_number,
+)
+from tensorprog.jobs.cli.paper import paper
+from tensorprog.jobs.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
+from tensorprog.jobs.cli.sweep import sweep
+from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
+from tensorprog.show.terminals import columns_of, is_styled
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from tensorprog.check.clauses import Report
+    from tensorprog.language.ir import Netsor
+
+
+@click.group(
+    cls=Group,
+    examples=[("run attention", "the paper's layer, from check to pictures"),
+              ("check attention_tied", "what is wrong with a program, and its cure"),
+              ("new mine", "a commented program to start from"),
+              ("COMMAND --help", "options and examples of a command")],
+)
+@click.version_option(package_name="tensorprog", prog_name="tensorprog")
+def main() -> None:
+    """Tensor Programs with attention: check, run at finite width, compile the infinite-width limit.
+
+    FILE is the path of a program file, or the bare name of a shipped program (see `tp list`). `tp-run FILE` is the same
+    as `tp run FILE`.
+    """
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[0], short_help="Check, compile the limit, run each width, compare, draw.",
+    examples=[("attention", "into runs/attention"),
+              ("attention --set H=1 --width 64,256", "one head, two widths"),
+              ("mine.yaml --samples 1e6 --stream", "more than memory holds"),
+              ("attention --format json > report.json", "for programs to read")],
+)
+@options(FILE, SET, WIDTH)
+@option("--samples", metavar="N", callback=whole_number("--samples", 2), help="Networks drawn at each width.")
+@options(SEED, METHOD)
+@option("--average", "average", metavar="NAME=PSI", multiple=True, callback=averages,
+        help="Average PSI over the coordinates, e.g. 'm=tanh(y[0])**2'; may be repeated.")
+@option("--threads", metavar="N", callback=whole_number("--threads", 1), heading=RESOURCES,
+        help="Threads; default all cores.")
+@options(MEMORY)
+@option("--stream", is_flag=True, heading=RESOURCES,
+        help="Write samples to disk as they are drawn; the same command again goes on where this one was stopped.")
+@option("--scheduler", metavar="ADDRESS", heading=RESOURCES,
+        help="Draw networks on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
+@option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
+        help="Where files go; default runs/<program>.")
+@options(FORMAT, QUIET, REQUIRE)
+def run(
+    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, samples: int | None, seed: int | None,
+    method: str | None, average: tuple[tuple[str, str], ...] | None, threads: int | None, max_memory: str | None,
+    stream: bool, scheduler: str | None, out: Path | None, form: str, quiet: bool, require: str | None,
+) -> int:
+    """Check FILE, compile its limit, run it at each width, compare, and write pictures.
+
+    Options left out come from the program's `run:` section. The folder receives report.html, report.json, samples.npz,
+    density.png, convergence.png and program.svg; with --stream a folder samples/ instead of samples.npz.
+    """
+    program = open_program(file, overrides)
+    from tensorprog.jobs import study as job
+    from tensorprog.show.display import Progress, run_tables, show, show_report
+    from tensorprog.show.page import Page
+
+    given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
+             "max_memory": max_memory, "averages": average}
+    settings = job.settings_of(program.netsor, given)
+    folder = out or job.default_out(program.netsor)
+    with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:
+        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=Page())
+    if form == "json":
+        print_json(study.to_json())
+    elif not quiet:
+        said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
+        show_report(replace(study.report, findings=said), echo)
+        for table in run_tables(study, columns_of(sys.stdout)):
+            echo()
+            show(table, echo)
+        echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
+    if study.reason is not None:
+        if quiet:  # else it has been said when it happened
+            complain(f"there is no limit to compare with: {study.reason}")
+        if not isinstance(study.refusal, TensorprogError):
+            return OUR_BUG
+        if not isinstance(study.refusal, NotCompiledError):  # which the check says, and its grade is what it is
+            return study.refusal.exit_code
+    return exit_code(study.report.grade, require)
+
+
+def _workers(scheduler: str | None, note: Callable[[str], None]) -> AbstractContextManager[Executor | None]:
+    """Those of a scheduler, if one is named."""
+    if scheduler is None:
+        return nullcontext()
+    from tensorprog.finite.cluster import connected
+
+    return connected(scheduler, note)
+
+
+def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
+    return [f"written to {folder}{os.sep}", *(f"  {path.relative_to(folder)}" for path in written)]
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[1], exits=(DONE, OUTSIDE, BAD_INPUT),
+    short_help="Judge the program by the theorem's assumptions, with fixes.",
+    examples=[("attention", "the grade, and what it rests on"),
+              ("attention_natural --rewritten", "the program in the theorem's form"),
+              ("mine.yaml --require theorem --quiet", "for scripts: the exit code tells")],
+)
+@options(FILE, SET)
+@option("--rewritten", is_flag=True, help="Show the exact rewrites and the program in the theorem's form, "
+              "h = phi(g^1, ..., g^m; p_1, ..., p_r).")
+@option("--facts", is_flag=True, help="Show what is certified of each statement: range, growth, pseudo-Lipschitz "
+              "order, parity, monotonicity and kinks, and where they are lost.")
+@options(FORMAT, QUIET, REQUIRE)
+def check(
+    file: str, overrides: dict[str, str], rewritten: bool, facts: bool, form: str, quiet: bool, require: str | None
+) -> int:
+    """Check FILE against the theorem's assumptions and say what fails, where, and what to write instead."""
+    from tensorprog.results.judge import judge
+
+    netsor = load(file, overrides)
+    report = judge(netsor)
+    if form == "json":
+        print_json(header(netsor, report) | _asked(netsor, rewritten, facts))
+    elif not quiet:
+        _show(report)
+        if rewritten:
+            echo("\n" + _written_out(netsor, report))
+        if facts:
+            from tensorprog.check.rewrites import normalize
+            from tensorprog.show.display import facts_of, show
+
+            for table in facts_of(normalize(netsor).netsor):
+                echo()
+                show(table, echo)
+    return exit_code(report.grade, require)
+
+
+def _written_out(netsor: Netsor, report: Report) -> str:
+    """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
+    from tensorprog.check.rewrites import written_out
+    from tensorprog.language.yaml_io import shown
+
+    found = written_out(netsor)
+    more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
+    dropped = dict.fromkeys(step.where for step in found.steps if step.kind == "unused")
+    lines = [str(step) for step in more] + ([f"unused: {', '.join(dropped)} dropped"] if dropped else [])
+    head = "in the theorem's form:" if report.grade in ("theorem", "remark") else "rewritten:"
+    return "\n".join([head, *(f"  {line}" for line in lines), "", shown(found.netsor).rstrip()])
+
+
+def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
+    """What `tp check` adds to its JSON object on request."""
+    found: dict[str, Any] = {}
+    if rewritten:
+        from tensorprog.check.rewrites import written_out
+        from tensorprog.language.yaml_io import shown
+
+        program = written_out(netsor)
+        found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}
+    if facts:
+        from tensorprog.check.certificates import facts_table
+        from tensorprog.check.rewrites import normalize
+
+        found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
+    return found
+
+
+def _show(report: Report) -> None:
+    """Print a report; what draws tables is imported on terminals only."""
+    if not is_styled(sys.stdout):
+        echo(str(report))
+        return
+    from tensorprog.show.display import show_report
+
+    show_report(report, echo)
+
+
+def _refused(program: Any, require: str | None, form: str) -> int:
+    """0 if the program may have a limit; else the reason is on stderr."""
+    report = program.check()
+    code = exit_code(report.grade, require)
+    if code:
+        if form == "json":
+            print_json(header(program.netsor, report) | {"limit": None})
+        complain(str(report))
+    return code
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[1], short_help="Compile the limit: covariances, kurtosis, or formulas.",
+    examples=[("attention", "numbers with their errors"),
+              ("attention --set H=16 --accuracy 1e-6", "six digits, or exit code 3"),
+              ("attention_regimes --infinite a", "infinitely many heads"),
+              ("attention --self-check", "the limit against its own draws"),
+              ("mlp --symbolic", "formulas in the constants"),
+              ("attention --latex > derivation.tex", "the derivation")],
+)
+@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, SELF_CHECK, WIDTH)
+@option("--samples", metavar="N", default="65536", show_default=True, callback=whole_number("--samples", 2),
+        help="Draws of the limit for --self-check.")
+@options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
+def limit(
+    file: str, overrides: dict[str, str], accuracy: float | None, infinite: str | None, symbolic: bool, latex: bool,
+    self_check: bool, width: tuple[int, ...] | None, samples: int, seed: int | None, max_memory: str | None, form: str,
+    quiet: bool, require: str | None,
+) -> int:
+    """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors,
+    formulas with --symbolic or --latex, or with --self-check what the limit's own draws say of it.
+    """
+    program = open_program(file, overrides)
+    code = _refused(program, require, form)
+    if code:
+        return code
+    if symbolic and latex:
+        raise fail("--symbolic and --latex together: one prints formulas, the other a document", fix="--latex")
+    if (symbolic or latex) and accuracy is not None:
+        raise fail("--accuracy is about numbers; formulas are exact", fix="without --accuracy")
+    if (symbolic or latex) and infinite is not None:
+        raise fail("--infinite gives numbers; formulas are for a given number of heads", fix="without --infinite")
+    if self_check and (symbolic or latex or infinite is not None):
+        raise fail("--self-check is about the numbers of the limit of infinite width", fix="--self-check alone")
+    if width is not None and not self_check:
+        raise fail("--width says at which widths networks are drawn for --self-check",
+                   fix="--self-check --width 64,128,256")
+    if symbolic or latex:
+        return _formulas(program, form, quiet, latex)
+    from tensorprog.results.law_summary import Reference
+
+    law = _compiled(program, accuracy, max_memory)
+    if self_check:
+        return _self_check(law, program, width, samples, seed or 0, form, quiet)
+    reference = Reference(law if infinite is None else law.infinite_heads(infinite))
+    if form == "json":
+        from tensorprog.jobs.run_files import limit_json
+
+        found: dict[str, Any] | None = limit_json(reference)
+        refused = next((reference.failed[name] for name in reference.law.outputs if name in reference.failed), None)
+        print_json(header(program.netsor, program.check()) | {"limit": None if refused else found})
+        if refused:
+            raise refused
+    elif not quiet:
+        from tensorprog.limit.law.law import widths_text
+        from tensorprog.show.display import limit_tables, show, show_text
+
+        show_text(str(program.check()).splitlines()[0], echo)
+        if len(law.widths) > 1:
+            show_text(widths_text(law.widths), echo)
+        if infinite is not None:
+            show_text(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)", echo)
+        for table in limit_tables(reference):
+            if table.title:
+                echo()
+                show(table, echo)
+        echo()
+        show_text(f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}", echo)
+    return 0
+
+
+def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
+    """Formulas as text, as a LaTeX document, or as strings in JSON."""
+    law = program.limit(symbolic=True)
+    from tensorprog.limit.formulas.derivation import document
+    from tensorprog.limit.formulas.text import law_json, law_text
+
+    if form == "json":
+        print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
+    elif latex and not quiet:
+        echo(document(law).rstrip("\n"))
+    elif not quiet:
+        echo(str(program.check()).splitlines()[0])
+        echo(f"\n{law_text(law)}")
+    return 0
+
+
+def _self_check(
+    law: Any, program: Any, width: tuple[int, ...] | None, samples: int, seed: int, form: str, quiet: bool
+) -> int:
+    """The law beside its own draws and networks; 3 if they contradict it."""
+    found = law.check(samples, seed, width)
+    if form == "json":
+        print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})
+    elif not quiet:
+        from tensorprog.show.display import law_check_table, show, show_text
+
+        show_text(str(program.check()).splitlines()[0], echo)
+        echo()
+        show(law_check_table(found), echo)
+        show_text(found.verdict, echo)
+    if found.agrees:
+        return DONE
+    worst = found.contradicted[0]
+    complain(f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
+             f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}")
+    return NOT_MET
+
+
+def _compiled(program: Any, accuracy: float | None, max_memory: str | None) -> Any:
+    if accuracy is not None and not 0 < accuracy < float("inf"):
+        raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
+    return program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[1], short_help="Draw outputs and scores from the limit into a file.",
+    examples=[("attention --size 1e6 --out draws.npz", "for numpy.load")],
+)
+@options(FILE, SET)
+@option("--size", metavar="N", default="10000", show_default=True, callback=whole_number("--size", 1), help="Draws.")
+@options(SEED, MEMORY)
+@option("--out", metavar="FILE.npz", type=Place(), required=True, heading=OUTPUT,
+        help="The file to write.")
+@options(FORMAT, QUIET, REQUIRE)
+def sample(
+    file: str, overrides: dict[str, str], size: int, seed: int | None, max_memory: str | None, out: Path, form: str,
+    quiet: bool, require: str | None,
+) -> int:
+    """Draw outputs and scores of FILE from its limit into an .npz file."""
+    if out.suffix not in ("", ".npz"):
+        raise fail(f"--out {out}: draws are written as .npz", fix=f"--out {out.with_suffix('.npz')}")
+    writable(out)
+    out = out if out.suffix else out.with_name(f"{out.name}.npz")
+    program = open_program(file, overrides)
+    code = _refused(program, require, form)
+    if code:
+        return code
+    from tensorprog.jobs.run_files import writing
+
+    draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
+    with writing(out):
+        draws.save(out)
+    if form == "json":
+        shapes = {name: list(draws[name].shape) for name in draws}
+        print_json({"program": program.netsor.name, "file": str(out), "seed": seed or 0, "shapes": shapes})
+    elif not quiet:
+        shapes_text = ", ".join(f"{name} {tuple(draws[name].shape)}" for name in draws)
+        echo(f"written to {out}: {shapes_text}")
+    return 0
+
+
+for command in (run, sweep, check, limit, sample, plan, graph, paper, list_, new, completion):
+    main.add_command(command)
+
+
+def run_main() -> NoReturn:
+    """`tp-run FILE`, the same as `tp run FILE`."""
+    run.main(prog_name="tp-run")
+    raise AssertionError("unreachable")

@@ -1,0 +1,131 @@
+"""Options of the commands, and the reading of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tensorprog.jobs.cli.complete import constants, files, indices
+from tensorprog.jobs.cli.help import OUTPUT, RESOURCES, Option
+from tensorprog.language.errors import Problem, ProgramError, fail
+
+MAX_NUMBER = 2**63 - 1
+REQUIRED = ("theorem", "remark", "extension")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _overrides(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE, the last of equal names winning."""
+    result = {}
+    problems = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            problems.append(Problem(f"--set {pair}: is not of the form NAME=VALUE", fix="--set H=16"))
+        result[name.strip()] = value.strip()
+    if problems:
+        raise ProgramError(problems)
+    return result
+
+
+def averages(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
+    """NAME=PSI, the last of equal names winning; what PSI means is checked with the program."""
+    result = {}
+    problems = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            problems.append(
+                Problem(f"--average {pair}: is not of the form NAME=PSI", fix="--average 'm=tanh(y[0])**2'"))
+        result[name.strip()] = value.strip()
+    if problems:
+        raise ProgramError(problems)
+    return tuple(result.items()) or None
+
+
+def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """Reader of a whole number of at least `minimum`."""
+    def convert(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+        if text is None:
+            return None
+        try:
+            number = float(text.strip()) if not text.strip().lstrip("+-").replace("_", "").isdigit() else int(text)
+            whole = int(number)
+        except (ValueError, OverflowError):
+            whole, number = minimum - 1, float("nan")
+        if whole != number or not minimum <= whole <= MAX_NUMBER:
+            bound = f"at least {minimum}" if whole <= MAX_NUMBER else f"at most {MAX_NUMBER}"
+            raise fail(f"{option} {text}: is not a whole number of {bound}")
+        return whole
+
+    return convert
+
+
+def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Whole numbers, separated by commas or given one by one."""
+    found: list[int] = []
+    problems = []
+    for text in (part.strip() for given in texts for part in given.split(",")):
+        if not text.isascii() or not text.replace("_", "").isdigit() or not 1 <= int(text[:20]) <= 10**7:
+            problems.append(Problem(f"--width {text[:40]}: is not a whole number between 1 and 10000000",
+                                    fix="--width 16,64,256"))
+        else:
+            found.append(int(text))
+    if problems:
+        raise ProgramError(problems)
+    return tuple(found) or None
+
+
+class Place(click.Path):
+    """The path of something to write."""
+
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(path_type=Path, **extra)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the path; an empty text is none."""
+        if value == "":
+            self.fail("the path is empty; . is the folder you are in", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, shown in this order by --help."""
+    def apply(function: F) -> F:
+        for option in reversed(chosen):
+            function = option(function)
+        return function
+
+    return apply
+
+
+def option(*names: str, **extra: Any) -> Callable[[F], F]:
+    """As `click.option`; `heading` says under which heading `--help` shows it."""
+    return click.option(*names, cls=Option, **extra)
+
+
+FILE = click.argument("file", metavar="FILE", shell_complete=files)
+SET = option("--set", "overrides", metavar="NAME=VALUE", multiple=True, callback=_overrides, shell_complete=constants,
+             help="Replace a constant of the program; may be repeated.")
+FORMAT = option("--format", "form", type=click.Choice(["text", "json"]), metavar="FORMAT", default="text",
+                show_default=True, heading=OUTPUT, help="text, or json: one object and nothing else, with --quiet too.")
+QUIET = option("--quiet", is_flag=True, heading=OUTPUT, help="Print nothing but errors.")
+REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", heading=OUTPUT,
+                 help="Leave with exit code 1 if the check's grade is below theorem, remark or extension.")
+SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
+MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
+                help="What networks, results and limits may take, e.g. 500MB; default 1GiB.")
+ACCURACY = option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
+WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
+METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",
+                help="How networks are drawn: auto, dense, lazy or collapsed.")
+INFINITE = option("--infinite", metavar="INDEX", shell_complete=indices,
+                  help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
+SYMBOLIC = option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
+LATEX = option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
+SELF_CHECK = option("--self-check", "self_check", is_flag=True,
+                    help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they "
+                    "contradict it.")

@@ -1,0 +1,293 @@
+"""Arithmetic, comparisons and `where`: the atoms that expressions spell with operators."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tensorprog.language.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.language.atoms.outward import enclosed, hull, near, product, quotient, sums
+
+__all__: list[str] = []
+
+
+def _products(first: Interval, second: Interval) -> Interval:
+    return hull(*(product(a, b) for a in first for b in second))
+
+
+def _quotients(first: Interval, second: Interval) -> Interval:
+    if second[0] <= 0 <= second[1]:
+        return -INF, INF
+    return hull(*(quotient(a, b) for a in first for b in second))
+
+
+def _added(first: Interval, second: Interval) -> Interval:
+    return sums(first[0], second[0])[0], sums(first[1], second[1])[1]
+
+
+def _raised(x: float, exponent: float) -> Interval:
+    try:
+        value = float(abs(x) ** exponent * (-1.0 if x < 0 and exponent % 2 else 1.0))
+    except (OverflowError, ZeroDivisionError):
+        value = INF if x > 0 or exponent % 2 == 0 else -INF
+    whole = abs(value) <= 2**53 and exponent >= 0 and float(x).is_integer() and float(exponent).is_integer()
+    return near(value, ULPS, exact=exponent == 1 or whole or abs(x) in (0, 1, INF))
+
+
+def _power_image(interval: Interval, exponent: float) -> Interval:
+    low, high = interval
+    if exponent == 0:
+        return 1.0, 1.0
+    if exponent != int(exponent) and low < 0:
+        return -INF, INF
+    if exponent < 0 and low <= 0 <= high:
+        return (0.0, INF) if exponent % 2 == 0 or low >= 0 else (-INF, INF)
+
+    least, most = hull(_raised(low, exponent), _raised(high, exponent))
+    if exponent % 2 == 0:
+        least = 0.0 if exponent > 0 and low < 0 < high else max(least, 0.0)
+    return least, most
+
+
+def _power_local(interval: Interval, exponent: float) -> Regularity:
+    low, high = interval
+    if exponent == 0:
+        return Regularity(0, 0, 0.0)
+    whole = exponent == int(exponent)
+    if (low < 0 and not whole) or (exponent < 0 and low <= 0 <= high):
+        return Regularity(INF, INF, INF, INF)
+    reach = max(abs(low), abs(high))
+    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    if exponent < 1 and nearest == 0:  # a root has infinite slope at zero: Hölder, not Lipschitz
+        return Regularity(exponent, INF, INF)
+    # |f'| = |exponent| |x|**(exponent - 1), largest at the far end for exponents above 1, at the near end below
+    if exponent >= 1:
+        slope = abs(exponent) * _raised(reach, exponent - 1)[1] if reach < INF else (INF if exponent > 1 else 1.0)
+        growth, modulus = (exponent, exponent - 1) if reach == INF else (0.0, 0.0)
+    else:
+        slope = abs(exponent) * _raised(nearest, exponent - 1)[1]
+        growth, modulus = (max(exponent, 0.0) if reach == INF else 0.0), 0.0
+    return Regularity(growth, modulus, slope if modulus == 0 else INF)
+
+
+def _power_terms(exponent: float) -> tuple[tuple[float, int, str, float, float], ...] | None:
+    whole = exponent == int(exponent) and 0 <= exponent <= 20
+    return ((1.0, int(exponent), "one", 1.0, 0.0),) if whole else None
+
+
+def _compare(name: str, operator: str, doc: str) -> None:
+    ufunc = getattr(np, name)
+    register(
+        Atom(
+            name=name,
+            arity=2,
+            operator=operator,
+            numpy=lambda a, b: ufunc(a, b),
+            sympy=lambda sp, a, b: {"<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=": sp.Ge, "==": sp.Eq, "!=": sp.Ne}[
+                operator
+            ](a, b),
+            image=lambda *_: (0.0, 1.0),
+            regularity=Regularity(0, INF),
+            doc=doc,
+        )
+    )
+
+
+register(
+    Atom(
+        name="negative",
+        operator="-",
+        numpy=np.negative,
+        sympy=lambda sp, x: -x,
+        derivative=lambda x: -np.ones_like(x),
+        image=lambda a: (-a[1], -a[0]),
+        ulps=0,
+        monotone=-1,
+        parity=-1,
+        regularity=Regularity(1, 0, 1.0),
+        kinks=lambda: (),
+        terms=lambda: ((-1.0, 1, "one", 1.0, 0.0),),
+        doc="-x",
+    )
+)
+register(
+    Atom(
+        name="add",
+        arity=2,
+        operator="+",
+        numpy=np.add,
+        sympy=lambda sp, a, b: a + b,
+        image=_added,
+        regularity=Regularity(1, 0),
+        doc="x + y",
+    )
+)
+register(
+    Atom(
+        name="subtract",
+        arity=2,
+        operator="-",
+        numpy=np.subtract,
+        sympy=lambda sp, a, b: a - b,
+        image=lambda a, b: _added(a, (-b[1], -b[0])),
+        regularity=Regularity(1, 0),
+        doc="x - y",
+    )
+)
+register(
+    Atom(
+        name="multiply",
+        arity=2,
+        operator="*",
+        numpy=np.multiply,
+        sympy=lambda sp, a, b: a * b,
+        image=_products,
+        regularity=Regularity(2, 1),
+        doc="x * y",
+    )
+)
+register(
+    Atom(
+        name="divide",
+        arity=2,
+        operator="/",
+        numpy=np.divide,
+        sympy=lambda sp, a, b: a / b,
+        image=_quotients,
+        doc="x / y; pseudo-Lipschitz only where y stays away from 0",
+    )
+)
+register(
+    Atom(
+        name="power",
+        params={"exponent": None},
+        operator="**",
+        numpy=lambda x, exponent: np.power(
+            x, int(exponent) if np.ndim(exponent) == 0 and exponent == int(exponent) and exponent >= 0 else exponent
+        ),
+        sympy=lambda sp, x, exponent: x**exponent,
+        derivative=lambda x, exponent: np.where(exponent == 0, 0.0, exponent * np.power(x, exponent - 1.0)),
+        image=_power_image,
+        local=_power_local,
+        kinks=lambda exponent: () if exponent == int(exponent) and exponent >= 0 else (0.0,),
+        terms=_power_terms,
+        doc="x ** number",
+    )
+)
+for _name, _operator, _doc in (
+    ("less", "<", "x < y"),
+    ("less_equal", "<=", "x <= y"),
+    ("greater", ">", "x > y"),
+    ("greater_equal", ">=", "x >= y"),
+    ("equal", "==", "x == y"),
+    ("not_equal", "!=", "x != y"),
+):
+    _compare(_name, _operator, _doc)
+register(
+    Atom(
+        name="logical_and",
+        arity=2,
+        operator="&",
+        numpy=np.logical_and,
+        sympy=lambda sp, a, b: sp.And(a, b),
+        image=lambda *_: (0.0, 1.0),
+        regularity=Regularity(0, INF),
+        doc="both conditions",
+    )
+)
+register(
+    Atom(
+        name="logical_or",
+        arity=2,
+        operator="|",
+        numpy=np.logical_or,
+        sympy=lambda sp, a, b: sp.Or(a, b),
+        image=lambda *_: (0.0, 1.0),
+        regularity=Regularity(0, INF),
+        doc="either condition",
+    )
+)
+register(
+    Atom(
+        name="where",
+        arity=3,
+        numpy=np.where,
+        sympy=lambda sp, c, a, b: sp.Piecewise((a, c), (b, True)),
+        image=lambda c, a, b: (min(a[0], b[0]), max(a[1], b[1])),
+        doc="where(condition, x, y): x where the condition holds, else y; continuous when the condition is on indices",
+    )
+)
+register(
+    Atom(
+        name="minimum",
+        arity=2,
+        numpy=np.minimum,
+        sympy=lambda sp, a, b: sp.Min(a, b),
+        image=lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+        regularity=Regularity(1, 0, 1.0),
+        doc="min(x, y), the smaller of two",
+    )
+)
+register(
+    Atom(
+        name="maximum",
+        arity=2,
+        numpy=np.maximum,
+        sympy=lambda sp, a, b: sp.Max(a, b),
+        image=lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+        regularity=Regularity(1, 0, 1.0),
+        doc="max(x, y), the larger of two",
+    )
+)
+
+
+def _root(x: float) -> Interval:
+    root = math.sqrt(x)
+    return near(root, 1.0, exact=root in (0, INF) or product(root, root) == (x, x))  # correctly rounded
+
+
+def _log(x: float) -> Interval:
+    return near(math.log(x), ULPS, exact=x in (1, INF))
+
+
+def _sqrt_local(interval: Interval) -> Regularity:
+    low, high = interval
+    growth = 0.5 if high == INF else 0.0
+    return Regularity(growth, 0, 0.5 / math.sqrt(low)) if low > 0 else Regularity(growth, INF)
+
+
+def _log_local(interval: Interval) -> Regularity:
+    # log x <= x, so growth 1 is an honest (not the best) power
+    low, high = interval
+    return Regularity(1.0 if high == INF else 0.0, 0, 1 / low) if low > 0 else Regularity(INF, INF, INF, INF)
+
+
+register(
+    Atom(
+        name="sqrt",
+        numpy=np.sqrt,
+        sympy=lambda sp, x: sp.sqrt(x),
+        derivative=lambda x: 0.5 / np.sqrt(x),
+        image=lambda a: enclosed(tuple(_root(max(x, 0.0)) for x in a), (0.0, INF)),
+        monotone=1,
+        local=_sqrt_local,
+        kinks=lambda: (0.0,),
+        domain=(0.0, INF),
+        doc="square root; pseudo-Lipschitz only away from 0",
+    )
+)
+register(
+    Atom(
+        name="log",
+        numpy=np.log,
+        sympy=lambda sp, x: sp.log(x),
+        derivative=lambda x: 1 / x,
+        image=lambda a: (_log(a[0])[0] if a[0] > 0 else -INF, _log(a[1])[1] if a[1] > 0 else INF),
+        monotone=1,
+        local=_log_local,
+        kinks=lambda: (0.0,),
+        domain=(0.0, INF),
+        doc="natural logarithm; pseudo-Lipschitz only away from 0",
+    )
+)

@@ -1,0 +1,305 @@
+"""Smooth nonlinearities, with the kinked relatives (elu, selu) that are smooth on either side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.atoms.core import INF, ULPS, Atom, Interval, Regularity, register
+from tensorprog.language.atoms.outward import hull, near, product
+
+__all__: list[str] = []
+
+BOUNDED = Regularity(0, 0, 1.0)
+UNIT = ((0.0, 1.0),)  # structure at 0 with length scale 1
+SELU_ALPHA = 1.6732632423543772  # Klambauer et al. 2017 (arXiv 1706.02515)
+GELU_BOTTOM, SILU_BOTTOM = -0.7517915246935645, -1.2784645427610738  # where they are smallest
+SELU_SCALE = 1.0507009873554805
+TAIL = 2048.0  # relative error of exp(-x**2) in units in the last place, where x**2 <= 745 is rounded first
+
+
+def _special() -> Any:
+    import scipy.special
+
+    return scipy.special
+
+
+def _normal_density(x: NDArray[Any]) -> NDArray[Any]:
+    density: NDArray[Any] = np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def _sigmoid_slope(x: NDArray[Any]) -> NDArray[Any]:
+    s = _special().expit(x)
+    return s * (1 - s)  # type: ignore[no-any-return]
+
+
+def _silu_slope(x: NDArray[Any]) -> NDArray[Any]:
+    s = _special().expit(x)
+    return s * (1 + x * (1 - s))  # type: ignore[no-any-return]
+
+
+def _gelu_slope(x: NDArray[Any]) -> NDArray[Any]:
+    return _special().ndtr(x) + x * _normal_density(x)  # type: ignore[no-any-return]
+
+
+def _valley(function: Callable[[float], float], bottom: float) -> Callable[[Interval], Interval]:
+    """Image under a function that falls to its minimum at `bottom`, rises after it, and tends to 0 at -inf."""
+
+    def image(a: Interval) -> Interval:
+        ends = [_valley_end(function, x) for x in a]
+        least = near(function(bottom), TAIL)  # as flat there, it is as exact as at the bottom itself
+        low, high = hull(*ends, least) if a[0] <= bottom <= a[1] else hull(*ends)
+        return low, high
+
+    return image
+
+
+def _valley_end(function: Callable[[float], float], x: float) -> Interval:
+    if x in (-INF, 0, INF):
+        return (0.0, 0.0) if x < INF else (INF, INF)
+    value = function(x)
+    if abs(value) > 1e-290:
+        return near(value, TAIL)
+    return (-1e-290, 0.0) if x < 0 else (0.0, 1e-290)
+
+
+def _silu_value(x: float) -> float:
+    return x / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _gelu_value(x: float) -> float:
+    return x * math.erfc(-x / math.sqrt(2)) / 2
+
+
+def _elu_image(a: Interval, alpha: float) -> Interval:
+    steps = [near(math.expm1(min(x, 0.0)), ULPS, exact=x in (0, -INF)) for x in a]
+    ends = [(x, x) if x > 0 else hull(*(product(alpha, end) for end in (max(step[0], -1.0), step[1])))
+            for x, step in zip(a, steps, strict=True)]
+    return hull(*ends, (0.0, 0.0)) if a[0] <= 0 <= a[1] else hull(*ends)
+
+
+def _wave_image(phase: float) -> Callable[[Interval], Interval]:
+    """Image under cos(x - phase), by whether a maximum or minimum lies inside."""
+
+    def image(a: Interval) -> Interval:
+        if not a[1] - a[0] < 2 * math.pi or max(abs(a[0]), abs(a[1])) > 1e8:
+            return -1.0, 1.0
+        low, high = (x - phase for x in a)
+        ends = math.cos(low), math.cos(high)
+        top = math.floor(high / (2 * math.pi)) >= math.ceil(low / (2 * math.pi))
+        bottom = math.floor(high / (2 * math.pi) - 0.5) >= math.ceil(low / (2 * math.pi) - 0.5)
+        return -1.0 if bottom else min(ends) - 1e-8, 1.0 if top else max(ends) + 1e-8  # the phase is rounded
+
+    return image
+
+
+def _gaussian_image(a: Interval) -> Interval:
+    nearest = 0.0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))
+    farthest = max(abs(a[0]), abs(a[1]))
+    low = near(math.exp(-(farthest**2)) if farthest < 1e3 else 0.0, TAIL)[0]
+    high = near(math.exp(-(nearest**2)) if nearest < 1e3 else 0.0, TAIL)[1]
+    return max(low, 0.0), min(high, 1.0)
+
+
+def _exp_image(a: Interval) -> Interval:
+    least, most = (near(math.exp(min(x, 709.0)), ULPS, exact=x in (-INF, 0)) for x in a)
+    return max(least[0], 0.0), most[1] if a[1] < 709 else INF
+
+
+def _exp_local(a: Interval) -> Regularity:
+    return Regularity(0, 0, _exp_image(a)[1]) if a[1] < INF else Regularity(INF, INF, INF, 1.0)
+
+
+def _elu(x: NDArray[Any], alpha: float) -> NDArray[Any]:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+register(
+    Atom(
+        name="tanh",
+        numpy=np.tanh,
+        sympy=lambda sp, x: sp.tanh(x),
+        derivative=lambda x: 1 / np.cosh(np.clip(x, -350, 350)) ** 2,
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="hyperbolic tangent",
+    )
+)
+register(
+    Atom(
+        name="sigmoid",
+        numpy=lambda x: _special().expit(x),
+        sympy=lambda sp, x: 1 / (1 + sp.exp(-x)),
+        derivative=_sigmoid_slope,
+        bounds=lambda: (0.0, 1.0),
+        monotone=1,
+        regularity=Regularity(0, 0, 0.25),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="1 / (1 + exp(-x))",
+    )
+)
+register(
+    Atom(
+        name="erf",
+        numpy=lambda x: _special().erf(x),
+        sympy=lambda sp, x: sp.erf(x),
+        derivative=lambda x: 2 / math.sqrt(math.pi) * np.exp(-np.square(x)),
+        bounds=lambda: (-1.0, 1.0),
+        monotone=1,
+        parity=-1,
+        regularity=Regularity(0, 0, 2 / math.sqrt(math.pi)),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "erf", 1.0, 0.0),),
+        doc="error function",
+    )
+)
+register(
+    Atom(
+        name="gelu",
+        ulps=TAIL,
+        numpy=lambda x: x * _special().ndtr(x),
+        sympy=lambda sp, x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
+        derivative=_gelu_slope,
+        bounds=lambda: (-0.17, INF),
+        image=_valley(_gelu_value, GELU_BOTTOM),
+        regularity=Regularity(1, 0, 1.13),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((0.5, 1, "one", 1.0, 0.0), (0.5, 1, "erf", math.sqrt(0.5), 0.0)),
+        doc="x times the normal cdf at x (the exact form)",
+    )
+)
+register(
+    Atom(
+        name="silu",
+        numpy=lambda x: x * _special().expit(x),
+        sympy=lambda sp, x: x / (1 + sp.exp(-x)),
+        derivative=_silu_slope,
+        bounds=lambda: (-0.2785, INF),
+        image=_valley(_silu_value, SILU_BOTTOM),
+        regularity=Regularity(1, 0, 1.1),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="x * sigmoid(x), also called swish",
+    )
+)
+register(
+    Atom(
+        name="softplus",
+        numpy=lambda x: np.logaddexp(x, 0.0),
+        sympy=lambda sp, x: sp.log(1 + sp.exp(x)),
+        derivative=lambda x: _special().expit(x),
+        bounds=lambda: (0.0, INF),
+        monotone=1,
+        regularity=Regularity(1, 0, 1.0),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        doc="log(1 + exp(x))",
+    )
+)
+register(
+    Atom(
+        name="elu",
+        params={"alpha": 1.0},
+        numpy=_elu,
+        sympy=lambda sp, x, alpha: sp.Piecewise((x, x > 0), (alpha * (sp.exp(x) - 1), True)),
+        derivative=lambda x, alpha: np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0))),
+        bounds=lambda alpha: (min(-alpha, 0.0), INF),
+        image=_elu_image,
+        local=lambda a, alpha: Regularity(1, 0, max(1.0, abs(alpha))),
+        kinks=lambda alpha: (0.0,),
+        features=lambda alpha: UNIT,
+        doc="x for x > 0, alpha (exp(x) - 1) below (alpha 1)",
+    )
+)
+register(
+    Atom(
+        name="selu",
+        numpy=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
+        sympy=lambda sp, x: (
+            sp.Float(SELU_SCALE, 17) * sp.Piecewise((x, x > 0), (sp.Float(SELU_ALPHA, 17) * (sp.exp(x) - 1), True))
+        ),
+        derivative=lambda x: SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0))),
+        bounds=lambda: (-SELU_SCALE * SELU_ALPHA - 1e-15, INF),
+        monotone=1,
+        regularity=Regularity(1, 0, SELU_SCALE * SELU_ALPHA),
+        kinks=lambda: (0.0,),
+        features=lambda: UNIT,
+        doc="scaled elu with the self-normalising constants",
+    )
+)
+register(
+    Atom(
+        name="sin",
+        numpy=np.sin,
+        sympy=lambda sp, x: sp.sin(x),
+        derivative=np.cos,
+        bounds=lambda: (-1.0, 1.0),
+        image=_wave_image(math.pi / 2),
+        parity=-1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "sin", 1.0, 0.0),),
+        doc="sine",
+    )
+)
+register(
+    Atom(
+        name="cos",
+        numpy=np.cos,
+        sympy=lambda sp, x: sp.cos(x),
+        derivative=lambda x: -np.sin(x),
+        bounds=lambda: (-1.0, 1.0),
+        image=_wave_image(0.0),
+        parity=1,
+        regularity=BOUNDED,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "cos", 1.0, 0.0),),
+        doc="cosine",
+    )
+)
+register(
+    Atom(
+        name="exp",
+        numpy=np.exp,
+        sympy=lambda sp, x: sp.exp(x),
+        derivative=np.exp,
+        image=_exp_image,
+        monotone=1,
+        local=_exp_local,
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "exp", 1.0, 0.0),),
+        doc="exponential; pseudo-Lipschitz only where its argument is bounded above",
+    )
+)
+register(
+    Atom(
+        name="gaussian",
+        ulps=TAIL,
+        numpy=lambda x: np.exp(-np.square(x)),
+        sympy=lambda sp, x: sp.exp(-(x**2)),
+        derivative=lambda x: -2 * x * np.exp(-np.square(x)),
+        bounds=lambda: (0.0, 1.0),
+        image=_gaussian_image,
+        parity=1,
+        regularity=Regularity(0, 0, math.sqrt(2 / math.e)),
+        kinks=lambda: (),
+        features=lambda: UNIT,
+        terms=lambda: ((1.0, 0, "gaussian", math.sqrt(2), 0.0),),
+        doc="exp(-x**2)",
+    )
+)

@@ -1,0 +1,171 @@
+"""Theorem 1's averages (1/n) sum_a psi(h_a; p): each is two more statements of the program.
+
+    z = Nonlin(psi)
+    m = Dot(z, 1, scale=1/n)           1: the constant vector of the width of psi's vectors
+
+So both interpreters give them as they are: at finite width m is a number of each network, in the limit a function of
+the scores, E[psi(Z) | p-ring].  An index of psi that nothing reduces makes a family, one average for each member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, variables
+from tensorprog.language.ir import Dot, Netsor, Nonlin
+from tensorprog.language.parse import Names, parse_expression, parse_target
+from tensorprog.language.samples import Samples
+from tensorprog.language.substitute import free_indices
+
+__all__ = ["Averages", "average_members", "with_averages"]
+
+
+@dataclass(frozen=True)
+class Averages:
+    """A program with the statements of its averages.
+
+    `families` has the family that holds each average, by name; `psi` the definitions as text, {"m[i]": "tanh(y[i])"}.
+    """
+
+    original: Netsor
+    netsor: Netsor
+    families: Mapping[str, str]
+    psi: Mapping[str, str]
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Turn what is said of the statements added into what is said of the averages."""
+        try:
+            yield
+        except ProgramError as error:
+            problems = list(error.problems)
+            for name, family in self.families.items():
+                for added in (*self._integrands(family), family):
+                    problems = [replace(p, message=p.message.replace(added, f"average {name}")) for p in problems]
+            raise ProgramError(problems) from None
+
+    def _integrands(self, family: str) -> Iterator[str]:
+        """The statement of the function that an average is over, as text, and its left side."""
+        dot = next(s for s in self.netsor.body if s.target.name == family)
+        for statement in self.netsor.body:
+            if isinstance(dot, Dot) and statement.target.name == dot.left.name:
+                yield from (str(statement), dot.left.name)
+
+    def separate(self, samples: Samples) -> Samples:
+        """Samples of `netsor` as samples of the original, the averages apart from its own variables."""
+        added = set(self.families.values())
+        return replace(
+            samples, netsor=self.original, psi=dict(self.psi),
+            arrays={name: array for name, array in samples.arrays.items() if name not in added},
+            averages={name: samples.arrays[family] for name, family in self.families.items()},
+        )
+
+
+def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Averages:
+    """Add averages to a program: name -> psi, an expression over its vectors and scalars, as text or in Python.
+
+    The axes of a family are the free indices of psi in order of appearance, or those of the name where it has them:
+    {"m[j,i]": "tanh(y[i] - y[j])"}.
+
+    Raises    ProgramError with every mistake found
+    """
+    if not isinstance(averages, Mapping):
+        raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
+    names = Names(netsor.scalars, frozenset(netsor.index))
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
+             *dict(netsor.fixed_widths)}
+    problems: list[Problem] = []
+    body = list(netsor.body)
+    families: dict[str, str] = {}
+    psi: dict[str, str] = {}
+    ones: dict[str, Variable] = {}  # by width
+    for key, given in averages.items():
+        try:
+            name, expr, slots, width = _read(netsor, names, str(key), given)
+            if name in families:
+                raise fail(f"average {name} is given twice")
+        except ProgramError as error:
+            problems += error.problems
+            continue
+        span = Span(text=f"averages: {key} = {expr}")
+        if width not in ones:
+            ones[width] = Variable(_unused(f"ones_{width}", taken))
+            body.append(Nonlin(ones[width], Number(1), width))
+        integrand = Variable(_unused(f"psi_{name}", taken), slots)
+        average = Variable(_unused(f"average_{name}", taken), slots)
+        body += [Nonlin(integrand, expr, "", span), Dot(average, integrand, ones[width], "1/n", span)]
+        families[name], psi[str(Variable(name, slots))] = average.name, str(expr)
+    if problems:
+        raise ProgramError(problems)
+    try:
+        larger = replace(netsor, body=tuple(body)) if families else netsor
+    except ProgramError as error:
+        raise ProgramError([replace(p, message=_told(p)) for p in error.problems]) from None
+    return Averages(netsor, larger, families, psi)
+
+
+def average_members(netsor: Netsor, psi: Mapping[str, str], name: str) -> list[tuple[int, ...]]:
+    """Index values of the members of an average in C order; [()] for one without indices."""
+    target = next(key for key in psi if key.partition("[")[0] == name)
+    indices = target.partition("[")[2].rstrip("]")
+    return list(product(*(range(*netsor.ranges[index]) for index in indices.split(",")))) if indices else [()]
+
+
+def _told(problem: Problem) -> str:
+    """The message with the name of the average."""
+    name = problem.span.text.removeprefix("averages: ").partition(" = ")[0].partition("[")[0]
+    return f"average {name}: {problem.message}"
+
+
+def _read(
+    netsor: Netsor, names: Names, key: str, given: str | Expr
+) -> tuple[str, Expr, tuple[Affine, ...], str]:
+    """Name, psi, left side and width of one average."""
+    target = parse_target(key, names, Span(text=f"averages: {key}"))
+    name = target.name
+    if name in netsor.families:
+        raise fail(f"average {name}: the program has something of that name", fix=f"call it mean_{name}, say")
+    text = f"averages: {key} = {given}"
+    try:
+        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), names, Span(text=text))
+    except ProgramError as error:
+        problems = [replace(p, message=f"average {name}: {p.message}", span=Span(text=text)) for p in error.problems]
+        raise ProgramError(problems) from None
+    found = variables(expr)
+    unknown = [v.name for v in found if v.name not in netsor.families]
+    if unknown:  # reported here, where the added names are not known yet
+        known = [other for other, family in netsor.families.items() if family.kind != "weight"]
+        raise ProgramError([Problem(f"average {name}: {other} is not defined", Span(text=text),
+                                    did_you_mean(other, [*known, *netsor.constant, *netsor.index]))
+                            for other in dict.fromkeys(unknown)])
+    vectors = [v for v in found if netsor.families[v.name].kind == "vector"]
+    weights = [v for v in found if netsor.families[v.name].kind == "weight"]
+    if weights:
+        raise fail(f"average {name}: {weights[0]} is a weight; averages are over coordinates of vectors",
+                   Span(text=text), f"average {name} over a vector that {weights[0]} makes")
+    if not vectors:
+        what = f"a function of scalars, {', '.join(map(str, found))}" if found else "a constant"
+        raise fail(f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
+                   Span(text=text), "compute it from the samples" if found else "an expression such as tanh(y[0])**2")
+    free = free_indices(expr)
+    slots = target.slots or tuple(Affine(((index, 1),)) for index in free)
+    missing = [index for index in free if index not in {slot.bare for slot in slots}]
+    if missing or len(slots) != len(free):
+        raise fail(f"average {key}: its indices are {', '.join(free) or 'none'}, not "
+                   f"{', '.join(map(str, slots))}", Span(text=text),
+                   f"{name}[{', '.join(free)}]" if free else name)
+    return name, expr, slots, netsor.families[vectors[0].name].width
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, with a number behind it if the program has it already."""
+    base, number = name.rstrip("_"), 1
+    name = base
+    while name in taken:
+        name, number = f"{base}{number}", number + 1
+    taken.add(name)
+    return name

@@ -1,0 +1,380 @@
+"""Programs written in Python: `Builder` and its handles.
+
+    P = Builder("rnn", constants={"T": 3})
+    t = P.index("t", "1..T")
+    x, W = P.initial("x[t]"), P.weight("W")
+    s = P.family("s[t]")                        # announced, because u refers to it before it is defined
+    P.nonlin("s[0]", 0)
+    u = P.matmul("u[t]", W, s[t - 1])
+    P.nonlin("s[t]", function("tanh")(u[t] + x[t]))
+    P.outputs(s)
+    P.netsor
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tensorprog.language.entries import (
+    check_sources,
+    expression,
+    is_program_name,
+    make_fixed,
+    make_index,
+    make_name,
+    make_option,
+    make_ratio,
+    make_statement,
+    make_table,
+    plain_name,
+    plain_number,
+    scalar,
+)
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
+from tensorprog.language.ir import ConstantDef, Initial, Netsor, Table, Weight
+from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
+from tensorprog.language.validity import Draft, problems_of
+from tensorprog.language.validity.checker import statement_parts
+
+__all__ = ["Builder", "FamilyHandle"]
+
+
+class _NoName(ProgramError, AttributeError):
+    """A name the program does not know, asked for as an attribute."""
+
+
+class FamilyHandle:
+    """A family with indices, or a constant with indices: `u[i]` is an expression, `u` alone is not."""
+
+    def __init__(self, builder: Builder, name: str, count: int, constant: bool = False) -> None:
+        self.builder, self.name, self.count, self.constant = builder, name, count, constant
+
+    @property
+    def usage_hint(self) -> str:
+        """How to use the handle in an expression."""
+        return f"{self._arity}: write {self._example}"
+
+    @property
+    def _arity(self) -> str:
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}"
+
+    @property
+    def _example(self) -> str:
+        return f"{self.name}[{', '.join(['i', 'j', 'k', 'l'][: self.count]) if self.count <= 4 else 'i, ...'}]"
+
+    def __getitem__(self, key: Any) -> Variable | Constant:
+        """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != self.count:
+            raise fail(f"{self._arity}, {len(parts)} given", fix=self._example)
+        names = self.builder.names
+        slots = []
+        for part in parts:
+            if isinstance(part, slice):
+                raise fail(f"{self.name}: slices are not index expressions", fix=self.usage_hint)
+            expr = parse_expression(part, names) if isinstance(part, str) else as_expr(part)
+            slots.append(as_slot(expr, names))
+        return (Constant if self.constant else Variable)(self.name, tuple(slots))
+
+    @property
+    def T(self) -> NoReturn:
+        """Refused: a member is transposed, `W[i].T`, not the family."""
+        raise fail(f"{self.usage_hint}.T")
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise fail(f"{self.name} cannot stand in an expression: {self.usage_hint}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __iter__ = _refuse
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Handle = Variable | FamilyHandle
+
+
+class Builder:
+    """A program under construction; every call declares one thing and checks it at once.
+
+    Names of constants are attributes (`P.C`); `P["u"]` finds any declared name.  Sizes, variances and expressions
+    may be numbers, text as in a program file, or expressions.
+    Raises    ProgramError at the call that is wrong; what only the whole program shows is reported by `netsor`
+    """
+
+    def __init__(
+        self, name: str, constants: Mapping[str, Any] | None = None, *, title: str = "", reference: str = "",
+        widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._parts: dict[str, Any] = {
+            "name": _program_name(name), "title": _line(title, "a title"),
+            "reference": _line(reference, "a reference"), "constants": (), "indices": (), "initial": (), "weights": (),
+            "body": (), "outputs": (), "widths": (), "fixed_widths": (), "run": (), "written": (),
+        }
+        self._announced: dict[str, int] = {}
+        self._cache: Netsor | None = None
+        for key, value in (constants or {}).items():
+            self.constant(key, value)
+        for key, value in (widths or {}).items():
+            self._add("widths", make_ratio(plain_name(key, "a width"), value, self.names))
+        for key, value in (fixed_widths or {}).items():
+            self._add("fixed_widths", make_fixed(plain_name(key, "a width"), value, self.names))
+            self._written(key, value)
+
+    @classmethod
+    def from_netsor(cls, netsor: Netsor) -> Builder:
+        """A builder that continues a program."""
+        builder = cls(netsor.name)
+        builder._parts = {key: getattr(netsor, key) for key in builder._parts}
+        builder._cache = netsor
+        return builder
+
+    @property
+    def netsor(self) -> Netsor:
+        """The program as declared so far, validated."""
+        if self._cache is None:
+            self._cache = Netsor(**self._parts)
+        return self._cache
+
+    @property
+    def names(self) -> Names:
+        """Constants and indices declared so far."""
+        values = {c.name: c.value if isinstance(c.value, int | float) else None for c in self._parts["constants"]}
+        return Names(values, frozenset(index.name for index in self._parts["indices"]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        for constant in self._parts["constants"]:
+            if constant.name == name:
+                return self[name]
+        known = [c.name for c in self._parts["constants"]]
+        raise _NoName(Problem(f"the program has no constant {name}", fix=did_you_mean(name, known)))
+
+    def __getitem__(self, name: str) -> Any:
+        """Constant, index or family by name."""
+        count = self._counts().get(name)
+        if count is None:
+            raise fail(f"{name} is not defined", fix=did_you_mean(str(name), list(self._counts())))
+        if any(index.name == name for index in self._parts["indices"]):
+            return IndexValue(name)
+        if any(constant.name == name for constant in self._parts["constants"]):
+            return FamilyHandle(self, name, count, constant=True) if count else Constant(name)
+        return self._handle(name, count)
+
+    # -- declarations -------------------------------------------------------------------------------------------
+
+    def constant(self, name: str, value: Any) -> Any:
+        """A number, or over indices (`"b[i]"`) an array or an expression; returns its handle."""
+        short, indices = make_name(name, self.names, "a constant")
+        record: Any
+        if not indices:
+            record = ConstantDef(short, scalar(value, self.names, f"constant {name}"))
+        elif isinstance(value, str | Expr):
+            record = ConstantDef(short, expression(value, self.names), indices)
+        else:
+            record = ConstantDef(short, make_table(value, f"constant {name}"), indices)
+            if not record.value.shape:
+                raise fail(f"{name} is one number for all indices", fix=f'P.constant("{short}", {value})')
+        self._add("constants", record)
+        if not indices:
+            self._written(short, value)
+        return self[short]
+
+    def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
+        """An index of a size (`4`, `"s"`, `2*P.s`) or a range (`"1..T"`); boundary "zero" or "wrap" pads families."""
+        self._add("indices", make_index(plain_name(name, "an index"), size, boundary, self.names))
+        return IndexValue(self._parts["indices"][-1].name)
+
+    def second(self, index: IndexValue) -> IndexValue:
+        """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""
+        return IndexValue(f"{index.name}_")
+
+    def initial(
+        self, name: str, mean: Any = 0, cov: Any = 1, *, data: Any = None, gram: Any = None, variance: Any = None,
+        width: str = "n",
+    ) -> Any:
+        """Initial vectors with coordinates i.i.d. N(mean, cov): numbers, expressions, or matrices over the members.
+
+        An index whose second copy does not occur in `cov` makes independent members.  `gram` is a covariance matrix;
+        `data` (members, d) with `variance` gives variance * data data^T / d instead.
+        """
+        short, indices = make_name(name, self.names, "an initial vector")
+        options = {"gram": gram, "data": data, "variance": variance}
+        given = [key for key, value in options.items() if value is not None] + ["cov"] * (not _is_one(cov))
+        check_sources(short, given, "cov=... for the covariance")
+        what = f"initial vector {short}"
+        if data is not None:
+            cov = 1 if variance is None else variance
+        elif gram is not None:
+            cov = make_table(gram, what)
+        self._add("initial", Initial(short, indices, self._number(mean, what), self._number(cov, what),
+                                     None if data is None else make_table(data, what), width))
+        return self[short]
+
+    def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
+        """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
+        short, indices = make_name(name, self.names, "a weight")
+        if isinstance(shape, str) or len(shape) != 2 or not all(isinstance(width, str) for width in shape):
+            raise fail(f"the shape of {short} is (rows, columns), two widths by name", fix='shape=("d", "n")')
+        self._add("weights", Weight(short, indices, expression(variance, self.names), (shape[0], shape[1])))
+        return self[short]
+
+    def weights(self, *names: str) -> tuple[Any, ...]:
+        """Several weights of variance 1 and shape (n, n)."""
+        return tuple(self.weight(name) for name in names)
+
+    def family(self, name: str) -> Any:
+        """Announce a family that is defined further below, for recurrences: `s = P.family("s[t]")`."""
+        target = parse_target(name, self.names)
+        if target.name in self._counts():
+            return self[target.name]
+        self._announced[target.name] = len(target.slots)
+        return self[target.name]
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def matmul(self, target: str, weight: Any, vector: Any) -> Any:
+        """`target = MatMul(weight, vector)`; the weight may be transposed, `W[i].T`."""
+        return self._state(target, "MatMul", (weight, vector))
+
+    def nonlin(self, target: str, expr: Any, width: str = "") -> Any:
+        """`target = Nonlin(expr)`, coordinatewise; `width` for constant vectors that are not of width n."""
+        return self._state(target, "Nonlin", (expr,), [("width", width)] if width else [])
+
+    def dot(self, target: str, left: Any, right: Any, scale: str = "n**-0.5") -> Any:
+        """`target = Dot(left, right)`: a score with "n**-0.5", an average with "1/n"."""
+        return self._state(target, "Dot", (left, right), [("scale", scale)])
+
+    def outputs(self, *handles: Any) -> None:
+        """Name the results: handles or names of whole families."""
+        names = []
+        for handle in handles:
+            name = handle if isinstance(handle, str) else getattr(handle, "name", None)
+            if not isinstance(name, str) or not isinstance(handle, str | Variable | FamilyHandle):
+                raise fail(f"an output is a family, not {handle}", fix="P.outputs(y)")
+            if isinstance(handle, Variable) and handle.slots:
+                raise fail(f"an output is a whole family, not {handle}", fix=f"P.outputs({name})")
+            if name not in self._counts():
+                raise fail(f"the output {name} is not defined", fix=did_you_mean(name, list(self._counts())))
+            names.append(name)
+        self._parts["outputs"] = tuple(names)
+        self._cache = None
+
+    def defaults(self, **options: Any) -> None:
+        """Defaults of `tp run`, as in the section `run:` of a file: width, samples, seed, ..."""
+        run = dict(self._parts["run"]) | {key: make_option(key, value, names=self.names)
+                                            for key, value in options.items()}
+        self._parts["run"] = tuple(run.items())
+        self._cache = None
+
+    # -- inner parts --------------------------------------------------------------------------------------------
+
+    def _counts(self) -> dict[str, int]:
+        """Number of indices of every name."""
+        parts = self._parts
+        counts = {entry.name: len(entry.indices) for key in ("constants", "initial", "weights") for entry in parts[key]}
+        counts |= {index.name: 0 for index in parts["indices"]}
+        return counts | self._announced | {s.target.name: len(s.target.slots) for s in parts["body"]}
+
+    def _handle(self, name: str, count: int) -> Handle:
+        return FamilyHandle(self, name, count) if count else Variable(name)
+
+    def _number(self, value: Any, what: str) -> Expr | Table:
+        if isinstance(value, Table):
+            return value
+        if isinstance(value, str | Expr) or np.ndim(value) == 0:
+            return expression(value, self.names)
+        return make_table(value, what)
+
+    def _written(self, name: str, value: Any) -> None:
+        if isinstance(value, str | Expr) and plain_number(str(value)) is None:
+            self._parts["written"] += ((name, str(value).strip()),)
+
+    def _add(self, part: str, record: Any) -> None:
+        """Add a declaration, if the program so far stays valid."""
+        before = self._parts
+        self._parts = before | {part: (*before[part], record)}
+        draft = Draft(**self._parts | {"body": (), "outputs": ()})
+        problems = problems_of(draft, {"outputs"})
+        name = record[0] if isinstance(record, tuple) else record.name
+        if name in {statement.target.name for statement in before["body"]} | set(self._announced):
+            problems.append(Problem(f"{name} is bound twice", fix="give one of them another name"))
+        if problems:
+            self._parts = before
+            raise ProgramError(problems)
+        self._cache = None
+
+    def _state(
+        self, target: str, instruction: str, args: Sequence[Any], keywords: Iterable[tuple[str, str]] = ()
+    ) -> Any:
+        names = self.names
+        left = parse_target(target, names)
+        weights = 1 if instruction == "MatMul" else 0
+        exprs = [_argument(arg, names, position < weights) for position, arg in enumerate(args)]
+        text = f"{left} = {instruction}({', '.join(map(_shown, exprs))})"
+        statement = make_statement(left, instruction, exprs, keywords, Span(text=text))
+        for part in statement_parts(statement)[1:]:
+            self._readable(part, names, statement.span)
+        counts = self._counts()
+        if counts.get(left.name, len(left.slots)) != len(left.slots):
+            raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", statement.span)
+        parts = self._parts | {"body": (*self._parts["body"], statement)}
+        # families defined in parts (s[0] and s[t]) may still lack members: their ranges are checked by `netsor`
+        partial = {s.target.name for s in parts["body"] if any(not slot.terms for slot in s.target.slots)}
+        problems = problems_of(Draft(**parts), {*self._announced, *partial}, last=True)
+        if problems:
+            raise ProgramError([
+                Problem(p.message, p.span, p.fix or "announce a family that is defined later: P.family(\"s[t]\")")
+                if p.message.endswith("is not defined") else p for p in problems])
+        self._parts = parts
+        self._cache = None
+        return self._handle(left.name, len(left.slots))
+
+    def _readable(self, expr: Expr, names: Names, span: Span) -> None:
+        """Every program can be written to a file: refuse what could not be read back."""
+        try:
+            same = parse_expression(str(expr), names) == expr
+        except (ProgramError, RecursionError) as error:
+            reason = error.problems[0].message if isinstance(error, ProgramError) else "it is nested too deeply"
+            raise fail(f"this expression cannot be written as text: {reason}", span,
+                       "name inner parts by statements of their own, or use sum[i](...)") from None
+        if not same:
+            raise fail("this expression uses names in another meaning than the program does", span,
+                       "take indices and constants from this program, and families by u[i]")
+
+
+def _argument(value: Any, names: Names, weight: bool) -> Expr:
+    """An argument of an instruction; the weight of a MatMul may be transposed."""
+    if isinstance(value, str):
+        return parse_expression(value, names, weight=weight)
+    return value if weight and isinstance(value, Transposed) else as_expr(value)
+
+
+def _shown(expr: Expr) -> str:
+    try:
+        text = str(expr)
+    except RecursionError:
+        return "..."
+    return shorten(text)
+
+
+def _program_name(text: str) -> str:
+    name = _line(text, "the name of a program")
+    if not is_program_name(name):
+        raise fail("a program takes a short name without slashes", fix='Program("attention")')
+    return name
+
+
+def _line(text: str, what: str) -> str:
+    if not isinstance(text, str) or any(0xD800 <= ord(c) < 0xE000 for c in text):
+        raise fail(f"{what} must be text, not {text!r}")
+    return text.strip()
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int | float) and value == 1

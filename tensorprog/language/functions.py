@@ -1,0 +1,113 @@
+"""The functions of the Python front end, one per entry of the registry: `clip(u[i], -1, 1)`, `sum[a, j](...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval
+from tensorprog.language.errors import Problem, ProgramError, did_you_mean
+from tensorprog.language.expr import Expr, IndexValue, Operand, Reduction, as_expr, call
+
+__all__ = ["Function", "atom", "function", "function_names"]
+
+_PAIRWISE = {"min": "minimum", "max": "maximum"}  # spelt like Python's, and taking any number of arguments
+
+
+def function_names() -> list[str]:
+    """Names of all functions, sorted."""
+    return sorted({*ATOMS, *REDUCTIONS, *_PAIRWISE})
+
+
+def function(name: str) -> Function:
+    """The function of this name.
+
+    Raises    ProgramError with the closest name
+    """
+    if name not in ATOMS and name not in REDUCTIONS and name not in _PAIRWISE:
+        raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names())))
+    return Function(name)
+
+
+def atom(
+    name: str,
+    fn: Callable[[Any], Any],
+    *,
+    range: Interval | None = None,
+    growth: float | None = None,
+    modulus: float | None = None,
+    lipschitz: float | None = None,
+    derivative: Callable[[Any], Any] | None = None,
+    kinks: tuple[float, ...] | None = None,
+    monotone: int = 0,
+    parity: int = 0,
+    sympy: Callable[[Any], Any] | None = None,
+    doc: str = "",
+) -> Function:
+    """Declare a nonlinearity of one's own and return it as a function of expressions.
+
+    `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is attacked by
+    search before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
+    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
+    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
+    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
+    one sympy expression.
+
+    Shapes    fn, derivative: (k,) -> (k,)
+    Scale     a few 10^6 evaluations, once
+    Accuracy  what survives the search is not proved; reports say what rests on it
+    Raises    ProgramError with a witness for each false claim, or if the name is taken; nothing is declared then
+    Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
+    """
+    from tensorprog.language.atoms.declared import Declaration, declare
+
+    declare(Declaration(name, fn, range, growth, modulus, lipschitz, derivative, kinks, monotone, parity, sympy, doc))
+    return Function(name)
+
+
+class Function:
+    """A function on expressions: `f(x)` acts coordinatewise, `f[i](x)` over an index; most have one of the two."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        atom = ATOMS.get(_PAIRWISE.get(name, name))
+        over = REDUCTIONS.get(name)
+        docs = ([atom.doc] if atom else []) + ([f"over indices: {over.doc}"] if over else [])
+        self.__doc__ = "; ".join(docs)
+
+    def __call__(self, *args: Operand, **params: Operand) -> Expr:
+        """Apply the function to expressions and numbers, the parameters last or by name."""
+        name = self.__name__
+        if name in _PAIRWISE:
+            if len(args) < 2 or params:
+                over = f", or {name}[i](x[i]) over an index" if name in REDUCTIONS else ""
+                raise ProgramError(Problem(f"{name} takes two or more arguments", fix=f"{name}(x, y){over}"))
+            return reduce(lambda x, y: call(_PAIRWISE[name], x, y), args[1:], as_expr(args[0]))
+        if name not in ATOMS:
+            raise ProgramError(Problem(f"{name} acts over indices", fix=f"{name}[i](x[i])"))
+        if "column" in params:
+            raise ProgramError(f"{name}: column is not one of its parameters")
+        return call(name, *args, **params)  # type: ignore[arg-type]  # keywords are parameters, column was refused
+
+    def __getitem__(self, indices: Any) -> Callable[[Operand], Expr]:
+        """The function over the indices given, to be applied to one expression."""
+        name = self.__name__
+        names = indices if isinstance(indices, tuple) else (indices,)
+        if name not in REDUCTIONS:
+            raise ProgramError(Problem(f"{name} does not act over indices", fix=f"{name}(x)"))
+        for index in names:
+            if not isinstance(index, IndexValue):
+                raise ProgramError(Problem(f"{name}[...] takes indices, not {index!s}", fix='i = P.index("i", 4), then '
+                                                                                         f"{name}[i](x[i])"))
+        plain = tuple(index.name for index in names)
+        if len(set(plain)) != len(plain) or not plain:
+            raise ProgramError(f"{name}[...] {'names an index twice' if plain else 'needs an index'}")
+
+        def over(arg: Operand) -> Expr:
+            return Reduction(name, plain, as_expr(arg))
+
+        return over
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}: {self.__doc__}>"

@@ -1,0 +1,450 @@
+"""Text to expressions and statements, by a whitelist over Python's `ast`; nothing is ever executed."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean
+from tensorprog.language.expr import (
+    MAX_INTEGER,
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Transposed,
+    Variable,
+    call,
+)
+
+__all__ = [
+    "MAX_DEPTH", "Names", "affine", "as_slot", "constant_value", "parse_expression", "parse_statement", "parse_target",
+]
+
+MAX_LENGTH = 20_000  # characters in one statement
+MAX_DEPTH = 60  # nested brackets
+
+_LONG_NUMBER = re.compile(r"\d{400}")
+
+_BINARY: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
+    ast.BitAnd: "logical_and", ast.BitOr: "logical_or",
+}
+_COMPARE: dict[type[ast.AST], str] = {
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}
+_SPELLING = {"min": "minimum", "max": "maximum"}
+_OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *_SPELLING.values()}
+INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
+_EXACT: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
+}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names in a text mean: constants with their numbers (or None for arrays), and indices."""
+
+    constants: Mapping[str, float | int | None] = field(default_factory=dict)
+    indices: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ParsedStatement:
+    """`target = Instruction(arguments, keywords)` with columns relative to the text."""
+
+    target: Variable
+    instruction: str
+    args: tuple[Expr, ...]
+    keywords: tuple[tuple[str, str], ...]  # name, source text
+
+
+class _Error(Exception):
+    def __init__(self, message: str, node: ast.AST | int = 0, fix: str = "") -> None:
+        self.column = node if isinstance(node, int) else getattr(node, "col_offset", 0)
+        self.message, self.fix = message, fix
+
+
+def _tree(text: str, mode: str) -> ast.AST:
+    if len(text) > MAX_LENGTH:
+        raise _Error(f"the text has {len(text)} characters, more than the {MAX_LENGTH} allowed", 0,
+                     "split it into several statements")
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth > MAX_DEPTH:
+            raise _Error(f"brackets are nested more than {MAX_DEPTH} deep", position, "name the inner parts")
+    number = _LONG_NUMBER.search(text)
+    if number is not None:
+        raise _Error("this number has too many digits", number.start(), "write it as 1e20, say")
+    if "\n" in text:
+        text = text.replace("\n", " ")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.lstrip(), mode=mode)
+    except SyntaxError as error:
+        hint = ""
+        if "assign" in (error.msg or "") or "==" in (error.msg or ""):
+            hint = "write one statement `name[indices] = Instruction(...)`"
+        raise _Error(f"this cannot be read: {(error.msg or 'invalid syntax').split('. ')[0]}",
+                     max((error.offset or 1) - 1, 0), hint) from None
+    except (MemoryError, RecursionError):
+        raise _Error("this is nested too deeply to be read", 0, "name the inner parts") from None
+    except ValueError:
+        raise _Error("this cannot be read: it contains characters that are not text", 0) from None
+    characters = None if text.isascii() else text.lstrip().encode()
+    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while stack:  # operators nest without brackets (1+1+..., ----x): bound that depth as well
+        node, level = stack.pop()
+        if level > 2 * MAX_DEPTH:
+            raise _Error("the expression is nested too deeply", node, "name the inner parts")
+        if characters is not None and hasattr(node, "col_offset"):  # ast counts bytes
+            node.col_offset = len(characters[: node.col_offset].decode(errors="ignore"))
+        stack.extend((child, level + 1) for child in ast.iter_child_nodes(node))
+    return tree
+
+
+def _problem(error: _Error, text: str, span: Span) -> ProgramError:
+    offset = error.column + len(text) - len(text.lstrip())
+    return ProgramError(Problem(error.message, span.at(offset) if span.text else Span("", 0, 0, text), error.fix))
+
+
+class _Reader:
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def expression(self, node: ast.AST) -> Expr:
+        if isinstance(node, ast.Constant):
+            return self.number(node)
+        if isinstance(node, ast.Name):
+            return self.name(node)
+        if isinstance(node, ast.Subscript):
+            return self.subscript(node)
+        if isinstance(node, ast.UnaryOp):
+            return self.unary(node)
+        if isinstance(node, ast.BinOp):
+            operator = _BINARY.get(type(node.op))
+            if operator is None:
+                raise _Error(f"the operator {_source(node.op)} is not part of the language", node,
+                             f"{_product(node)} in a statement of its own" if _product(node)
+                             else "use + - * / ** and the functions of `tp list --atoms`")
+            return self.apply(operator, node, [self.expression(node.left), self.expression(node.right)])
+        if isinstance(node, ast.BoolOp):
+            name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
+            result = self.expression(node.values[0])
+            for value in node.values[1:]:
+                result = self.apply(name, node, [result, self.expression(value)])
+            return result
+        if isinstance(node, ast.Compare):
+            if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
+                raise _Error("comparisons do not chain", node, "write (a < b) & (b < c)")
+            return self.apply(_COMPARE[type(node.ops[0])], node,
+                              [self.expression(node.left), self.expression(node.comparators[0])])
+        if isinstance(node, ast.Call):
+            return self.function(node)
+        if _is_transpose(node):
+            raise _Error(f"{_text(node)} cannot stand here: only the weight of a MatMul may be transposed", node,
+                         f"g = MatMul({_text(node)}, x) in a statement of its own")
+        raise _Error(f"{_kind(node)} is not part of the language", node,
+                     "use numbers, names, + - * / **, comparisons and functions")
+
+    def weight(self, node: ast.expr) -> Expr:
+        """The first argument of a MatMul, which may be transposed."""
+        if not _is_transpose(node):
+            return self.expression(node)
+        if _is_transpose(node.value):
+            raise _Error(f"{_text(node)} is the matrix itself", node, f"write {_text(node.value.value)}")
+        weight = self.expression(node.value)
+        if not isinstance(weight, Variable):
+            raise _Error(f"only a weight can be transposed, by its name, not {weight}", node, "MatMul(W[i].T, x)")
+        return Transposed(weight)
+
+    def number(self, node: ast.Constant) -> Number:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _Error(f"{value!r} is not a number", node)
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise _Error("this integer is too large", node)
+        return Number(value)
+
+    def name(self, node: ast.Name) -> Expr:
+        name = node.id
+        if name == "pi":
+            return Number(math.pi)
+        if name == "inf":
+            return Number(math.inf)
+        if name in self.names.indices or (name.endswith("_") and name[:-1] in self.names.indices):
+            return IndexValue(name)
+        if name in self.names.constants:
+            return Constant(name, (), node.col_offset)
+        return Variable(name, (), node.col_offset)
+
+    def subscript(self, node: ast.Subscript) -> Expr:
+        if not isinstance(node.value, ast.Name):
+            raise _Error("only a name can carry indices", node,
+                         f"{_text(node.value.value)}[...].T" if _is_transpose(node.value) else "")
+        name = node.value.id
+        if name in REDUCTIONS or name in ATOMS:
+            raise _Error(f"{name}[...] needs an argument in round brackets", node, f"{name}[i](x[i])")
+        slots = tuple(self.slot(part) for part in _parts(node))
+        if name in self.names.constants:
+            return Constant(name, slots, node.col_offset)
+        return Variable(name, slots, node.col_offset)
+
+    def slot(self, node: ast.AST) -> Affine:
+        return affine(self.expression(node), self.names, node)
+
+    def unary(self, node: ast.UnaryOp) -> Expr:
+        if isinstance(node.op, ast.USub):
+            return self.apply("negative", node, [self.expression(node.operand)])
+        if isinstance(node.op, ast.UAdd):
+            return self.expression(node.operand)
+        raise _Error(f"the operator {_source(node.op)} is not part of the language", node)
+
+    def function(self, node: ast.Call) -> Expr:
+        if isinstance(node.func, ast.Subscript):
+            return self.reduction(node, node.func)
+        if not isinstance(node.func, ast.Name):
+            raise _Error("only functions of the language can be called", node, "see `tp list --atoms`")
+        name = node.func.id
+        if name in INSTRUCTIONS:
+            raise _Error(f"{name} is an instruction and must stand alone", node,
+                         f"give it a statement of its own: name = {name}(...)")
+        if name in REDUCTIONS and name not in _SPELLING:
+            raise _Error(f"{name} acts over indices", node, f"{name}[i](...)")
+        if name in _SPELLING:
+            if len(node.args) < 2 or node.keywords:
+                raise _Error(f"{name} takes two or more arguments", node,
+                             f"{name}(x, y)" + (f", or {name}[i](x[i]) over an index" if name == "max" else ""))
+            if len(node.args) > MAX_DEPTH:
+                raise _Error(f"{name} takes at most {MAX_DEPTH} arguments", node, "nest several of them")
+            result = self.expression(node.args[0])
+            for arg in node.args[1:]:
+                result = self.apply(_SPELLING[name], node, [result, self.expression(arg)])
+            return result
+        if name not in ATOMS or name in _OPERATORS:
+            known = [n for n in (*ATOMS, *REDUCTIONS, *_SPELLING) if n not in _OPERATORS]
+            own = "; one of your own is declared in Python, by tp.atom, before the file is read"
+            raise _Error(f"there is no function {name}", node, did_you_mean(name, known) + own)
+        keywords: dict[str, Expr] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg in keywords:
+                raise _Error("** is not part of the language here" if keyword.arg is None
+                             else f"{keyword.arg} is given twice", node)
+            keywords[keyword.arg] = self.expression(keyword.value)
+        return self.apply(name, node, [self.expression(arg) for arg in node.args], keywords)
+
+    def apply(self, name: str, node: ast.AST, args: list[Expr], keywords: dict[str, Expr] | None = None) -> Expr:
+        try:
+            return call(name, *args, column=getattr(node, "col_offset", 0), **(keywords or {}))
+        except ProgramError as error:
+            raise _Error(error.problems[0].message, node, error.problems[0].fix) from None
+
+    def reduction(self, node: ast.Call, head: ast.Subscript) -> Expr:
+        name = head.value.id if isinstance(head.value, ast.Name) else ""
+        if name not in REDUCTIONS:
+            raise _Error(f"{name or 'this'} does not act over indices", node,
+                         did_you_mean(name, list(REDUCTIONS)) if name not in ATOMS else f"{name}(x)")
+        indices = []
+        for part in _parts(head):
+            if not isinstance(part, ast.Name) or part.id not in self.names.indices:
+                known = sorted(self.names.indices)
+                raise _Error(f"{name}[...] takes declared indices, not {_text(part)}", part,
+                             did_you_mean(_text(part), known))
+            indices.append(part.id)
+        if len(set(indices)) != len(indices):
+            raise _Error(f"{name}[...] names an index twice", head)
+        if len(node.args) != 1 or node.keywords:
+            raise _Error(f"{name}[...] takes one argument", node, f"{name}[{', '.join(indices)}](x)")
+        return Reduction(name, tuple(indices), self.expression(node.args[0]), node.col_offset)
+
+    def target(self, node: ast.AST) -> Variable:
+        if isinstance(node, ast.Name):
+            return Variable(node.id, (), node.col_offset)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            return Variable(node.value.id, tuple(self.slot(part) for part in _parts(node)), node.col_offset)
+        raise _Error("the left side must be a name, with indices if it is a family", node, "name[i, j] = ...")
+
+
+def _parts(node: ast.Subscript) -> list[ast.expr]:
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if not parts:
+        raise _Error("the brackets are empty", node)
+    return list(parts)
+
+
+def _is_transpose(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and node.attr == "T"
+
+
+def _text(node: ast.AST) -> str:
+    try:
+        return ast.unparse(node)
+    except Exception:  # unparse has no rule for some nodes; the message can do without
+        return _kind(node)
+
+
+def _product(node: ast.AST) -> str:
+    """W @ x in the language; '' for anything else."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return f"MatMul({_text(node.left)}, {_text(node.right)})"
+    return ""
+
+
+def _source(operator: ast.AST) -> str:
+    return {"FloorDiv": "//", "Mod": "%", "MatMult": "@", "Not": "not", "Invert": "~", "LShift": "<<", "RShift": ">>",
+            "BitXor": "^"}.get(type(operator).__name__, type(operator).__name__)
+
+
+def _kind(node: ast.AST) -> str:
+    return {"Attribute": "an attribute (a dot)", "Lambda": "lambda", "ListComp": "a comprehension", "List": "a list",
+            "GeneratorExp": "a comprehension", "Dict": "a dictionary", "IfExp": "if ... else", "Tuple": "a tuple",
+            "JoinedStr": "a string", "Slice": "a slice", "NamedExpr": ":="}.get(type(node).__name__,
+                                                                              type(node).__name__)
+
+
+def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
+    """Read an expression as an affine form in indices, constants replaced by their integers.
+
+    Raises    _Error inside the parser; ProgramError through the public functions
+    """
+    def collect(part: Expr) -> tuple[dict[str, int], int]:
+        if isinstance(part, IndexValue):
+            return {part.name: 1}, 0
+        if isinstance(part, Call) and part.atom in ("add", "subtract"):
+            (left, a), (right, b) = collect(part.args[0]), collect(part.args[1])
+            sign = 1 if part.atom == "add" else -1
+            return {key: left.get(key, 0) + sign * right.get(key, 0) for key in [*left, *right]}, a + sign * b
+        if isinstance(part, Call) and part.atom == "negative":
+            inner, a = collect(part.args[0])
+            return {key: -value for key, value in inner.items()}, -a
+        if isinstance(part, Call) and part.atom == "multiply":
+            (left, a), (right, b) = collect(part.args[0]), collect(part.args[1])
+            if left and right:
+                raise _Error(f"the index expression {expr} is not affine", node, "use sums of indices times integers")
+            scale, (inner, offset) = (b, (left, a)) if left else (a, (right, b))
+            return {key: scale * value for key, value in inner.items()}, scale * offset
+        if isinstance(part, Variable):
+            known = [*names.indices, *names.constants]
+            hint = did_you_mean(part.name, known)
+            raise _Error(f"{part.name} is not an index or a constant", node, hint if "mean" in hint else
+                         f"declare it under indices or constants{f'; {hint}' if hint else ''}")
+        value = constant_value(part, names.constants)
+        if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
+            raise _Error(f"the index expression {expr} is not made of whole numbers", node)
+        return {}, int(value)
+
+    terms, offset = collect(expr)
+    plain = isinstance(expr, IndexValue | Number)
+    return Affine(tuple((key, value) for key, value in terms.items() if value), offset, "" if plain else str(expr))
+
+
+def as_slot(expr: Expr, names: Names) -> Affine:
+    """As `affine`, for expressions built in Python.
+
+    Raises    ProgramError
+    """
+    try:
+        return affine(expr, names)
+    except _Error as error:
+        raise ProgramError(Problem(error.message, fix=error.fix)) from None
+
+
+def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> int | float:
+    """Evaluate an expression made of numbers and scalar constants.
+
+    Raises    ProgramError if something else occurs in it, or the value is not a finite number
+    """
+    def value(part: Expr) -> int | float:
+        if isinstance(part, Number) and math.isfinite(part.value):
+            return part.value
+        if isinstance(part, Number):
+            raise ProgramError(f"{part} is not a finite number")
+        if isinstance(part, Constant) and not part.slots and constants.get(part.name) is not None:
+            return constants[part.name]  # type: ignore[return-value]
+        if isinstance(part, Call):
+            args = [value(arg) for arg in part.args]
+            exact = _EXACT.get(part.atom)
+            if exact is not None and all(isinstance(arg, int) for arg in args):
+                result: int | float = exact(*args)
+            else:
+                with_floats = ATOMS[part.atom].numpy(*(float(arg) for arg in args))
+                result = float(with_floats)
+                integers = all(isinstance(arg, int) for arg in args) and part.atom in ("divide", "power")
+                if integers and abs(result) <= MAX_INTEGER and result == int(result):
+                    result = int(result)
+            if (isinstance(result, float) and math.isnan(result)) or abs(result) > 1e300:
+                raise ProgramError(f"{part} is not a finite number")
+            return result
+        hint = did_you_mean(part.name, list(constants)) if isinstance(part, Variable) else ""
+        raise ProgramError(Problem(f"{part} is not a constant number", fix=hint))
+
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return value(expr)
+
+
+def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool = False) -> Expr:
+    """Read one expression; as the `weight` of a MatMul it may be transposed.
+
+    Raises    ProgramError with line and column
+    """
+    try:
+        tree = _tree(text, "eval")
+        assert isinstance(tree, ast.Expression)
+        reader = _Reader(names)
+        return reader.weight(tree.body) if weight else reader.expression(tree.body)
+    except _Error as error:
+        raise _problem(error, text, span) from None
+
+
+def parse_target(text: str, names: Names, span: Span = Span()) -> Variable:
+    """Read the name of a family with its indices, such as `WQ[a]`."""
+    try:
+        tree = _tree(text, "eval")
+        assert isinstance(tree, ast.Expression)
+        return _Reader(names).target(tree.body)
+    except _Error as error:
+        raise _problem(error, text, span) from None
+
+
+def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedStatement:
+    """Read `target = Instruction(arguments)`.
+
+    Raises    ProgramError with line and column
+    """
+    try:
+        tree = _tree(text, "exec")
+        assert isinstance(tree, ast.Module)
+        body = tree.body
+        if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
+            raise _Error("a statement reads `name[indices] = Instruction(...)`", body[0] if body else 0,
+                         "u[i] = MatMul(W[i], h)")
+        reader = _Reader(names)
+        target, value = reader.target(body[0].targets[0]), body[0].value
+        if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):
+            called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+            hint = did_you_mean(called, INSTRUCTIONS) if called and called not in ATOMS else ""
+            right = _product(value) or f"Nonlin({_text(value)})"
+            raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value,
+                         hint if "mean" in hint else f"{_text(body[0].targets[0])} = {right}")
+        first = reader.weight if value.func.id == "MatMul" else reader.expression
+        args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
+        keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)
+        return ParsedStatement(target, value.func.id, args, keywords)
+    except _Error as error:
+        raise _problem(error, text, span) from None
+    except ProgramError as error:
+        raise ProgramError([Problem(p.message, span, p.fix) for p in error.problems]) from None

@@ -1,0 +1,107 @@
+"""`Samples`: named arrays of draws, of networks of finite width or of the limit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.atoms.declared import own
+from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.ir import Netsor
+from tensorprog.language.writing_files import whole, writing
+from tensorprog.show.samples import show
+
+__all__ = ["Samples", "program_text"]
+
+
+def program_text(netsor: Netsor) -> str:
+    """The program as a file, without what numbers do not depend on: tables, title, reference, run defaults."""
+    from tensorprog.language.yaml_io import pack
+
+    return pack(replace(netsor, title="", reference="", run=()))[0]
+
+
+@dataclass(frozen=True)
+class Samples(Mapping[str, NDArray[Any]]):
+    """Draws of outputs, scores and kept variables by name.
+
+    Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar
+              family (samples, *members)
+    """
+
+    netsor: Netsor = field(repr=False)
+    arrays: Mapping[str, NDArray[Any]] = field(repr=False)
+    samples: int
+    seed: int
+    method: str
+    width: int | None = None  # None for the limit
+    coordinates: int = 1
+    seconds: float = 0.0
+    averages: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)  # (samples, *members) each
+    psi: Mapping[str, str] = field(default_factory=dict, repr=False)  # {"m": "tanh(y[0])**2"}
+    # mean and variance of outputs given all but the weights used last, in the shape of the output
+    conditional: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        try:
+            return self.arrays[name]
+        except KeyError:
+            hint = f"pass keep=('{name}',)" if name in self.netsor.families else did_you_mean(name, list(self.arrays))
+            raise ProgramError(f"{name} was not kept; {hint}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the program's outputs."""
+        return self.netsor.outputs
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the Dots held."""
+        dots = {s.target.name for s in self.netsor.body if type(s).__name__ == "Dot"}
+        return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
+
+    def _repr_html_(self) -> str:
+        return show(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an .npz with every array, the seed, the version and the program with its tables, in one step.
+
+        Functions declared in Python are not written, only a few of their values.
+        """
+        from tensorprog import __version__
+        from tensorprog.language.yaml_io import pack
+
+        text, tables = pack(self.netsor)
+        meta = {
+            "program": text,
+            "version": __version__,
+            "seed": self.seed,
+            "method": self.method,
+            "width": self.width,
+            "samples": self.samples,
+            "coordinates": self.coordinates,
+            "averages": dict(self.psi),
+            "functions": {name: own(name).sketch for name in self.netsor.own},
+        }
+        arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
+        for name, pair in self.conditional.items():
+            arrays |= dict(zip((f"conditional/{name}/mean", f"conditional/{name}/variance"), pair, strict=True))
+        with writing(path, "name a file in a folder that exists"), whole(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(
+                file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
+            )

@@ -1,0 +1,214 @@
+"""In which order statements run: groups of mutually dependent statements become loops over a recurrence index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from tensorprog.language.errors import Problem
+from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.ir import Netsor, Range, Statement
+
+__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps", "upstream"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Statements (or inner loops) repeated for each value of a recurrence index, in increasing order."""
+
+    index: str
+    start: int
+    stop: int
+    body: tuple[int | Loop, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement for fixed values of its recurrence indices and all values of its other indices."""
+
+    position: int
+    statement: Statement
+    fixed: tuple[tuple[str, int], ...] = ()
+
+    def ranges(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
+        """Ranges of all indices with the fixed ones pinned to one value."""
+        return dict(ranges) | {name: (value, value + 1) for name, value in self.fixed}
+
+
+def _slot_range(slot: Affine, ranges: Mapping[str, Range]) -> Range:
+    low, high = slot.bounds(dict(ranges))
+    return low, high + 1
+
+
+def _uses(reference: Variable, definition: Variable, ranges: Mapping[str, Range], boundary: Sequence[str]) -> bool:
+    """Whether a reference can read a member that this definition binds."""
+    for slot, target, rule in zip(reference.slots, definition.slots, boundary, strict=True):
+        (a, b), (c, d) = _slot_range(slot, ranges), _slot_range(target, ranges)
+        if not rule and (b <= c or d <= a):
+            return False
+    return True
+
+
+def dependencies(
+    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]]
+) -> list[tuple[int, int, Variable]]:
+    """Triples (user, definer, reference) of statement positions."""
+    defined: dict[str, list[int]] = {}
+    for position, statement in enumerate(body):
+        defined.setdefault(statement.target.name, []).append(position)
+    edges = []
+    for position, statement in enumerate(body):
+        for reference in statement.inputs:
+            rules = boundaries.get(reference.name, [""] * len(reference.slots))
+            local = dict(ranges)
+            for definer in defined.get(reference.name, ()):
+                target = body[definer].target
+                if len(target.slots) == len(reference.slots) and _uses(reference, target, local, rules):
+                    edges.append((position, definer, reference))
+    return edges
+
+
+def lag(
+    user: Statement, definer: Statement, reference: Variable, index: str, ranges: Mapping[str, Range],
+    boundaries: Mapping[str, Sequence[str]],
+) -> int | None:
+    """By how much at least a reference lags behind the user along an index, whatever the other indices are.
+
+    None if it may read ahead, or if the two are not defined along the index.
+    """
+    bare = [slot.bare for slot in definer.target.slots]
+    if index not in bare or index not in [slot.bare for slot in user.target.slots]:
+        return None
+    place = bare.index(index)
+    slot, rules = reference.slots[place], boundaries.get(reference.name, ())
+    (low, high), (start, stop) = slot.bounds(dict(ranges)), ranges[index]
+    if rules and rules[place] == "wrap" and (low < start or high >= stop):  # the first member would read the last
+        return None
+    behind = Affine(tuple((name, -factor) for name, factor in slot.terms), -slot.offset)
+    terms = dict(behind.terms)
+    terms[index] = terms.get(index, 0) + 1
+    least, _ = Affine(tuple((name, factor) for name, factor in terms.items() if factor), behind.offset).bounds(
+        dict(ranges))
+    return least if least >= 0 else None
+
+
+def _order(
+    nodes: Sequence[int], edges: Sequence[tuple[int, int, Variable]], body: Sequence[Statement],
+    ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]], used: frozenset[str],
+    key: Callable[[int], Any],
+) -> tuple[int | Loop, ...]:
+    graph = nx.DiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from((definer, user) for user, definer, _ in edges)
+    condensed = nx.condensation(graph)
+    order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(map(key, condensed.nodes[c]["members"])))
+    component_of = condensed.graph["mapping"]
+    within: dict[int, list[tuple[int, int, Variable]]] = {}
+    for edge in edges:
+        if component_of[edge[0]] == component_of[edge[1]]:
+            within.setdefault(component_of[edge[0]], []).append(edge)
+    result: list[int | Loop] = []
+    for component in order:
+        members = sorted(condensed.nodes[component]["members"])
+        inner = within.get(component)
+        if not inner:
+            result.append(members[0])
+            continue
+        candidates = [slot.bare for slot in body[members[0]].target.slots if slot.bare and slot.bare not in used]
+        for index in candidates:
+            lags = [lag(body[user], body[definer], reference, index, ranges, boundaries)
+                    for user, definer, reference in inner]
+            if any(lag is None for lag in lags) or not any(lags):
+                continue
+            rest = [edge for edge, lag in zip(inner, lags, strict=True) if lag == 0]
+            inner_order = _order(members, rest, body, ranges, boundaries, used | {index}, key)
+            result.append(Loop(index, *ranges[index], inner_order))
+            break
+        else:
+            statement = body[members[0]]
+            names = ", ".join(dict.fromkeys(str(body[m].target) for m in members))
+            raise _Circular(Problem(
+                f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
+                f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases",
+                statement.span,
+                "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), s[0] given "
+                "(Sakai et al. 2025, footnote 2)",
+            ))
+    return tuple(result)
+
+
+class _Circular(Exception):
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
+def schedule(
+    body: Sequence[Statement], ranges: Mapping[str, Range], boundaries: Mapping[str, Sequence[str]],
+    key: Callable[[int], Any] | None = None,
+) -> tuple[tuple[int | Loop, ...], list[Problem]]:
+    """Order the statements of a body; problems are circular definitions and use before binding.
+
+    Of statements that could run next, the one with the smallest `key` (by default its position) does.
+    """
+    edges = dependencies(body, ranges, boundaries)
+    try:
+        order = _order(range(len(body)), edges, body, ranges, boundaries, frozenset(), key or int)
+    except _Circular as error:
+        return (), [error.problem]
+    group: dict[int, int] = {}
+    for number, entry in enumerate(order):
+        for member in _members(entry):
+            group[member] = number
+    problems = []
+    for user, definer, reference in edges:
+        if definer > user and group[user] != group[definer]:
+            span = body[user].span
+            problems.append(Problem(f"{reference.name} is used before it is bound", span.at(reference.column),
+                                    f"move `{body[definer].target} = ...` above this statement"))
+    return order, problems
+
+
+def _members(entry: int | Loop) -> Iterator[int]:
+    if isinstance(entry, int):
+        yield entry
+    else:
+        for inner in entry.body:
+            yield from _members(inner)
+
+
+def upstream(netsor: Netsor, names: Iterable[str]) -> frozenset[str]:
+    """Families that some families depend on, these too, through vectors that are multiplied as well."""
+    found, waiting = set(names), list(names)
+    while waiting:
+        for position in netsor.families[waiting.pop()].statements:
+            new = {reference.name for reference in netsor.body[position].inputs} - found
+            found |= new
+            waiting += new
+    return frozenset(found)
+
+
+def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
+    """Whether none of the names reads itself, directly or through others of them."""
+    return bool(nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads)))
+
+
+def steps(netsor: Netsor, key: Callable[[int], Any] | None = None) -> list[Step]:
+    """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only."""
+    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+    order, _ = schedule(netsor.body, netsor.ranges, boundaries, key)
+    result: list[Step] = []
+
+    def run(entry: int | Loop, fixed: tuple[tuple[str, int], ...]) -> None:
+        if isinstance(entry, int):
+            result.append(Step(entry, netsor.body[entry], fixed))
+            return
+        for value in range(entry.start, entry.stop):
+            for inner in entry.body:
+                run(inner, (*fixed, (entry.index, value)))
+
+    for entry in order:
+        run(entry, ())
+    return result

@@ -1,0 +1,350 @@
+"""Families with several definitions, and what a reference reads: elsewhere if an index wraps, nothing beyond zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+
+from tensorprog.language.errors import NotCompiledError, Problem, Span
+from tensorprog.language.evaluate import slots_of
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.schedule import Loop, acyclic, schedule, upstream
+from tensorprog.language.substitute import affine_expr, reindexed, substitute
+
+__all__ = [
+    "ONE", "ZERO", "Box", "Reading",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "pieced",
+    "place", "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "single", "target_box", "without_transposes",
+]  # fmt: skip
+
+Box = tuple[Range, ...]  # members of a family, as a range for each slot
+Condition = tuple[Affine, Range]  # the form lies in the range
+ONE, ZERO = Number(1), Number(0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One case of a reference: where all conditions hold, it reads the member at the slots."""
+
+    slots: tuple[Affine, ...]
+    inside: tuple[Condition, ...] = ()
+
+
+def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -> list[Reading]:
+    """The cases of a reference while its indices run over the ranges; where none holds, it reads the zero vector.
+
+    Beyond its boundary an index wraps, by multiples of its size, or reads zero.
+    """
+    rules = family.boundaries or ("",) * len(reference.slots)
+    options = [
+        list(_places(slot, span, rule, ranges))
+        for slot, span, rule in zip(reference.slots, family.ranges, rules, strict=True)
+    ]
+    return [
+        Reading(tuple(slot for slot, _ in chosen), tuple(c for _, held in chosen for c in held))
+        for chosen in product(*options)
+    ]
+
+
+def _places(
+    slot: Affine, span: Range, rule: str, ranges: Mapping[str, Range]
+) -> Iterator[tuple[Affine, tuple[Condition, ...]]]:
+    """Slots that lie in the span, each with the condition under which it is read."""
+    (start, stop), (low, high) = span, slot.bounds(dict(ranges))
+    if not rule or (low >= start and high < stop):
+        yield slot, ()
+        return
+    size = stop - start
+    turns = range((low - start) // size, (high - start) // size + 1) if rule == "wrap" else range(1)
+    for turn in turns:
+        moved = Affine(slot.terms, slot.offset - turn * size)
+        yield moved, () if len(turns) == 1 and rule == "wrap" else ((moved, span),)
+
+
+def indicator(inside: Sequence[Condition]) -> Expr:
+    """1 where all conditions hold, else 0."""
+    tests = [
+        Call("less_equal", pair)
+        for form, (start, stop) in dict.fromkeys(inside)
+        for pair in ((Number(start), affine_expr(form)), (affine_expr(form), Number(stop - 1)))
+    ]
+    return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), tests), ONE, ZERO)) if tests else ONE
+
+
+def multiplied(expr: Expr) -> list[Expr]:
+    """What a product multiplies: unlike `evaluate.factors`, fractions and signs stay with their factor."""
+    if isinstance(expr, Call) and expr.atom == "multiply":
+        return [*multiplied(expr.args[0]), *multiplied(expr.args[1])]
+    return [expr]
+
+
+def product_of(factors: Sequence[Expr]) -> Expr:
+    """The product of some factors, short where they are 1."""
+    others = [factor for factor in factors if factor != ONE]
+    return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else ONE
+
+
+def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:
+    """The members that a statement binds."""
+    bounds = [slot.bounds(dict(ranges)) for slot in statement.target.slots]
+    return tuple((low, high + 1) for low, high in bounds)
+
+
+def positions_of(target: Variable, copy: str = "") -> dict[str, Affine]:
+    """Positions '0', '1', ... in place of the indices on a left side, or second copies of them, '0_', '1_', ..."""
+    return {slot.bare: Affine(((f"{k}{copy}", 1),)) for k, slot in enumerate(target.slots) if slot.bare}
+
+
+def operands_of(statement: Dot) -> tuple[Variable, Variable]:
+    """The two references of a Dot over the positions of its family."""
+    names = positions_of(statement.target)
+    return reindexed(statement.left, names), reindexed(statement.right, names)
+
+
+def place(box: Iterable[Range], whole: Sequence[Range]) -> tuple[slice, ...]:
+    """Where the members in a box stand in an array over whole ranges."""
+    return tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(box, whole, strict=True))
+
+
+def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str, Range]) -> dict[str, Range] | None:
+    """The ranges with the left side of a statement held to a box; None where they do not meet."""
+    held = dict(ranges)
+    for slot, (start, stop) in zip(statement.target.slots, box, strict=True):
+        low, high = slot.bounds(held)
+        low, high = max(low, start), min(high + 1, stop)
+        if low >= high:
+            return None
+        if slot.bare:
+            held[slot.bare] = low, high
+    return held
+
+
+def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
+    """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
+    spans = netsor.ranges if ranges is None else ranges
+    return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
+
+
+def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
+    """What this version does not compile: the statement, its line, and what to write instead."""
+    said = f"{what}: the limit of this is not compiled by this version"
+    return NotCompiledError(Problem(said, shown_at(statement), fix))
+
+
+def pieced(statement: Dot, operand: Variable) -> NotCompiledError:
+    """The refusal of a score one of whose operands several statements define."""
+    what = f"{operand}, an operand of the score {statement.target}, has several definitions"
+    return not_compiled(statement, what, f"a name for each of the definitions of {operand.name}, and a score of each")
+
+
+def shown_at(statement: Statement) -> Span:
+    """Where a statement stands, with its text as it is now where it was not written so."""
+    return statement.span if statement.span.text else replace(statement.span, text=str(statement))
+
+
+def random_families(netsor: Netsor) -> frozenset[str]:
+    """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
+    fixed = dict(netsor.fixed_widths)
+    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
+    for _ in range(len(netsor.body) + 1):
+        before = len(found)
+        for statement in netsor.body:
+            name = statement.target.name
+            finite = netsor.families[name].width in fixed
+            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
+                found.add(statement.target.name)
+        if len(found) == before:
+            break
+    return frozenset(found)
+
+
+def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
+    """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
+    products = (s for s in netsor.body if isinstance(s, MatMul))
+    return bool(netsor.fixed_widths) or any(s.vector.name in random for s in products)
+
+
+def without_transposes(netsor: Netsor) -> Netsor:
+    """The program without what transposed weights make, if no output depends on that.
+
+    Raises    NotCompiledError if one does
+    """
+    transposed = [s for s in netsor.body if isinstance(s, MatMul) and s.transposed]
+    used = upstream(netsor, netsor.outputs) if transposed else frozenset()
+    for statement in transposed:
+        if statement.target.name in used:
+            raise not_compiled(statement, f"{statement.matrix} is a transposed weight", "a weight of its own")
+    made = {statement.target.name for statement in transposed}
+    body = tuple(s for s in netsor.body if s.target.name in used or not made & upstream(netsor, [s.target.name]))
+    return replace(netsor, body=body) if transposed else netsor
+
+
+def depth(expr: Expr) -> int:
+    """How deep an expression is nested; 1 for what has no parts."""
+    level, deepest = [expr], 0
+    while level:
+        level, deepest = [child for node in level for child in node.children], deepest + 1
+    return deepest
+
+
+def reductions(expr: Expr) -> list[Reduction]:
+    """All reductions in an expression."""
+    found = [expr] if isinstance(expr, Reduction) else []
+    return found + [node for child in expr.children for node in reductions(child)]
+
+
+def reduces_numbered(expr: Expr) -> bool:
+    """Whether numbered variables, ".0", ".1", ..., stand below a reduction."""
+    return any(v.name.startswith(".") for node in reductions(expr) for v in variables(node))
+
+
+def carried(netsor: Netsor) -> frozenset[str]:
+    """Families in a recurrence that no MatMul or Dot interrupts, as the cells of an LSTM: functions of all steps.
+
+    Of families that are carried along together, as few as every cycle passes through; the others are written into them.
+    """
+    nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
+    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+    order, _ = schedule(nonlins, netsor.ranges, boundaries)
+
+    def names(entry: int | Loop, inside: bool) -> Iterator[str]:
+        if isinstance(entry, Loop):
+            for inner in entry.body:
+                yield from names(inner, True)
+        elif inside:
+            yield nonlins[entry].target.name
+
+    found = {name for entry in order for name in names(entry, False)}
+    reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
+    written: set[str] = set()
+    for name in sorted(found):
+        once = len(netsor.families[name].statements) == 1
+        if once and acyclic({other: reads[other] for other in (*written, name)}):
+            written.add(name)
+    return frozenset(found - written)
+
+
+def refuse_steps(netsor: Netsor) -> None:
+    """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
+    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
+    order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+    if any(isinstance(entry, Loop) for entry in order):
+        raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
+    for statement in netsor.body:
+        name = statement.target.name
+        if len(netsor.families[name].statements) > 1:
+            raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
+        for reference in _references(statement):
+            if leaves(netsor, reference):
+                raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
+
+
+def _references(statement: Statement) -> tuple[Variable, ...]:
+    return (*statement.inputs, statement.weight) if isinstance(statement, MatMul) else statement.inputs
+
+
+def single(netsor: Netsor) -> Netsor:
+    """The program with one statement behind every MatMul family, and scores that read within their ranges.
+
+    A MatMul that is one of several definitions gets a family of its own, of which the family is a copy there; an
+    operand of a score that is read beyond a boundary becomes a MatMul at the slots that are read.
+
+    Raises    NotCompiledError for transposed weights, and scores with several definitions
+    """
+    taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
+    taken |= set(dict(netsor.fixed_widths))
+
+    def fresh(name: str) -> str:
+        number = 1
+        while f"{name}_{number}" in taken:
+            number += 1
+        taken.add(f"{name}_{number}")
+        return f"{name}_{number}"
+
+    netsor = without_transposes(netsor)
+    body: list[Statement] = []
+    beyond = _Beyond(netsor, fresh)
+    for statement in netsor.body:
+        several = len(netsor.families[statement.target.name].statements) > 1
+        if isinstance(statement, MatMul) and several:
+            slots = tuple(slot for slot in statement.target.slots if slot.bare)
+            own = Variable(fresh(statement.target.name), slots)
+            body += [replace(statement, target=own), Nonlin(statement.target, own, "", statement.span)]
+            continue
+        if isinstance(statement, Dot) and statement.scale != "1/n":
+            if several:
+                raise not_compiled(
+                    statement, f"{statement.target.name} is a score with several definitions",
+                    "give each of the definitions a name of its own",
+                )  # fmt: skip
+            left, right = (beyond.statements(operand) for operand in (statement.left, statement.right))
+            body += [*left, *right]
+            statement = replace(
+                statement,
+                left=left[-1].target if left else statement.left,
+                right=right[-1].target if right else statement.right,
+            )
+        body.append(statement)
+    if len(body) == len(netsor.body):
+        return netsor
+    return replace(netsor, body=tuple(body), weights=tuple(beyond.weights.values()))
+
+
+class _Beyond:
+    """Operands of scores that are read beyond a boundary, as MatMuls of their own: g[k+2] = MatMul(U[k+2], u[k+2]).
+
+    There the vector is a copy that ends at the boundary of g, whatever its own boundary is, and so does the weight.
+    """
+
+    def __init__(self, netsor: Netsor, fresh: Callable[[str], str]) -> None:
+        self.netsor, self.fresh = netsor, fresh
+        self.weights = dict(netsor.weight)
+
+    def statements(self, operand: Variable) -> list[Statement]:
+        """The copy, and the MatMul whose output the operand is; nothing for any other operand."""
+        positions = self.netsor.families[operand.name].statements
+        statement = self.netsor.body[positions[0]] if len(positions) == 1 else None
+        if not leaves(self.netsor, operand) or not isinstance(statement, MatMul):
+            return []
+        places = list(zip(statement.target.slots, operand.slots, strict=True))
+        names = {own.bare: slot for own, slot in places if own.bare}
+        beyond = [own.bare for own, slot in places if own.bare
+                  and not self._inside(slot, self.netsor.ranges[own.bare])]  # fmt: skip
+        for index in beyond:
+            self._end(statement, index)
+        copy = Nonlin(Variable(self.fresh(statement.vector.name), statement.target.slots), statement.vector, "",
+                      statement.span)  # fmt: skip
+        used = dict.fromkeys(name for slot in operand.slots for name in slot.indices)
+        weight, vector = reindexed(statement.weight, names), reindexed(copy.target, names)
+        target = Variable(self.fresh(operand.name), slots_of(tuple(used)))
+        return [copy, replace(statement, target=target, weight=weight, vector=vector)]
+
+    def _inside(self, slot: Affine, span: Range) -> bool:
+        low, high = slot.bounds(self.netsor.ranges)
+        return span[0] <= low and high < span[1]
+
+    def _end(self, statement: MatMul, index: str) -> None:
+        """Let the weight of a statement end where its target does along an index.
+
+        Raises    NotCompiledError where another index chooses the weight
+        """
+        weight = self.weights[statement.weight.name]
+        rule = self.netsor.index[index].boundary
+        for own, slot in zip(weight.indices, statement.weight.slots, strict=True):
+            if index not in slot.indices or (slot.bare == index and self.netsor.index[own].boundary == rule
+                                             and self.netsor.ranges[own] == self.netsor.ranges[index]):  # fmt: skip
+                continue
+            if slot.bare != index or self.netsor.ranges[own] != self.netsor.ranges[index] or index in weight.indices:
+                name = statement.target.name
+                raise not_compiled(
+                    statement,
+                    f"{name} is read beyond its boundary by a score, and {statement.weight} does not end with it",
+                    f"declare the weight over the indices of {statement.target}",
+                )
+            indices = tuple(index if name == own else name for name in weight.indices)
+            variance = substitute(weight.variance, {own: Affine(((index, 1),))})
+            weight = self.weights[weight.name] = replace(weight, indices=indices, variance=variance)

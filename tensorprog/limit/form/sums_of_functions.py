@@ -1,0 +1,408 @@
+"""Vectors as sums of simple parts: coefficient * function(affine form of Gaussian variables), summed over indices.
+
+Gaussian variables are the outputs of MatMul and the initial vectors.  Scores and averages count as numbers here: a
+coefficient may contain them.  Definitions of other vectors are written in (inlined) first, but for those carried along
+a recurrence without a MatMul between (see `definitions.carried`), which stay as variables that are not Gaussian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorprog.language.atoms import REDUCTIONS
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
+from tensorprog.language.substitute import fresh_substitute, reindexed, replace_variables, substitute, with_stars
+from tensorprog.limit.form.branches import branches_apart
+from tensorprog.limit.form.definitions import (
+    Reading,
+    carried,
+    depth,
+    indicator,
+    multiplied,
+    not_compiled,
+    positions_of,
+    product_of,
+    readings,
+    reduces_numbered,
+    target_box,
+)
+from tensorprog.limit.form.residual_streams import running_sum, times
+
+__all__ = ["FORMAL", "ONE", "Part", "Parts", "position_names"]
+
+Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
+Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
+FORMAL = Variable(".")  # the argument of a one-argument function
+ONE, ZERO = Number(1), Number(0)
+MAX_PARTS = 10_000
+MAX_NODES = 20_000  # of a definition with all others written in
+MAX_DEPTH = 250  # functions of functions in it
+
+
+@dataclass(frozen=True)
+class Part:
+    """coefficient * function(sum of weight * variable + offset), summed over the bound indices.
+
+    Each entry of `inner` is (weight, variable, indices it is summed over inside the function).
+
+    `function` is an expression in FORMAL; None stands for the constant 1 (no variable at all).  A function of several
+    arguments keeps its variables in place and has `joint` set.
+    """
+
+    coefficient: Expr
+    bound: tuple[str, ...] = ()
+    function: Expr | None = None
+    inner: tuple[tuple[Expr, Variable, tuple[str, ...]], ...] = ()
+    offset: Expr = ZERO
+    joint: bool = False
+    box: tuple[tuple[str, Range], ...] = ()  # of a family with several definitions: the positions where this one holds
+
+    @property
+    def linear(self) -> bool:
+        """Whether the part is a constant or a multiple of a variable."""
+        return self.function is None or self.function == FORMAL
+
+    @property
+    def without_coefficient(self) -> Part:
+        """The part with coefficient 1."""
+        return replace(self, coefficient=ONE)
+
+    @property
+    def all_bound(self) -> tuple[str, ...]:
+        """Indices summed over, outside the function and inside."""
+        return tuple(dict.fromkeys((*self.bound, *(name for _, _, bound in self.inner for name in bound))))
+
+    def renamed(self, names: Mapping[str, Affine]) -> Part:
+        """The same part with other index names (bound ones must stay bare)."""
+
+        def bare(bound: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names[name].bare or name if name in names else name for name in bound)
+
+        return Part(
+            substitute(self.coefficient, names),
+            bare(self.bound),
+            None if self.function is None else substitute(self.function, names),
+            tuple((substitute(c, names), reindexed(v, names), bare(bound)) for c, v, bound in self.inner),
+            substitute(self.offset, names),
+            self.joint,
+            self.box,
+        )
+
+    def within(self, ranges: Mapping[str, Range], copy: str = "") -> dict[str, Range] | None:
+        """The ranges held to the positions where the part is defined, or their copies; None if there are none."""
+        held = dict(ranges)
+        for position, (start, stop) in self.box:
+            name = f"{position}{copy}"
+            held[name] = max(start, held[name][0]), min(stop, held[name][1])
+            if held[name][0] >= held[name][1]:
+                return None
+        return held
+
+
+def position_names(netsor: Netsor, family: str, suffix: str = "") -> dict[str, Range]:
+    """Ranges of the position names '0', '1', ... of a family's slots."""
+    return {f"{k}{suffix}": span for k, span in enumerate(netsor.families[family].ranges)}
+
+
+class Parts:
+    """Splits families of one program into parts; index names are slot positions '0', '1', ... and fresh bound ones."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = netsor
+        self.bound_ranges: dict[str, Range] = {}
+        self._cache: dict[str, tuple[Part, ...]] = {}
+        self._inlined: dict[int, Expr] = {}
+        self._fresh = 0
+        self.carried = carried(netsor)
+        sums = {name: running_sum(self, name) for name in sorted(self.carried)}
+        self._inlined = {found[0]: found[1] for found in sums.values() if found is not None}
+        self.carried -= {name for name, found in sums.items() if found is not None}
+
+    def is_base(self, name: str) -> bool:
+        """Whether a family is Gaussian by itself: a MatMul output or an initial vector."""
+        family = self.netsor.families[name]
+        nonlin = any(isinstance(self.netsor.body[position], Nonlin) for position in family.statements)
+        return family.kind == "vector" and not nonlin
+
+    def source(self, name: str) -> str:
+        """What a Gaussian family is independent by: its weight, or itself for initial vectors."""
+        products = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+        return next((s.weight.name for s in products if isinstance(s, MatMul)), name)
+
+    def gaussian(self, part: Part) -> bool:
+        """Whether a part is a multiple of a Gaussian variable, or a constant."""
+        return part.linear and not any(variable.name in self.carried for _, variable, _ in part.inner)
+
+    def is_vector(self, expr: Expr) -> bool:
+        """Whether vectors occur in an expression."""
+        return any(
+            isinstance(node, Variable) and (node == FORMAL or self.netsor.families[node.name].kind == "vector")
+            for node in walk(expr)
+        )
+
+    def inlined(self, name: str) -> Expr:
+        """The definition of a Nonlin family over its position names, with other Nonlins written in."""
+        box = self.netsor.families[name].ranges
+        whole = Variable(name, tuple(Affine(((str(k), 1),)) for k in range(len(box))))
+        written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
+        assert written is not None
+        return written
+
+    def every_range(self) -> dict[str, Range]:
+        """Ranges of all indices, of those bound in parts, and of those that a softmax keeps (written with a star)."""
+        declared = dict(self.netsor.ranges)
+        return with_stars(declared) | self.bound_ranges
+
+    def statement(self, position: int) -> Expr:
+        """The right side of one Nonlin over the position names of its family, with other Nonlins written in."""
+        waiting = [position]
+        while position not in self._inlined:  # those that it reads come first
+            reads = [p for p in self._reads(waiting[-1]) if p not in self._inlined and p not in waiting]
+            waiting += reversed(reads)
+            if not reads:
+                last = waiting.pop()
+                self._inlined[last] = self._written(last)
+        return self._inlined[position]
+
+    def _reads(self, position: int) -> list[int]:
+        """The statements that are written into one."""
+        names = (v.name for v in self.netsor.body[position].inputs if v.name not in self.carried)
+        defined = (p for name in names for p in self.netsor.families[name].statements)
+        return [p for p in defined if isinstance(self.netsor.body[p], Nonlin)]
+
+    def _written(self, position: int) -> Expr:
+        statement = self.netsor.body[position]
+        assert isinstance(statement, Nonlin)
+        box = target_box(statement, self.netsor.ranges)
+        written = self.fresh(statement.expr, positions_of(statement.target))
+        ranges = self.every_range() | {str(k): span for k, span in enumerate(box)}
+        written = replace_variables(written, lambda reference: self.written_in(reference, ranges))
+        large = f"has more than {MAX_NODES} terms" if sum(1 for _ in walk(written)) > MAX_NODES else ""
+        if large or depth(written) > MAX_DEPTH:
+            large = large or f"nests more than {MAX_DEPTH} functions"
+            raise not_compiled(
+                statement,
+                f"{statement.target.name} written out in Gaussian variables {large}",
+                "a MatMul or fewer statements between, so that less is written into one function",
+            )
+        return branches_apart(self, written)
+
+    def written_in(self, reference: Variable, ranges: Mapping[str, Range]) -> Expr | None:
+        """What a reference stands for while its indices run over the ranges; None for itself."""
+        body, family = self.netsor.body, self.netsor.families[reference.name]
+        known = reference.name not in self.carried and all(isinstance(body[k], Nonlin) for k in family.statements)
+        return self.read(reference, ranges, family.statements if known else ())
+
+    def read(self, reference: Variable, ranges: Mapping[str, Range], positions: Sequence[int]) -> Expr | None:
+        """The sum over all cases of a reference of what it reads: one of the statements, or the variable itself."""
+        total: Expr | None = None
+        for case in readings(reference, self.netsor.families[reference.name], ranges):
+            if not positions and case == Reading(reference.slots):
+                return None
+            for position in positions or (None,):
+                read = self._at(position, Variable(reference.name, case.slots), ranges)
+                if read is None:
+                    continue
+                expr, inside = read
+                held = indicator((*case.inside, *inside))
+                term = expr if held == ONE else Call("multiply", (held, expr))
+                total = term if total is None else Call("add", (total, term))
+        return ZERO if total is None else total
+
+    def _at(
+        self, position: int | None, reference: Variable, ranges: Mapping[str, Range]
+    ) -> tuple[Expr, tuple[tuple[Affine, Range], ...]] | None:
+        """What one statement gives at the slots, and what must hold so that it does; None if it never does."""
+        if position is None:
+            return reference, ()
+        inside = []
+        for slot, (start, stop) in zip(
+            reference.slots, target_box(self.netsor.body[position], self.netsor.ranges), strict=True
+        ):
+            low, high = slot.bounds(dict(ranges))
+            if high < start or low >= stop:
+                return None
+            if low < start or high >= stop:
+                inside.append((slot, (start, stop)))
+        values = {str(k): slot for k, slot in enumerate(reference.slots)}
+        return self.fresh(self.statement(position), values), tuple(inside)
+
+    def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
+        """Substitute, giving every reduction index a name of its own."""
+
+        def renamed(name: str) -> str:
+            return self.bound(name.split("~")[0], self.bound_ranges.get(name) or self.netsor.ranges[name])
+
+        return fresh_substitute(expr, names, renamed)
+
+    def bound(self, name: str, span: Range) -> str:
+        """A new name of an index that a reduction removes, with its range."""
+        self._fresh += 1
+        self.bound_ranges[f"{name}~{self._fresh}"] = span
+        return f"{name}~{self._fresh}"
+
+    def of(self, name: str) -> tuple[Part, ...]:
+        """Parts of a vector family (or of a scalar one, whose only part is a number)."""
+        if name not in self._cache:
+            family = self.netsor.families[name]
+            parts: list[Part] = []
+            if self.is_base(name) or name in self.carried:
+                slots = tuple(Affine(((str(k), 1),)) for k in range(len(family.ranges)))
+                parts = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
+            elif len(family.statements) == 1:
+                parts = self.split(self.statement(family.statements[0]))
+            else:
+                split = {position: self.split(self.statement(position)) for position in family.statements}
+                parts = [part for position, own in split.items() for part in self._boxed(position, own)]
+            if len(parts) > MAX_PARTS:
+                raise not_compiled(
+                    self.netsor.body[family.statements[0]],
+                    f"{name} is a sum of {len(parts)} different terms, more than the {MAX_PARTS} that are expanded",
+                    "fewer products of sums",
+                )
+            self._cache[name] = tuple(parts)
+        return self._cache[name]
+
+    def powers(self, name: str, order: int) -> list[Part] | None:
+        """A power of a vector that is a function of one variable by each of its definitions; None for any other."""
+        family, found = self.netsor.families[name], []
+        if self.is_base(name) or name in self.carried:
+            return None
+        for position in family.statements:
+            expr = self.statement(position)
+            part = self.function_part(expr) if self.is_vector(expr) else Part(ONE, (), expr)
+            if part.joint or part.function is None:
+                return None
+            power = Call("power", (part.function, Number(order)))
+            raised = replace(part, function=power) if self.is_vector(expr) else Part(power)
+            found += self._boxed(position, [raised]) if len(family.statements) > 1 else [raised]
+        return found
+
+    def _boxed(self, position: int, parts: Sequence[Part]) -> list[Part]:
+        """Parts of one of several definitions, zero where it does not hold."""
+        spans = target_box(self.netsor.body[position], self.netsor.ranges)
+        box = tuple((str(k), span) for k, span in enumerate(spans))
+        held = indicator([(Affine(((name, 1),)), span) for name, span in box])
+        return [replace(self.scale(part, held), box=box) for part in parts]
+
+    def split(self, expr: Expr) -> list[Part]:
+        """Write an expression as a sum of parts."""
+        if not self.is_vector(expr):
+            return [Part(expr)]
+        if isinstance(expr, Variable):
+            return [Part(ONE, (), FORMAL, ((ONE, expr, ()),))]
+        if isinstance(expr, Call):
+            if expr.atom in ("add", "subtract"):
+                left, right = (self.split(arg) for arg in expr.args)
+                return left + ([self.scale(part, Number(-1)) for part in right] if expr.atom == "subtract" else right)
+            if expr.atom == "negative":
+                return [self.scale(part, Number(-1)) for part in self.split(expr.args[0])]
+            if expr.atom == "divide" and not self.is_vector(expr.args[1]):
+                inverse = Call("divide", (ONE, expr.args[1]))
+                return [self.scale(part, inverse) for part in self.split(expr.args[0])]
+            found = multiplied(expr)
+            numbers = [factor for factor in found if not self.is_vector(factor)]
+            if numbers:
+                others = product_of([factor for factor in found if self.is_vector(factor)])
+                return [self.scale(part, product_of(numbers)) for part in self.split(others)]
+        if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
+            factor = self.reduction_factor(expr)
+            return [
+                self.scale(
+                    Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.offset, p.joint), factor
+                )
+                for p in self.split(expr.arg)
+            ]
+        return [self.function_part(expr)]
+
+    def reduction_factor(self, expr: Reduction) -> Expr:
+        """1 for a sum, 1/count for a mean."""
+        if expr.reducer == "sum":
+            return ONE
+        count = 1
+        for name in expr.indices:
+            start, stop = self.bound_ranges.get(name) or self.netsor.ranges[name]
+            count *= stop - start
+        return Number(1 / count)
+
+    @staticmethod
+    def scale(part: Part, factor: Expr) -> Part:
+        """The part times a number."""
+        if factor == ONE:
+            return part
+        coefficient = factor if part.coefficient == ONE else Call("multiply", (factor, part.coefficient))
+        return Part(coefficient, part.bound, part.function, part.inner, part.offset, part.joint)
+
+    def function_part(self, expr: Expr) -> Part:
+        """A nonlinear expression as a function of one affine form, where it is one."""
+        vectors = [v for v in variables(expr) if self.netsor.families[v.name].kind == "vector"]
+        reduced = any(isinstance(node, Reduction) and self.is_vector(node) for node in walk(expr))
+        joint = Part(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), ZERO, True)
+        if len(vectors) == 1 and not reduced:
+            function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
+            return Part(ONE, (), function, ((ONE, vectors[0], ()),))
+        body, forms = self.numbered(expr)
+        if len(forms) != 1 or (reduced and reduces_numbered(body)):
+            return joint
+        return Part(ONE, (), replace_variables(body, lambda v: FORMAL if v.name == ".0" else None), forms[0])
+
+    def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
+        """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
+        forms: dict[Inner, int] = {}
+
+        def rewrite(node: Expr) -> Expr:
+            if not self.is_vector(node):
+                return node
+            form = self.affine(node)
+            if form is not None:
+                inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
+                variable = Variable(f".{forms.setdefault(inner, len(forms))}")
+                return variable if form[1] == ZERO else Call("add", (variable, form[1]))
+            if isinstance(node, Call):
+                return Call(node.atom, tuple(map(rewrite, node.args)))
+            assert isinstance(node, Reduction), node
+            return Reduction(node.reducer, node.indices, rewrite(node.arg), node.column, node.at)
+
+        return rewrite(expr), list(forms)
+
+    def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
+        """Weights of the vectors and the offset, if an expression is affine in vectors."""
+        if not self.is_vector(node):
+            return {}, node
+        if isinstance(node, Variable):
+            return {(node, ()): ONE}, ZERO
+        if isinstance(node, Reduction):
+            form = self.affine(node.arg) if REDUCTIONS[node.reducer].linear else None
+            if form is None:
+                return None
+            factor = self.reduction_factor(node)
+            offset = ZERO if form[1] == ZERO else Reduction(node.reducer, node.indices, form[1])
+            return {(v, (*node.indices, *bound)): times(factor, w) for (v, bound), w in form[0].items()}, offset
+        assert isinstance(node, Call)
+        if node.atom in ("add", "subtract"):
+            left, right = self.affine(node.args[0]), self.affine(node.args[1])
+            if left is None or right is None:
+                return None
+            sign = ONE if node.atom == "add" else Number(-1)
+            inner = dict(left[0])
+            for key, weight in right[0].items():
+                weight = times(sign, weight)
+                inner[key] = Call("add", (inner[key], weight)) if key in inner else weight
+            other = times(sign, right[1])
+            return inner, other if left[1] == ZERO else left[1] if other == ZERO else Call("add", (left[1], other))
+        scale: Expr | None = None
+        rest = node.args[0]
+        if node.atom == "negative":
+            scale = Number(-1)
+        elif node.atom == "divide" and not self.is_vector(node.args[1]):
+            scale = Call("divide", (ONE, node.args[1]))
+        elif node.atom == "multiply":
+            for number, other in (node.args, node.args[::-1]):
+                if not self.is_vector(number):
+                    scale, rest = number, other
+        form = self.affine(rest) if scale is not None else None
+        if form is None or scale is None:
+            return None
+        return {key: times(scale, weight) for key, weight in form[0].items()}, times(scale, form[1])

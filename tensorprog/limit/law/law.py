@@ -1,0 +1,746 @@
+"""`Law`: the limit of a program, to be asked for covariances, draws, densities and moments."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.averages import Averages, with_averages
+from tensorprog.language.errors import (
+    AccuracyError,
+    NotCompiledError,
+    NotFiniteError,
+    Problem,
+    ProgramError,
+    did_you_mean,
+)
+from tensorprog.language.expr import Expr
+from tensorprog.language.ir import Dot, Netsor
+from tensorprog.language.named_arrays import broadcast
+from tensorprog.language.parse import Names, parse_target
+from tensorprog.language.samples import Samples
+from tensorprog.limit.form.definitions import Box, place
+from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.law import saved
+from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
+from tensorprog.limit.law.convolution import Convolution
+from tensorprog.limit.law.draws import Draws
+from tensorprog.limit.law.given_scores import Conditional
+from tensorprog.limit.law.infinite import InfiniteHeads
+from tensorprog.limit.law.layered import LayeredOutputs
+from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
+from tensorprog.limit.law.outputs import Outputs
+from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.moment.averages import ConditionalAverage
+from tensorprog.limit.moment.budget import Budget, budgeted
+from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.joint import Joint
+from tensorprog.limit.moment.moments import Moment, Value
+
+if TYPE_CHECKING:
+    from tensorprog.results.selfcheck import LawCheck
+
+__all__ = ["Law", "widths_text"]
+
+Array = NDArray[Any]
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
+TOGETHER = 64  # members of an output behind layers of scores that are averaged at once
+
+
+@budgeted
+class Law:
+    """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
+
+    Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
+    are Gaussian; their density and moments are averages of the conditional Gaussian over p-ring.
+
+    Accuracy  every number has an error: a bound where it is computed by closed form or quadrature, three standard
+              errors where quasi-Monte Carlo averages over p-ring
+    Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
+    """
+
+    def __init__(
+        self,
+        netsor: Netsor,
+        *,
+        grade: str = "",
+        accuracy: float | None = None,
+        max_memory: int = 1 << 30,
+        seed: int = 0,
+        expanded: bool = True,
+    ) -> None:
+        self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
+        self.budget, self._max_memory, self._seed = Budget(max_memory), max_memory, seed
+        with self.budget.within():
+            self.compiler = Compiler(netsor, expanded, max_memory // 12)
+        self.compiled = self.compiler.netsor
+        outputs = LayeredOutputs if self.compiler.layered else Outputs
+        self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
+        self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
+        self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
+        self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
+        self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
+        self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
+        self._numbers: dict[str, Value] = {}
+        self._larger: dict[Any, tuple[Averages, Law]] = {}
+        # behind layers of scores one member takes all that is random, and so do all of them
+        known = self.compiled.families
+        few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
+        self._together = frozenset(few if self.compiler.layered else ())
+        self.error = 0.0  # the largest error of the numbers given so far
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self.compiled.outputs
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the scores, but for those that constants put out of use."""
+        return tuple(name for name in self.netsor.scores if name in self.compiled.families)
+
+    @property
+    def widths(self) -> dict[str, float]:
+        """What each width is in the limit: infinity, or the number at which it stays."""
+        infinite = ("n", *(name for name, *_ in self.netsor.widths))
+        return dict.fromkeys(infinite, math.inf) | dict(self.compiled.fixed_widths)
+
+    def __repr__(self) -> str:
+        scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
+        return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
+
+    def _repr_html_(self) -> str:
+        from tensorprog.show.law import show
+
+        return show(self)
+
+    def latex(self) -> str:
+        """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
+        from tensorprog.limit.formulas import SymbolicLaw
+
+        return SymbolicLaw(self.netsor, grade=self.grade).latex()
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def member(self, text: str) -> tuple[str, Box, bool]:
+        """Family, box of members, and whether one member is meant."""
+        if not isinstance(text, str):
+            raise ProgramError(f"a variable is named by text, such as 'y[0]', not {text!r}")
+        names = Names(self.compiled.scalars, frozenset())
+        reference = parse_target(text, names)
+        family = self.compiled.families.get(reference.name)
+        if family is None or family.kind == "weight":
+            known = [name for name, f in self.compiled.families.items() if f.kind != "weight"]
+            if family is None and reference.name in self.netsor.families:
+                raise ProgramError(f"{reference.name} reaches no output with these constants: it is not in the limit")
+            raise ProgramError(
+                f"{reference.name} is not a vector or scalar of the program; {did_you_mean(reference.name, known)}"
+            )
+        if not reference.slots:
+            return reference.name, family.ranges, not family.ranges
+        if len(reference.slots) != len(family.ranges):
+            raise ProgramError(f"{family.name} has {len(family.ranges)} indices, {len(reference.slots)} given")
+        box = []
+        for slot, (start, stop) in zip(reference.slots, family.ranges, strict=True):
+            if slot.terms or not start <= slot.offset < stop:
+                raise ProgramError(f"{text}: the index {slot} is not a number in {start}..{stop - 1}")
+            box.append((slot.offset, slot.offset + 1))
+        return family.name, tuple(box), True
+
+    def _positions(self, name: str) -> tuple[str, ...]:
+        return tuple(position_names(self.compiled, name))
+
+    def is_linear(self, name: str) -> bool:
+        """Whether a vector is linear in Gaussian variables given the scores, so conditionally Gaussian."""
+        return self._outputs.linear(name)
+
+    def _note(self, error: Any, value: Any = 0.0, what: str = "") -> None:
+        """Remember the largest error; with an accuracy asked for, raise AccuracyError if `what` does not meet it."""
+        worst = float(np.max(error, initial=0.0, where=~np.isnan(error)))
+        self.error = max(self.error, worst)
+        known = np.isfinite(value)
+        size = max(1.0, float(np.max(np.abs(value), initial=0.0, where=known)))
+        if what and self.accuracy is not None and worst > self.accuracy * size:
+            more = "" if self.compiler.paths is None else ", or allow more draws with max_memory="
+            raise AccuracyError(
+                f"{what}: error {worst / size:.1e}, {self.accuracy:.1e} asked for (relative to numbers above 1); "
+                f"ask for less with accuracy={more}"
+            )
+
+    # -- means and covariances ----------------------------------------------------------------------------------
+
+    def mean(self, name: str, with_error: bool = False) -> Any:
+        """E[Z].
+
+        Shapes    (*members), or a number for one member such as 'y[0]'
+        """
+        family, box, single = self.member(name)
+        if family in self.compiler.scores and not self.compiler.is_finite(self.compiler.dot(family).left.name):
+            value = error = np.zeros([b - a for a, b in box])
+        else:
+            value, error = self._known_mean(family, box) or self._averaged_mean(family, box)
+        self._note(error, value, f"the mean of {name}")
+        return self._answer(value, error, single, with_error)
+
+    def _known_mean(self, family: str, box: Box) -> tuple[Array, Array] | None:
+        if family in self.compiler.random:
+            return None
+        try:
+            return self._mean_of(family, box)
+        except NotCompiledError:
+            return None
+
+    def _averaged_mean(self, family: str, box: Box) -> tuple[Array, Array]:
+        return self._mixture(family, box).expected()
+
+    def _mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
+        """Mean and error of members of a family that no score reaches."""
+        return self._members_of(self.compiler.mean(family), family, box)
+
+    def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
+        declared = self.compiled.families[family]
+        key = place(box, declared.ranges)
+        sizes = dict(zip(self._positions(family), declared.shape, strict=True))
+        axes = tuple(sizes)
+        return broadcast(result.value, axes, sizes)[key], broadcast(result.error, axes, sizes)[key]
+
+    @staticmethod
+    def _answer(value: Array, error: Array, single: bool, with_error: bool) -> Any:
+        if single:
+            value, error = float(np.reshape(value, -1)[0]), float(np.reshape(error, -1)[0])  # type: ignore[assignment]
+        return (value, error) if with_error else value
+
+    def second_moment(self, first: str, second: str | None = None) -> Covariance:
+        """E[Z^f Z^g], uncentred: what clause (ii) of Definition 1 propagates."""
+        second = first if second is None else second
+        for name in (first, second):
+            self._family(name)
+        moment = self.compiler.second(first, second)
+        self._note(moment.error, moment.size, f"the second moment of {first} and {second}")
+        return self._covariance(moment, first, second)
+
+    def _family(self, name: str) -> None:
+        family, _, single = self.member(name)
+        if family != name or (single and self.compiled.families[family].ranges):
+            raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
+
+    def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
+        return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
+
+    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+        """Centred covariance of two families: of Z for vectors, of p-ring for scores, over both for outputs of scores.
+
+        Shapes    a `Covariance`; np.asarray of it has the members of the first, then of the second.  For variables
+                  that depend on scores, an array of that shape (and its error)
+        Source    Sakai et al. 2025, Definition 1 (ii), (iv)
+        """
+        second = first if second is None else second
+        for name in (first, second):
+            self._family(name)
+        random = {first, second} & self.compiler.random
+        numbers = {n for n in (first, second) if self.compiled.families[n].kind == "scalar"} - self.compiler.random
+        scores = {first, second} & set(self.compiler.scores)
+        if len(scores) == len({first, second}) and not self.compiler.layered:
+            moment = self.compiler.score(first, second)
+        elif numbers or (scores and random != {first, second}):
+            # averages are numbers, and scores are independent of every vector that no score reaches
+            moment = Moment((), self.compiler.pair_ranges(first, second))
+        elif random:
+            return self._averaged_cov(first, second, with_error)
+        else:
+            try:
+                moment = self.compiler.centred(first, second)
+            except NotCompiledError:
+                return self._averaged_cov(first, second, with_error)
+        self._note(moment.error, moment.size, f"the covariance of {first} and {second}")
+        result = self._covariance(moment, first, second)
+        return (result, np.full(result.shape, result.error)) if with_error else result
+
+    def _averaged_cov(self, first: str, second: str, with_error: bool) -> Any:
+        """The covariance by averaging, the same numbers in both orders; variances are those of `var`."""
+        one, two = sorted((first, second))
+        if (one, two) not in self._cov:
+            self._cov[one, two] = self._averaged_pair(one, two)
+        members = len(self.compiled.families[one].shape)
+        turned = (*range(members, self._cov[one, two][0].ndim), *range(members))
+        value, error = (a.transpose(turned) if first > second else a for a in self._cov[one, two])
+        self._note(error, value, f"the covariance of {first} and {second}")
+        return (value.copy(), error.copy()) if with_error else value.copy()
+
+    def _averaged_pair(self, first: str, second: str) -> tuple[Array, Array]:
+        value, error = self._outputs.cov(first, second)
+        shapes = [self.compiled.families[name].shape for name in (first, second)]
+        sizes = [math.prod(shape) for shape in shapes]
+        known = [self._spread(name) for name in (first, second)]
+        value, error = (a.reshape(sizes).copy() for a in (value, error))
+        error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
+        if first == second:
+            value, error = (value + value.T) / 2, (error + error.T) / 2
+            np.fill_diagonal(value, known[0][0])
+            np.fill_diagonal(error, known[0][1])
+        for axis, (variance, wrong) in enumerate(known):  # a constant has no covariance with anything
+            constant = (variance == 0) & (wrong == 0)
+            place = (constant, slice(None)) if axis == 0 else (slice(None), constant)
+            value[place] = error[place] = 0.0
+        return value.reshape(shapes[0] + shapes[1]), error.reshape(shapes[0] + shapes[1])
+
+    def _root_mean_square(self, name: str) -> Array:
+        """Sizes of all members of a family, in C order."""
+        mean = np.zeros(1) if name in self.compiler.scores else np.reshape(self.mean(name), -1)
+        return np.asarray(np.sqrt(self._spread(name)[0] + np.square(mean)))
+
+    def _spread(self, name: str) -> tuple[Array, Array]:
+        """Variances of all members of a family, and their errors, in C order."""
+        ranges = self.compiled.families[name].ranges
+        value, error = self._moment_of(name, ranges, "moment", 2)
+        return value.reshape(-1), error.reshape(-1)
+
+    # -- one-dimensional laws -----------------------------------------------------------------------------------
+
+    def _mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
+        """Conditional means and variances of members over draws of p-ring; not `split`, in one piece; `dense`, for
+        densities."""
+        family = self.compiled.families[name]
+        if name in self._together and box != family.ranges:
+            return self._mixture(name, family.ranges, split, dense).member(place(box, family.ranges))
+        key = name, box, split, dense
+        if key not in self._mixtures:
+            if not math.prod(b - a for a, b in box):
+                raise ProgramError(f"{name} has no members")
+            if name in self.compiler.scores:
+                self._mixtures[key] = self._outputs.score_mixture(name, box)
+            elif self.compiled.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+                value, _ = self._mean_of(name, box)
+                self._mixtures[key] = Mixture((), value, np.zeros_like(value))
+            else:
+                self._mixtures[key] = self._outputs.mixture(name, box, split, dense)
+        return self._mixtures[key]
+
+    def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
+        family, box, single = self.member(name)
+        value, error = self._moment_of(family, box, method, order)
+        self._note(error, value, f"the moment of order {order} of {name}")
+        return self._answer(value.copy(), error.copy(), single, with_error)
+
+    def _moment_of(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
+        key = family, box, method, order
+        if key not in self._moments:
+            found = self._integrated(family, box, method, order)
+            if found is None and (method, order) == ("moment", 2):
+                found = self._known_variance(family, box)
+            self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
+        return self._moments[key]
+
+    def _from_mixture(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
+        mixture = self._mixture(family, box)
+        value, error = getattr(mixture, method)(order)
+        if (method, order) == ("moment", 2):  # values that agree to rounding are one value
+            constant = value + error <= np.square(ROUNDING * mixture.expected()[0])
+            value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)
+        return value, error
+
+    def _known_variance(self, family: str, box: Box) -> tuple[Array, Array] | None:
+        """The diagonal of the covariance of a vector that no score reaches; a linear one is an exact average too."""
+        if family in self.compiler.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
+            return None
+        try:
+            moment = self.compiler.centred(family, family)
+        except NotCompiledError:
+            return None
+        grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
+        shape = tuple(b - a for a, b in box)
+        found = moment.at({f"{k}{copy}": grid for k, grid in enumerate(grids) for copy in ("", "_")})
+        return np.broadcast_to(found.value, shape).copy(), np.broadcast_to(found.error, shape).copy()
+
+    def _knows(self, ask: str, name: str) -> bool:
+        """Whether the answer to "mean", "var", "kurtosis" or "cov" of a variable is at hand from questions before."""
+        if ask == "cov":
+            return (name, name) in self._cov
+        family, box, _ = self.member(name)
+        keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
+        if ask == "mean":
+            return (family, box, True, False) in self._mixtures
+        return (family, box, *keys[ask]) in self._moments
+
+    def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:
+        """Central moments of a nonlinear function of one Gaussian, by integration instead of draws."""
+        if order > 8 or family in self.compiler.random or self.compiled.families[family].kind != "vector":
+            return None
+        if self.is_linear(family):
+            return None
+        raw = [self.compiler.raw_moment(family, k) for k in range(1, max(order, 2) + 1)]
+        if any(value is None or not np.isfinite(value.estimate.error).all() for value in raw):
+            return None
+        pairs = [(np.ones(()), np.zeros(())), *(self._members_of(v, family, box) for v in raw if v is not None)]
+        moments = [Estimate(np.asarray(value), np.asarray(error)) for value, error in pairs]
+
+        def central(k: int) -> Estimate:
+            total = Estimate.exact(0.0)
+            for j in range(k + 1):
+                term = moments[j] * float(math.comb(k, j) * (-1) ** (k - j))
+                for _ in range(k - j):
+                    term = term * moments[1]
+                total = total + term
+            return total
+
+        top, variance = central(order), central(2)
+        if method == "moment":
+            return top.value, top.error
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = np.where(variance.value > variance.error, top.value / variance.value ** (order / 2), np.nan)
+            relative = top.error / np.abs(top.value) + (order / 2) * variance.error / variance.value
+        return value, np.where(np.isnan(value), 0.0, np.abs(value) * relative)
+
+    def moment(self, name: str | Sequence[str], order: Any, with_error: bool = False) -> Any:
+        """Central moment of a member such as 'y[0]', or of all members of a family; mixed moments of several members.
+
+        Shapes    one name and order, or d names and d orders: E of the product of (Y_k - E Y_k)**order_k
+        Raises    AccuracyError when the accuracy of the law cannot be met
+        """
+        if not isinstance(name, str):
+            return self._mixed_moment(name, order, with_error)
+        return self._ask(name, "moment", check_order(order), with_error)
+
+    def _mixed_moment(self, names: Sequence[str], orders: Any, with_error: bool) -> Any:
+        joint = self._joint(names)
+        powers = list(orders) if np.ndim(orders) == 1 else []
+        if len(powers) != joint.size or not all(isinstance(k, int | np.integer) and k >= 0 for k in powers):
+            raise ProgramError(f"{joint.size} variables need as many orders, whole numbers, not {orders!r}")
+        if sum(powers) > 16:
+            raise ProgramError(f"mixed moments go up to a total order of 16, not {sum(powers)}")
+        needed = {name: int(sum(k for n, k in zip(names, powers, strict=True) if n == name)) for name in names}
+        needed = {name: power for name, power in needed.items() if power}
+        if len(needed) == 1:
+            return self.moment(*next(iter(needed.items())), with_error=with_error)
+        value, error = joint.moment([int(k) for k in powers])
+        self._note(error, value, f"the mixed moment of {', '.join(names)}")
+        return (value, error) if with_error else value
+
+    def var(self, name: str, with_error: bool = False) -> Any:
+        """Variance."""
+        return self.moment(name, 2, with_error)
+
+    def kurtosis(self, name: str, with_error: bool = False) -> Any:
+        """Fourth central moment over squared variance; a Gaussian has 3."""
+        return self._ask(name, "standardised", 4, with_error)
+
+    def _one(self, name: str) -> tuple[str, Box]:
+        family, box, single = self.member(name)
+        if not single:
+            raise ProgramError(
+                f"{name} is a family; name one member, such as {family}[{', '.join(str(a) for a, _ in box)}]"
+            )
+        return family, box
+
+    def _curve(self, name: str) -> Mixture | Convolution:
+        """What answers for density and distribution function of one member."""
+        key = self._one(name)
+        if key not in self._curves:
+            self._curves[key] = self._make_curve(*key)
+        return self._curves[key]
+
+    def _make_curve(self, family: str, box: Box) -> Mixture | Convolution:
+        one = (0,) * len(box)
+        mixture = self._mixture(family, box, dense=True).member(one)
+        if mixture.factors < 2:
+            return mixture
+        if not mixture.smoothed:
+            total = Convolution(mixture)
+            if total.usable:
+                return total
+        return self._mixture(family, box, split=False, dense=True).member(one)
+
+    def density_method(self, name: str) -> str:
+        """How the density of a member is found.
+
+        'conditional': the conditional Gaussian averaged over p-ring; 'convolution': the same for each of several
+        independent summands, such as heads, put together by their moment generating functions; 'kernel': an estimate
+        from draws, for variables that are not linear in the vectors.
+        """
+        curve = self._curve(name)
+        if isinstance(curve, Convolution):
+            return "convolution"
+        return "kernel" if curve.smoothed else "conditional"
+
+    def density(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+        """Density of one member at the grid points, or joint density of several.
+
+        Shapes    one name, grid (...) -> (...); d names, grid (..., d) -> (...)
+        Raises    ProgramError for several variables that have no joint density
+        """
+        return self._grid(name, "density", grid, with_error)
+
+    def averaged(self, name: str) -> Mixture | Convolution:
+        """The density of one member as an average of Gaussians over p-ring: `densities` by the rule and in each set.
+
+        Raises    NotCompiledError where the density is an estimate from draws
+        """
+        curve = self._curve(name)
+        if isinstance(curve, Mixture) and curve.smoothed:
+            raise NotCompiledError(f"{name} is not Gaussian given the scores: its density is an estimate from draws")
+        return curve
+
+    def cdf(self, name: str | Sequence[str], grid: Any, with_error: bool = False) -> Any:
+        """Distribution function of one member at the grid points, or of several jointly.
+
+        Shapes    as for `density`
+        """
+        return self._grid(name, "cdf", grid, with_error)
+
+    def _grid(self, name: str | Sequence[str], method: str, grid: Any, with_error: bool) -> Any:
+        points = check_points("points of a grid", grid)
+        if isinstance(name, str):
+            value, error = getattr(self._curve(name), method)(points.reshape(-1))
+            value, error = value.reshape(points.shape), error.reshape(points.shape)
+        else:
+            joint = self._joint(name)
+            if points.shape[-1:] != (joint.size,):
+                raise ProgramError(f"{joint.size} variables need points (..., {joint.size}), not {points.shape}")
+            try:
+                value, error = getattr(joint, method)(points)
+            except np.linalg.LinAlgError:
+                raise ProgramError(
+                    f"{', '.join(name)}: linearly dependent given some scores, so that there is no joint density"
+                ) from None
+        self._note(error, value, f"the {method} of {name if isinstance(name, str) else ', '.join(name)}")
+        return (value, error) if with_error else value
+
+    def _joint(self, names: Sequence[str]) -> Joint:
+        if not names:
+            raise ProgramError("name at least one variable")
+        members = tuple(self._one(name) for name in names)
+        if members not in self._joints:
+            for family, _ in members:
+                if family not in self.compiler.scores and not self.is_linear(family):
+                    raise ProgramError(f"{family} is not linear in the vectors: joint laws need variables that are")
+            if len({family in self.compiler.scores for family, _ in members}) > 1 and any(
+                family in self.compiler.random and family not in self.compiler.scores for family, _ in members
+            ):
+                raise ProgramError(
+                    "scores and vectors that depend on them have no joint density here; draw them with law.sample"
+                )
+            self._joints[members] = self._outputs.joint(members)
+        return self._joints[members]
+
+    def quantile(self, name: str, q: Any) -> Array:
+        """Quantiles of one member, where the distribution function passes them, to full precision."""
+        levels = check_levels(q)
+        curve = self._curve(name)
+        centre, spread = float(curve.mixture.expected()[0]), 1.001 * curve.mixture.reach
+        wanted = levels.reshape(-1)
+        found = crossing(lambda y: curve.cdf(y)[0] - wanted, np.full(levels.size, centre - spread), centre + spread)
+        return np.asarray(found).reshape(levels.shape)  # at an atom the distribution function jumps there
+
+    # -- draws --------------------------------------------------------------------------------------------------
+
+    def sample(
+        self, size: int, seed: int = 0, keep: Sequence[str] = (), averages: Mapping[str, str | Expr] | None = None
+    ) -> Samples:
+        """Draws of (Z, p-ring): outputs, scores, and the variables named by `keep`.
+
+        Scores that `keep` does not name take no memory until they are read: then they are drawn again from the same
+        streams.  Variables do not depend on how many draws there are, nor on which are read.
+
+        `averages` names functions psi as for `Program.run`; the draws of their limits, E[psi(Z) | p-ring], belong to
+        the same p-ring as the outputs, which are the same with and without averages.
+
+        Shapes    each (size, *members), as for finite width with one coordinate
+        Accuracy  each draw of an average has an error of its own, the largest of which enters `error`: rounding for
+                  functions of one Gaussian variable, else what Gauss-Hermite or quasi-Monte Carlo reach
+        Raises    NotCompiledError for averages this version does not compile
+        Source    Sakai et al. 2025, Theorem 1
+        """
+        if not averages:
+            return self._sample(size, seed, keep, ())
+        added, law = self._extended(averages)
+        with _expected(added):
+            draws = law._sample(size, seed, keep, tuple(added.families.values()))
+        self._note(law.error)
+        return _finite(added.separate(draws))
+
+    def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
+        """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
+
+        Shapes    name -> (size, *members)
+        Accuracy  as for `sample`
+        """
+        added, law = self._extended(averages)
+        with _expected(added):
+            names = tuple(added.families.values())
+            draws = law._draw(size, seed, names, names)
+        self._note(law.error)
+        return _finite(added.separate(draws)).averages
+
+    def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
+        """The program with the statements of averages, and its law."""
+        added = with_averages(self.netsor, averages)
+        key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
+        if key not in self._larger:
+            self._larger[key] = added, self._like(added.netsor, self.compiler.expanded)
+        return self._larger[key]
+
+    def _like(self, netsor: Netsor, expanded: bool) -> Law:
+        """The law of another program, with the same settings."""
+        return Law(
+            netsor,
+            grade=self.grade,
+            accuracy=self.accuracy,
+            max_memory=self._max_memory,
+            seed=self._seed,
+            expanded=expanded,
+        )
+
+    def expectation(self, psi: str | Expr, with_error: bool = False) -> Any:
+        """E[psi(Z)] of a function of vectors and scores, such as 'tanh(y[0])**2 * y[1]': the mean of Theorem 1's limit.
+
+        Shapes    over the free indices of psi, or a number
+        Accuracy  the average over p-ring of E[psi | p-ring]: see `Law`, and `sample` for the latter
+        """
+        added, law = self._extended({"expectation": psi})
+        with _expected(added):
+            value, error = law._expectation(added.families["expectation"])
+        self._note(error, value, f"the expectation of {psi}")
+        return self._answer(value, error, not value.shape, with_error)
+
+    def _expectation(self, name: str) -> tuple[Array, Array]:
+        box = self.compiled.families[name].ranges
+        if name not in self.compiler.random:
+            value = self._number(name)
+            axes = self._positions(name)
+            sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
+            return broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes)
+        return self._outputs.expectation(name, box)
+
+    def _number(self, name: str) -> Value:
+        """The limit of a scalar that no score reaches."""
+        if name not in self._numbers:
+            try:
+                self._numbers[name] = self.compiler.average(name)
+            except NotCompiledError:
+                self._numbers[name] = self._direct(name)
+        return self._numbers[name]
+
+    def number(self, name: str) -> Array:
+        """Limits of a family of scalars that no score reaches.
+
+        Shapes    (1, *members)
+        """
+        axes = self._positions(name)
+        sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
+        return broadcast(self._number(name).value, axes, sizes)[None]
+
+    def _direct(self, name: str) -> Value:
+        """The same by integration over all variables at once, of functions the recursion does not take apart."""
+        statement = self.compiled.body[self.compiled.families[name].statements[0]]
+        if not isinstance(statement, Dot):
+            raise NotCompiledError(f"{statement} is not compiled by this version")
+        average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
+        scope = self.compiler.scope
+        value = average.draw({}, lambda _: lambda ref, ranges: scope(ranges, apart=False).variable(ref, ranges))
+        return Value.of(value.data[0], self._positions(name), average.error)
+
+    def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
+        for name in keep:
+            self._family(name)
+        held = dict.fromkeys([*self.outputs, *keep])
+        scores = dict.fromkeys(self.scores)
+        return self._draw(size, seed, (*(held | scores), *added), (*held, *added, *(scores if added else ())))
+
+    def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
+        started = time.perf_counter()
+        draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held)
+        self._note([average.error for average in draws.sampler.averages.values()])
+        return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
+
+    def given(self, scores: Mapping[str, Any]) -> Conditional:
+        """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
+        as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
+        return Conditional(self._like(self.netsor, expanded=False) if as_written else self, scores)
+
+    def infinite_heads(self, index: str) -> InfiniteHeads:
+        """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
+
+        Raises    ProgramError unless outputs are sums over the index of independent heads with one law and mean zero,
+                  divided by the square root of their number
+        Source    Hron et al. 2020 (arXiv 2006.10540)
+        """
+        if self.compiler.layered:
+            raise NotCompiledError(
+                "infinite_heads is for one layer of scores and infinite widths; here vectors have random moments, from "
+                "scores or finite widths that they depend on"
+            )
+        return InfiniteHeads(self, index)
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def check(
+        self, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
+    ) -> LawCheck:
+        """Compare the law's numbers with its own draws, and with networks of the `widths` given, by z-scores.
+
+        Of up to six members of each output and score: mean, variance, kurtosis, covariances, distribution function,
+        quantiles, density (by its integrals over cells) and the divergence from a Gaussian.  With widths, such as
+        (64, 128, 256), moments, covariances and distribution functions of the outputs are compared as well with
+        `networks` networks of each width, extrapolated to infinite width by a + b/n + c/n**2.
+
+        Shapes    a `LawCheck`: `agrees`, `contradicted`, `rows`, `to_json()`; printed, a table
+        Accuracy  `threshold` is exceeded by any comparison of a right law with a probability of one in a million.
+                  Draws see an event of probability q if samples * q is above about ten, a wrong variance if it is wrong
+                  by more than some 6 * sqrt(2 / samples) of itself, and no wrong value of a density at one point only
+        Raises    ProgramError for fewer than three widths
+        """
+        from tensorprog.results.selfcheck import check_law
+
+        return check_law(self, samples, seed, widths, networks)
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program with its tables, and the settings from which `Law.load` compiles the law again, exactly.
+
+        Functions declared in Python are not written, only a few of their values.
+        """
+        saved.write(path, saved.Saved(self.netsor, self.grade, self.accuracy, self._seed))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Law:
+        """Read a law written by `save`.
+
+        Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
+        """
+        found = saved.read(path)
+        return cls(found.netsor, grade=found.grade, accuracy=found.accuracy, seed=found.seed)
+
+
+def widths_text(widths: Mapping[str, float]) -> str:
+    """In words: which widths go to infinity, and which stay."""
+    infinite = " and ".join(name for name, value in widths.items() if value == math.inf)
+    return ", ".join([f"{infinite} to infinity", *(f"{n} stays {v}" for n, v in widths.items() if v != math.inf)])
+
+
+@contextmanager
+def _expected(added: Averages) -> Iterator[None]:
+    """Raise ProgramError where a function of averages is not a number for some values of its variables."""
+    try:
+        yield
+    except (FloatingPointError, NotFiniteError) as error:
+        psi = ", ".join(added.psi.values())
+        message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
+        fix = "a function of all real numbers, such as log(1 + y[0]**2)"
+        raise ProgramError([Problem(message, fix=fix)]) from error
+
+
+def _finite(samples: Samples) -> Samples:
+    """The samples themselves; raise ProgramError if an average is infinite."""
+    for name, values in samples.averages.items():
+        if not np.isfinite(values).all():
+            raise ProgramError(f"average {name}: its expectation given the scores is not finite")
+    return samples

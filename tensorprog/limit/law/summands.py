@@ -1,0 +1,445 @@
+"""Vectors that are linear given the scores, as sums of independent parts: heads, and blocks that share nothing.
+
+y = sum over a of y_a with y_a = sum over j of w(p[a, .]) Z[a, j] is a sum of H independent variables when different a
+share neither scores nor Gaussian variables.  Each is Gaussian given its own scores, which are few: averages over them
+converge quickly, and moments and characteristic functions of the sum are powers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import NotFiniteError
+from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, variables, walk
+from tensorprog.language.ir import Range
+from tensorprog.language.named_arrays import BATCH, Open, broadcast
+from tensorprog.language.substitute import compose, reindexed
+from tensorprog.limit.draw.sampler import Sampler
+from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.law.intervals import TAME, Moving, Steepness, moving_values
+from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
+from tensorprog.limit.moment.moments import Equations, canonical, difference, solve
+
+__all__ = ["HEAD", "Block", "Function", "Summands"]
+
+Array = NDArray[Any]
+Ranges = Mapping[str, Range]
+Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
+PROBES, SAME = 24, 1e-12  # draws that tell whether a mean is affine, and to what accuracy
+FITTED = 256  # normals on which the mean may depend: a fit takes their number to the third power
+HEAD = "%"  # the index of the summands of a block
+
+
+class Function:
+    """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
+
+    def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
+        self.name, self.parts = name, compiler.parts.of(name)
+        self.ranges = {str(k): span for k, span in enumerate(box)}
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """Names of the positions."""
+        return tuple(self.ranges)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Sizes of the positions."""
+        return tuple(stop - start for start, stop in self.ranges.values())
+
+
+@dataclass(frozen=True)
+class Region:
+    """How fast the fastest argument of a function moves, in units of its structure; and on boxes of given masses means
+    and variances at the centres, and what functions that are not tame (see `Steepness`) may do to means and deviations.
+
+    Shapes    mass (boxes,), mean, var, more_mean, more_sd (boxes, numbers)
+    """
+
+    steepest: float
+    mass: Array
+    mean: Array
+    var: Array
+    more_mean: Array
+    more_sd: Array
+
+    def hidden(self, unseen: float) -> tuple[Array, Array]:
+        """Most that a set of that mass, wherever it hides, can add to the second and fourth moments.
+
+        Shapes    (numbers,) twice
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = self.mean**2 + self.var
+            more = (np.abs(self.mean) + self.more_mean) ** 2 + (np.sqrt(self.var) + self.more_sd) ** 2 - size
+            moved = (self.more_mean > 0) | (self.more_sd > 0)
+            gains = [np.where(moved, np.nan_to_num(g, nan=np.inf), 0.0) for g in (more, more * (2 * size + more))]
+        found = []
+        for gain in gains:
+            order = np.argsort(-gain, axis=0)
+            mass = self.mass[order]
+            before = np.cumsum(mass, axis=0) - mass
+            part = np.clip(unseen - before, 0.0, mass)
+            with np.errstate(invalid="ignore"):
+                each = np.where(part > 0, part * np.take_along_axis(gain, order, axis=0), 0.0)
+            found.append(each.sum(axis=0))
+        return found[0], found[1]
+
+
+class Block:
+    """Parts of the functions that depend on each other, and on no other part.
+
+    `head` names the index over which the block is a sum of independent summands, or is empty.  The summands are
+    `count` copies of the members of `heads`: one member where all have the same law.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        functions: Sequence[Function],
+        parts: Sequence[Sequence[Part]],
+        head: str,
+        span: Range,
+        alike: bool,
+    ) -> None:
+        self.compiler, self.functions, self.parts, self.head = compiler, functions, parts, head
+        start, stop = span
+        self.heads = (start, start + 1) if alike else span
+        self.count = stop - start if alike else 1
+        wanted: dict[str, Box] = {}
+        for function, own in zip(functions, parts, strict=True):
+            ranges = compiler.parts.every_range() | function.ranges | {HEAD: self.heads}
+            for part in own:
+                for reference in _random(compiler, part):
+                    box = tuple((low, high + 1) for low, high in (slot.bounds(ranges) for slot in reference.slots))
+                    old = wanted.get(reference.name, box)
+                    wanted[reference.name] = tuple(
+                        (min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)
+                    )
+        self.random = bool(wanted)
+        self.sampler = Sampler(compiler, wanted, vectors=False)
+        self._covariances: dict[tuple[int, int], LinearCovariance] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of members of `heads`."""
+        return self.heads[1] - self.heads[0]
+
+    def draw(self, points: Array) -> Mapping[str, Open]:
+        """Scores at quasi-random normals (draws, dim)."""
+        return self.sampler.draw(points)
+
+    def mean(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
+        """E[summands of function k | p-ring].
+
+        Shapes    (draws, heads, *members)
+        """
+        f = self.functions[k]
+        ranges = f.ranges | {HEAD: self.heads}
+        with np.errstate(all="ignore"):
+            value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+
+    def var(self, k: int, values: Mapping[str, Open], draws: int) -> Array:
+        """Var[summands of function k | p-ring].
+
+        Shapes    (draws, heads, *members)
+        """
+        f = self.functions[k]
+        with np.errstate(all="ignore"):
+            value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
+        return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
+
+    def at(self, points: Array) -> tuple[Array, Array]:
+        """Means and variances of the summands of all functions at standard normals.
+
+        Shapes    points (draws, dim) -> two arrays (draws, numbers), one function after the other
+        """
+        values, count = self.draw(points), len(points)
+        found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.functions))]
+        means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
+        return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
+
+    def effects(self, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+        """Means and variances at the centres of boxes of normals, and how far what is not followed on a box (see
+        `intervals`) may move means and deviations.
+
+        Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
+        """
+        count = len(low)
+        values = moving_values(self.sampler, low, high)
+        read = self.sampler.reader(values)
+        return self._ranges(count, [Moving(read, count, half) for half in (False, True)])
+
+    def conditional(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
+
+        Shapes    points (draws, dim) -> (draws, heads, *members) twice
+        """
+        values, count = self.draw(points), len(points)
+        mean, var = self.mean(0, values, count), self.var(0, values, count)
+        if self.drift is None:
+            return mean, var
+        centre, square = self.drift
+        return np.full_like(mean, centre), var + square
+
+    @cached_property
+    def drift(self) -> tuple[float, float] | None:
+        """If the one summand has a mean a + g.z and its variance does not change along g: a and g.g.
+
+        A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
+        """
+        dim = self.sampler.dim
+        several = self.size * math.prod(self.functions[0].members) > 1
+        if several or not 1 < dim <= FITTED or self.region().steepest > TAME:
+            return None
+        z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
+        mean, var = (a.reshape(-1) for a in self.at(z)[:2])
+        design = np.concatenate([np.ones((len(z), 1)), z], axis=1)
+        found = np.linalg.lstsq(design, mean, rcond=None)[0]
+        size = float(np.linalg.norm(found[1:]))
+        if size == 0 or np.abs(design @ found - mean).max() > SAME * size:
+            return None
+        along = found[1:] / size
+        moved = self.at(z + np.outer(1 + np.arange(len(z)) % 3, along))[1].reshape(-1)
+        return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
+
+    @cached_property
+    def _region(self) -> Region:
+        reader = Steepness(self.sampler)
+        readers = [copy(reader) for _ in range(2)]
+        readers[1].half = True
+        ranges = self._ranges(reader.boxes, readers)
+        return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
+
+    def region(self) -> Region:
+        """How fast functions are anywhere in the region of the normals."""
+        return self._region
+
+    def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
+        """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
+        found: list[list[Array]] = [[], [], [], []]
+        for k, f in enumerate(self.functions):
+            sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
+            axes = (BATCH, HEAD, *f.positions)
+            for half, reader in enumerate(readers):
+                mean = linear_mean(self.compiler, self.parts[k], ranges, reader, absolute=bool(half))
+                var = self._covariance(k, k).value(reader, [HEAD, *f.positions], absolute=bool(half))
+                found[2 * half].append(broadcast(mean, axes, sizes).reshape(count, -1))
+                found[2 * half + 1].append(broadcast(var, axes, sizes).reshape(count, -1))
+        centre, spread, more, square = (np.concatenate(each, axis=1) for each in found)
+        with np.errstate(invalid="ignore"):
+            more, square = (np.where(np.isnan(a), np.inf, a) for a in (more, square))
+        return centre, np.maximum(spread, 0.0), more, np.sqrt(np.maximum(square, 0.0))
+
+    def cov(self, k: int, m: int, values: Mapping[str, Open], draws: int) -> Array:
+        """Cov[summands of function k, of function m | p-ring], summed over the heads.
+
+        Shapes    (draws, *members of k, *members of m)
+        """
+        f, g = self.functions[k], self.functions[m]
+        second = tuple(f"{name}_" for name in g.positions)
+        sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
+        with np.errstate(all="ignore"):
+            value = self._finite(self._covariance(k, m).value(self.sampler.reader(values), [HEAD]), k, m)
+        if HEAD in value.axes:
+            axis = value.axes.index(HEAD)
+            value = Open(tuple(name for name in value.axes if name != HEAD), value.data.sum(axis=axis))
+        else:
+            value = Open(value.axes, value.data * self.size)
+        return broadcast(value, (BATCH, *f.positions, *second), sizes)
+
+    def _finite(self, value: Open, *functions: int) -> Open:
+        """The value itself; refused, with the statements that made it, where it overflows or is no number."""
+        if np.isfinite(value.data).all():
+            return value
+        names = {self.functions[k].name for k in functions}
+        told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
+        raise NotFiniteError(
+            f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
+            "overflows, or leaves the domain of a function (log, sqrt, division)"
+        )
+
+    def _sizes(self, draws: int, f: Function) -> dict[str, int]:
+        return {BATCH: draws, HEAD: self.size} | dict(zip(f.positions, f.members, strict=True))
+
+    def _covariance(self, k: int, m: int) -> LinearCovariance:
+        if (k, m) not in self._covariances:
+            ranges = self.functions[k].ranges | {HEAD: self.heads, f"{HEAD}_": self.heads}
+            ranges |= {f"{name}_": span for name, span in self.functions[m].ranges.items()}
+            self._covariances[k, m] = LinearCovariance(self.compiler, self.parts[k], self.parts[m], ranges)
+        return self._covariances[k, m]
+
+    @property
+    def error(self) -> float:
+        """Relative error of the covariances of the Gaussian variables that were used so far."""
+        return max((covariance.error for covariance in self._covariances.values()), default=0.0)
+
+
+class Summands:
+    """Linear functions as independent blocks, each a sum of independent summands where it can be split.
+
+    `fixed` is the block of all that no score reaches, or None.
+    """
+
+    def __init__(self, compiler: Compiler, functions: Sequence[Function], split: bool = True) -> None:
+        self.compiler, self.functions = compiler, functions
+        every = [(k, part) for k, function in enumerate(functions) for part in function.parts]
+        groups = self._components(every) if split else [every]
+        blocks = [self._block(group, split) for group in groups]
+        self.blocks = [block for block in blocks if block.random]
+        rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
+        self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
+
+    @cached_property
+    def dim(self) -> int:
+        """Standard normals per draw."""
+        return sum(block.sampler.dim for block in self.blocks)
+
+    def points(self, points: Array) -> list[Array]:
+        """The columns of the points that belong to each block."""
+        ends = np.cumsum([block.sampler.dim for block in self.blocks])
+        return np.split(points, ends[:-1], axis=1) if self.blocks else []
+
+    @property
+    def error(self) -> float:
+        """Relative error of the covariances used so far."""
+        return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
+
+    def _gathered(self, group: Sequence[tuple[int, Part]], head: str, span: Range, alike: bool) -> Block:
+        parts = [[part for k, part in group if k == m] for m in range(len(self.functions))]
+        return Block(self.compiler, self.functions, parts, head, span, alike)
+
+    # -- what depends on what -----------------------------------------------------------------------------------
+
+    def _components(self, every: Sequence[tuple[int, Part]]) -> list[list[tuple[int, Part]]]:
+        """Parts grouped so that parts of different groups are independent."""
+        groups: list[list[tuple[int, Part]]] = []
+        for k, part in every:
+            meets = [g for g in groups if any(self._structure(m, other, k, part) for m, other in g)]
+            groups = [g for g in groups if not any(g is met for met in meets)]
+            groups.append([(k, part), *(entry for g in meets for entry in g)])
+        return groups
+
+    def _structure(self, k: int, p: Part, m: int, q: Part, span: Range = (0, 1)) -> Structure:
+        """Terms of all covariances between the variables and scores of two parts, the second part in second copies."""
+        compiler = self.compiler
+        ranges = self.functions[k].ranges | {f"{n}_": s for n, s in self.functions[m].ranges.items()}
+        ranges |= {HEAD: span, f"{HEAD}_": span}
+        p2, q2, local = compiler.patterns.paired(p, q, ranges)
+        names = compiler.parts.every_range()
+        local = names | {f"{name}_": own for name, own in names.items()} | local
+        found: Structure = []
+        if p2.function is not None and q2.function is not None:
+            moment = compiler.reference_covariance(p2.inner[0][1], q2.inner[0][1], local)
+            found += [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
+        for u in _random(compiler, p):
+            for v in _random(compiler, q):
+                other = Variable(v.name, tuple(compose(slot, _second(slot)) for slot in v.slots))
+                found += _score_structure(compiler, u, other, local)
+        return found
+
+    def _block(self, group: Sequence[tuple[int, Part]], split: bool) -> Block:
+        """The group as a sum of independent summands over an index that all of its parts sum over."""
+        whole = self._gathered(group, "", (0, 1), False)
+        if not split or not whole.random:
+            return whole
+        k, first = group[0]
+        for head in first.bound:
+            names = [head]
+            for m, part in group[1:]:
+                partner = [h for h in part.bound if self._apart([(k, first, head), (m, part, h)])]
+                names += partner[:1]
+            entries = [(m, part, h) for (m, part), h in zip(group, names, strict=False)]
+            spans = {self.compiler.parts.bound_ranges[h] for h in names}
+            if len(names) == len(group) and len(spans) == 1 and self._apart(entries):
+                kept = [(m, _headed(part, h)) for m, part, h in entries]
+                span = spans.pop()
+                return self._gathered(kept, head.split("~")[0], span, self._alike(kept, span))
+        return whole
+
+    def _apart(self, entries: Sequence[tuple[int, Part, str]]) -> bool:
+        """Whether parts at different values of their indices are independent."""
+        for k, p, h in entries:
+            for m, q, g in entries:
+                same = difference(Affine(((h, 1),)), Affine(((f"{g}_", 1),)))
+                assert same is not None
+                for equations, _ in self._structure(k, p, m, q):
+                    if canonical(compose(same, solve(equations, ()))) is not None:
+                        return False
+        return True
+
+    def _alike(self, group: Sequence[tuple[int, Part]], span: Range) -> bool:
+        """Whether the law of a summand is the same for every value of HEAD."""
+        own = difference(Affine(((HEAD, 1),)), Affine(((f"{HEAD}_", 1),)))
+        for k, p in group:
+            if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
+                return False
+            local = self.compiler.parts.every_range() | self.functions[k].ranges | {HEAD: span}
+            if p.function is not None and HEAD in self.compiler.base_mean(p.inner[0][1], local).axes:
+                return False
+            for m, q in group:
+                for equations, axes in self._structure(k, p, m, q, span):
+                    involved = {name for form in equations - {own} for name in form.indices} | axes
+                    if {HEAD, f"{HEAD}_"} & involved:
+                        return False
+        return True
+
+
+def _reads(node: Any) -> bool:
+    """Whether a node of a coefficient depends on HEAD other than through a score."""
+    if isinstance(node, IndexValue):
+        return node.name == HEAD
+    return isinstance(node, Constant) and any(HEAD in slot.indices for slot in node.slots)
+
+
+def _headed(part: Part, head: str) -> Part:
+    """The part with its index `head` free and called HEAD."""
+    left = replace(part, bound=tuple(name for name in part.bound if name != head))
+    return left.renamed({head: Affine(((HEAD, 1),))})
+
+
+def _random(compiler: Compiler, part: Part) -> list[Variable]:
+    """Scores, and averages that depend on scores, in a part's coefficient."""
+    return [reference for reference in variables(part.coefficient) if reference.name in compiler.random]
+
+
+def _second(slot: Affine) -> dict[str, Affine]:
+    return {name: Affine(((f"{name}_", 1),)) for name in slot.indices}
+
+
+def _score_structure(compiler: Compiler, u: Variable, v: Variable, ranges: Ranges) -> Structure:
+    """Equations and axes of the terms of Cov(p, p') by clause (iv), without its values."""
+    if any(compiler.dot(reference.name).scale == "1/n" for reference in (u, v)):  # a function of other scores
+        return [(frozenset(), frozenset(name for slot in (*u.slots, *v.slots) for name in slot.indices))]
+    (a, b), (c, d) = (_operands(compiler, reference) for reference in (u, v))
+    found: Structure = []
+    for first, second in (((a, c), (b, d)), ((a, d), (b, c))):
+        one, two = (compiler.reference_covariance(*pair, ranges) for pair in (first, second))
+        found += [
+            (s.equations | t.equations, frozenset((*s.value.axes, *t.value.axes)))
+            for s in one.terms
+            for t in two.terms
+            if _possible(s.equations | t.equations)
+        ]
+    return found
+
+
+def _possible(equations: Equations) -> bool:
+    solution = solve(equations, ())
+    forms = [canonical(compose(form, solution)) for form in equations]
+    return all(form is None or form.terms for form in forms)
+
+
+def _operands(compiler: Compiler, reference: Variable) -> list[Variable]:
+    names = {str(k): slot for k, slot in enumerate(reference.slots)}
+    return [reindexed(operand, names) for operand in compiler.operands(reference.name)]

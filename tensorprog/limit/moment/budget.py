@@ -1,0 +1,122 @@
+"""Memory that a law may take: what arrays need is estimated before they are made, and refused where it is too much.
+
+Where work can be done in pieces, `pieces` says how large they may be; where it cannot, `need` raises an error that says
+what takes how much, and how to need less.  Both count what the compiler keeps already.  A law answers every question
+within its budget (`within`); without one nothing is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import MemoryLimitError
+
+__all__ = ["Budget", "budgeted", "keep", "need", "pieces"]
+
+Array = NDArray[Any]
+Kind = TypeVar("Kind", bound=type)
+NUMBER = 8  # bytes
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+SMALL = 1 << 12  # bytes of an array that does not count
+FEW = 1 << 20  # bytes that are not worth counting
+LOWER = "ask for fewer members at a time, make the program smaller, or raise max_memory"
+
+
+class Budget:
+    """Bytes that may be taken, and the arrays that are kept from question to question."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept: WeakValueDictionary[int, Array] = WeakValueDictionary()
+
+    @property
+    def held(self) -> int:
+        """Bytes of the arrays that are kept."""
+        return sum(array.nbytes for array in self._kept.values())
+
+    def keep(self, *arrays: Array) -> None:
+        """Count large arrays as long as they live; views count as what they look at."""
+        for array in arrays:
+            if array.nbytes < SMALL:
+                continue
+            while isinstance(array.base, np.ndarray):
+                array = array.base
+            self._kept[id(array)] = array
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """What is computed inside keeps to the budget."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+_CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
+
+
+def keep(*arrays: Array) -> None:
+    """See `Budget.keep`."""
+    budget = _CURRENT.get()
+    if budget is not None:
+        budget.keep(*arrays)
+
+
+def pieces(most: int, arrays: int) -> int:
+    """Numbers of an array that is worked on in pieces: `most`, or fewer where so many such arrays would not fit."""
+    budget = _CURRENT.get()
+    return most if budget is None else max(1, min(most, (budget.limit - budget.held) // (NUMBER * arrays)))
+
+
+def need(numbers: float, what: str, lower: str = LOWER) -> None:
+    """Raise MemoryLimitError if so many numbers do not fit beside what is kept; `what` takes them.
+
+    Raises    MemoryLimitError
+    """
+    budget = _CURRENT.get()
+    if budget is None or NUMBER * numbers <= FEW:
+        return
+    held = budget.held
+    if NUMBER * numbers + held > budget.limit:
+        whole = amount(NUMBER * numbers + held, up=True)
+        beside = f" with the {amount(held)} that are kept" if held > FEW else ""
+        raise MemoryLimitError(
+            f"{what} would take {whole}{beside}, more than max_memory, {amount(budget.limit)}: {lower}"
+        )
+
+
+def amount(size: float, up: bool = False) -> str:
+    """Bytes in words, to three digits, rounded up or down, so that what is larger is shown larger."""
+    power = min(max(math.frexp(max(size, 1))[1] - 1, 0) // 10, len(UNITS) - 1)
+    scaled = size / 2.0 ** (10 * power)
+    step = 10.0 ** (math.floor(math.log10(scaled)) - 2) if scaled > 0 else 1.0
+    shown = step * (math.ceil(scaled / step * (1 - 1e-12)) if up else math.floor(scaled / step * (1 + 1e-12)))
+    return f"{shown:.15g} {UNITS[power]}"
+
+
+def budgeted(kind: Kind) -> Kind:
+    """A class whose public methods, and the making of its objects, keep to the `budget` of the object."""
+    for name, method in list(vars(kind).items()):
+        if inspect.isfunction(method) and (not name.startswith("_") or name == "__array__"):
+            setattr(kind, name, _within(method))
+    return kind
+
+
+def _within(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def answer(self: Any, *args: Any, **options: Any) -> Any:
+        with self.budget.within():
+            return method(self, *args, **options)
+
+    return answer

@@ -1,0 +1,145 @@
+"""What of a program this version does not compile, from its statements alone: the check and the limit both ask here.
+
+The law of a program exists where the check grades it; some laws are not computed yet.  Each case is a rule here, with
+the statement, its line, and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from tensorprog.language.errors import NotCompiledError, Problem
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.schedule import upstream
+from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
+from tensorprog.limit.form.sums_of_functions import Part, Parts
+from tensorprog.limit.moment.averages import ConditionalAverage
+from tensorprog.limit.moment.products import factors_of
+from tensorprog.limit.moment.reduced import sums_over_vectors
+
+__all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
+
+
+class Compiled(Protocol):
+    """What the rules read, of a compiler or without one."""
+
+    netsor: Netsor
+    parts: Parts
+    random: frozenset[str]
+
+
+class Shape:
+    """A program as the compiler takes it, without any numbers."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = single(needed(netsor))
+        self.parts = Parts(self.netsor)
+        self.random = random_families(self.netsor)
+
+
+def uncompiled(netsor: Netsor) -> list[Problem]:
+    """What the limit of a program, rewritten as the check rewrites it, refuses of what its outputs depend on.
+
+    Scale     independent of the sizes of families
+    """
+    try:
+        shape = Shape(netsor)
+    except NotCompiledError as error:
+        return [error.problem]
+    found: dict[Problem, None] = {}
+    for level in _asked(shape):
+        for asked in level:
+            try:
+                asked()
+            except NotCompiledError as error:
+                found[error.problem] = None
+        if found:  # what follows from it is not said again
+            break
+    return list(found)
+
+
+def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
+    """Calls that raise NotCompiledError for what is not compiled, in an order in which none explains one before."""
+    netsor, body, layered = shape.netsor, shape.netsor.body, is_layered(shape.netsor, shape.random)
+    yield [partial(shape.parts.of, name) for name, family in netsor.families.items() if family.kind == "vector"]
+    yield [partial(refuse_operands, shape, statement) for statement in body if isinstance(statement, Dot)]
+    if layered or shape.random & shape.parts.carried:
+        yield [partial(refuse_cells, shape)]
+    if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
+        products = (statement.vector.name for statement in body if isinstance(statement, MatMul))
+        averages = (v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs)
+        for names in ((*products, *averages), netsor.outputs):
+            yield [partial(refuse_sums, shape, name) for name in dict.fromkeys(names)]
+    else:
+        averages = (s.target.name for s in body if isinstance(s, Dot) and s.scale == "1/n")
+        yield [partial(ConditionalAverage.refuse, shape, name) for name in averages if name in shape.random]
+
+
+def needed(netsor: Netsor) -> Netsor:
+    """The program without what no output depends on."""
+    names = upstream(netsor, netsor.outputs)
+    body = tuple(statement for statement in netsor.body if statement.target.name in names)
+    return netsor if len(body) == len(netsor.body) else replace(netsor, body=body)
+
+
+def refuse_operands(shape: Compiled, statement: Dot) -> None:
+    """Refuse a score, over a width that goes to infinity, of vectors that several statements define.
+
+    Raises    NotCompiledError
+    """
+    if statement.scale == "1/n" or shape.netsor.families[statement.left.name].width in dict(shape.netsor.fixed_widths):
+        return
+    for operand in (statement.left, statement.right):
+        if not shape.parts.is_base(operand.name):
+            raise pieced(statement, operand)
+
+
+def bases_of(parts: Iterable[Part]) -> set[str]:
+    """The Gaussian families that parts of vectors read."""
+    return {variable.name for part in parts for _, variable, _ in part.inner}
+
+
+def refuse_cells(shape: Compiled) -> None:
+    """Refuse gated cells of a recurrence that depend on scores, or that are read beside vectors that do.
+
+    Raises    NotCompiledError
+    """
+    families, parts = shape.netsor.families, shape.parts
+    vectors = {name for name in shape.random if families[name].kind == "vector"}
+    read = bases_of(part for name in sorted(vectors - parts.carried) for part in parts.of(name)) | vectors
+    for name in sorted(parts.carried & read):
+        raise not_compiled(
+            _recurring(shape, name),
+            f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
+            "vectors that do",
+            f"a MatMul in the recurrence, or {name} affine in its earlier members, as in a residual stream",
+        )
+
+
+def _recurring(shape: Compiled, name: str) -> Statement:
+    """The statement of a family that reads earlier members, or what is made of them."""
+    positions = shape.netsor.families[name].statements
+    return shape.netsor.body[positions[-1]]
+
+
+def refuse_sums(shape: Compiled, name: str) -> None:
+    """Refuse a vector that depends on scores if it is a nonlinear function of several vectors, sums over them inside.
+
+    Raises    NotCompiledError
+    """
+    if name not in shape.random or shape.netsor.families[name].kind != "vector":
+        return
+    for part in shape.parts.of(name):
+        if any(sums_over_vectors(shape.parts, factor) for factor in factors_of(shape.parts, part)):
+            positions = shape.netsor.families[name].statements
+            statement = next((shape.netsor.body[p] for p in positions if isinstance(shape.netsor.body[p], Nonlin)),
+                             shape.netsor.body[positions[0]])  # fmt: skip
+            raise not_compiled(
+                statement,
+                f"{name} depends on scores, and is a nonlinear function of several vectors with a sum over an index "
+                "in it",
+                "a function of the sum alone, a linear function, or a weight between the two",
+            )

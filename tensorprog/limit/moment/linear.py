@@ -1,0 +1,136 @@
+"""Sums of linear parts given the scores: means and covariances that are functions of p-ring."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Range
+from tensorprog.language.named_arrays import BATCH, Open, affine_values, align, contract, gather, multiply, union
+from tensorprog.language.substitute import compose, substitute
+from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.moments import Equations, Value, canonical
+
+__all__ = ["LinearCovariance", "coefficient", "linear_mean", "sum_product"]
+
+Ranges = Mapping[str, Range]
+
+
+def coefficient(compiler: Compiler, part: Part, names: Mapping[str, Affine], ranges: Ranges, reader: Any) -> Open:
+    """The coefficient of a part at affine forms of other indices, by a reader of scores that may evaluate it too."""
+    full = dict(compiler.netsor.ranges) | dict(compiler.parts.bound_ranges) | dict(ranges)
+    expr = substitute(part.coefficient, dict(names.items()))
+    return getattr(reader, "walk", evaluate)(expr, Scope(compiler.netsor, full, reader))
+
+
+def linear_mean(
+    compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reader: Any, absolute: bool = False
+) -> Open:
+    """E[sum of linear parts | p-ring]; `absolute`: of the sizes of the means of the variables.
+
+    Shapes    over BATCH (if scores matter) and the indices that matter
+    """
+    total = Open((), np.zeros(()))
+    for part in parts:
+        local = dict(ranges) | {name: compiler.parts.bound_ranges[name] for name in part.bound}
+        if part.function is not None:
+            value: Value = Value.of(0.0)
+            for weight, variable, _ in part.inner:
+                value = value + compiler.number(weight, local) * compiler.base_mean(variable, local)
+            if not np.any(value.estimate.value):
+                continue
+            inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
+        else:
+            inner = Open((), np.ones(()))
+        summed = sum_product(coefficient(compiler, part, {}, local, reader), inner, part.bound, local)
+        axes = union(total.axes, summed.axes)
+        total = Open(axes, align(total, axes) + align(summed, axes))
+    return total
+
+
+class LinearCovariance:
+    """Cov[f, g | p-ring] of two sums of linear parts, f over the indices in `ranges`, g over their second copies.
+
+    Coefficients are evaluated for all draws at once; covariances of the variables stay structured.
+    """
+
+    def __init__(self, compiler: Compiler, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> None:
+        self.compiler = compiler
+        size = worst = 0.0
+        self._pairs: list[tuple[Part, Part, Ranges, Equations, Value]] = []
+        for p in first:
+            for q in second:
+                if p.function is None or q.function is None:
+                    continue
+                p2, q2, local = compiler.patterns.paired(p, q, ranges)
+                for equations, value in self._covariances(p2, q2, local):
+                    self._pairs.append((p2, q2, local, equations, value))
+                    size = max(size, float(np.max(np.abs(value.estimate.value), initial=0.0)))
+                    worst = max(worst, float(np.max(value.estimate.error, initial=0.0)))
+        self.error = worst / max(size, 1e-300)  # relative, of the variables' covariances
+
+    def _covariances(self, p: Part, q: Part, ranges: Ranges) -> list[tuple[Equations, Value]]:
+        (a, u, _), (b, v, _) = p.inner[0], q.inner[0]  # linear parts have one variable each
+        moment = self.compiler.reference_covariance(u, v, ranges)
+        factor = self.compiler.number(a, ranges) * self.compiler.number(b, ranges)
+        return [(term.equations, term.value * factor) for term in moment.terms]
+
+    def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
+        """The covariance, where the second copies of the indices `tied_names` are equal to the first.
+
+        `absolute`: with the sizes of the covariances of the variables, a bound where coefficients are bounds.
+
+        Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
+        """
+        tie = {f"{name}_": Affine(((name, 1),)) for name in tied_names}
+        total = Open((), np.zeros(()))
+        for p, q, local, equations, value in self._pairs:
+            starts = {name: span[0] for name, span in local.items()}
+            tied: set[Affine] = set()
+            holds = True
+            for equation in equations:
+                form = canonical(compose(equation, tie))
+                if form is not None:
+                    holds = holds and bool(form.terms)
+                    tied.add(form)
+            if not holds:
+                continue
+            remaining, bound_solution, solution, mask = self.compiler.patterns.eliminate(p, q, frozenset(tied), local)
+            names = {key: compose(form, solution) for key, form in tie.items()} | solution
+            middle = gather(value.value, names, local, starts)
+            if absolute:
+                middle = Open(middle.axes, np.abs(middle.data))
+            if mask is not None:
+                middle = multiply(middle, mask)
+            first = coefficient(self.compiler, p, names, local, reader)
+            second = coefficient(self.compiler, q, names, local, reader)
+            bound = [name for name in (*p.bound, *q.bound) if name not in bound_solution]
+            only_first = [name for name in bound if name not in second.axes]
+            left = sum_product(first, middle, only_first, local)
+            result = sum_product(left, second, [name for name in bound if name in second.axes], local)
+            for equation in remaining:  # e.g. outputs of different heads are independent
+                grid = affine_values(equation, local)
+                result = multiply(result, Open(grid.axes, (grid.data == 0).astype(float)))
+            axes = union(total.axes, result.axes)
+            total = Open(axes, align(total, axes) + align(result, axes))
+        return total
+
+
+def sum_product(first: Open, second: Open, over: Sequence[str], ranges: Ranges) -> Open:
+    """Sum of first * second over indices, those in neither counted with their size."""
+    present = [name for name in over if name in first.axes or name in second.axes]
+    count = 1
+    for name in over:
+        if name not in present:
+            count *= ranges[name][1] - ranges[name][0]
+    result = (
+        contract(first, second, present)
+        if present or BATCH in first.axes or BATCH in second.axes
+        else multiply(first, second)
+    )
+    return Open(result.axes, result.data * count)

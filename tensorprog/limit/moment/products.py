@@ -1,0 +1,276 @@
+"""Expectations of products of functions of Gaussian variables, taken apart over independent blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
+from tensorprog.language.evaluate import Scope, evaluate, factors
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables, walk
+from tensorprog.language.ir import Range
+from tensorprog.language.named_arrays import COORDINATE, Open, align, broadcast, union
+from tensorprog.language.substitute import indices_of, replace_variables, substitute
+from tensorprog.limit.form.residual_streams import combination
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts
+from tensorprog.limit.form.univariate import function, smooth
+from tensorprog.limit.moment.moments import Equations, Moment, Value, room
+from tensorprog.limit.moment.replicates import REPLICATE
+
+if TYPE_CHECKING:
+    from tensorprog.limit.moment.patterns import Patterns
+
+__all__ = ["Product", "factors_of", "written"]
+
+Array = NDArray[Any]
+
+
+def factors_of(parts: Parts, part: Part) -> list[Part]:
+    """The factors of a part without its coefficient, each a number or a function of as few arguments as it has."""
+    if part.function is None:
+        return []
+    if not part.joint:
+        return [part.without_coefficient]
+    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function)]
+
+
+def written(factor: Part) -> Expr:
+    """A factor as an expression in its variables."""
+    if factor.function is None or factor.joint:
+        return factor.coefficient if factor.function is None else factor.function
+    form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
+    return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
+
+
+def _numbered(parts: Parts, factor: Part) -> tuple[Expr, list[Inner]]:
+    """A function of numbered variables, and the affine forms that these are."""
+    assert factor.function is not None
+    if factor.joint:
+        return parts.numbered(factor.function)
+    return replace_variables(factor.function, lambda v: Variable(".0") if v == FORMAL else None), [factor.inner]
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A function of numbered variables, written ".0", ".1", ..."""
+
+    body: Expr
+    places: tuple[int, ...]
+
+    @property
+    def plain(self) -> Expr:
+        """The body of a function of one variable, written in FORMAL."""
+        return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
+
+
+class Product:
+    """A product of factors: what they read, with the moments of that, before any equations hold."""
+
+    def __init__(self, patterns: Patterns, found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
+        self.compiler, self.ranges = patterns.compiler, ranges
+        self.numbers = [factor.coefficient for factor in found if factor.function is None]
+        self.factors = [factor for factor in found if factor.function is not None]
+        self.numbered = [_numbered(patterns.compiler.parts, factor) for factor in self.factors]
+        inner = dict.fromkeys(form for _, forms in self.numbered for form in forms)
+        self.forms = [Part(ONE, (), FORMAL, form) for form in inner]
+        self.means = [patterns.centre(form, ranges) for form in self.forms]
+        self.covariances = {
+            (k, j): patterns.covariance(one, two, ranges)
+            for k, two in enumerate(self.forms) for j, one in enumerate(self.forms[: k + 1])
+        }  # fmt: skip
+
+    @property
+    def moments(self) -> list[Moment]:
+        """The covariances of all forms, whose equations tell the cases apart."""
+        return list(self.covariances.values())
+
+    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
+        """The expectation where exactly these equations between indices hold, the indices in `solution` eliminated."""
+        law = _Law(self, equations, solution)
+        result = Value.of(1.0)
+        for number in self.numbers:
+            result = result * self.compiler.number(substitute(number, solution), self.ranges)
+        for block in _blocks(law.factors(), law):
+            result = result * law.expectation(block)
+        return result
+
+
+class _Law:
+    """The joint law of the variables of a product, given the equations that hold."""
+
+    def __init__(self, product: Product, equations: Equations, solution: Mapping[str, Affine]) -> None:
+        self.product, self.equations, self.solution = product, equations, solution
+        self.compiler, self.ranges = product.compiler, product.ranges
+        self.starts = {name: span[0] for name, span in self.ranges.items()}
+        renamed = [form.renamed(solution).inner for form in product.forms]
+        self.place = {form.inner: renamed.index(key) for form, key in zip(product.forms, renamed, strict=True)}
+        self._known: dict[tuple[int, int], Value] = {}
+
+    def _placed(self, value: Value) -> Value:
+        inner = {k: v for k, v in self.solution.items() if k in value.axes}
+        return value.gather(inner, self.ranges, self.starts)
+
+    def mean(self, place: int) -> Value:
+        """Mean of one variable."""
+        return self._placed(self.product.means[place])
+
+    def cov(self, j: int, k: int) -> Value:
+        """Covariance of two variables."""
+        key = min(j, k), max(j, k)
+        if key not in self._known:
+            total = Value.of(0.0)
+            for term in self.product.covariances[key[1], key[0]].terms:
+                if term.equations <= self.equations:
+                    total = total + self._placed(term.value)
+            self._known[key] = total
+        return self._known[key]
+
+    def factors(self) -> list[_Factor]:
+        """The factors over numbered variables; forms that the equations make equal have one number."""
+        found = []
+        for numbered, forms in self.product.numbered:
+            places = [self.place[form] for form in forms]
+            written = {Variable(f".{k}"): Variable(f".{place}") for k, place in enumerate(places)}
+            body = substitute(replace_variables(numbered, written.get), self.solution)
+            found.append(_Factor(body, tuple(dict.fromkeys(places))))
+        return found
+
+    def expectation(self, block: Sequence[_Factor]) -> Value:
+        """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
+        if len(block) > 2:
+            block = _merged(block)
+        result = self._expectation(block, self.compiler.scope(self.ranges))
+        value, error = result.estimate.value, result.estimate.error
+        for average in dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != "."):
+            known = self.compiler.average(average.name).estimate
+            if np.any(known.error > ROUNDING * np.abs(known.value)):
+                moved = self._expectation(block, self.compiler.scope(self.ranges, average))
+                error = error + np.abs(moved.aligned(result.axes).value - value)
+        return Value(result.axes, Estimate(value, error))
+
+    def _expectation(self, block: Sequence[_Factor], scope: Scope) -> Value:
+        bodies = [factor.plain for factor in block]
+        if len(block) > 2 or any(len(factor.places) > 1 for factor in block):
+            return self._several(block, scope)
+        places = [factor.places[0] for factor in block]
+        means = [self.mean(place) for place in places]
+        if all(body == FORMAL for body in bodies):
+            return means[0] if len(block) == 1 else self.cov(*places) + means[0] * means[1]
+        moments = [*means, *(self.cov(place, place) for place in places)]
+        if len(block) == 2:
+            moments.append(self.cov(*places))
+        axes, pairs = _paired_axes(self._axes(moments, bodies))
+        args = [moment.aligned(axes) for moment in moments]
+        room([self.ranges[name][1] - self.ranges[name][0] for name in axes])
+        f = function(bodies[0], scope, axes)
+        if len(block) == 1:
+            found = mean_of_estimates(f, args[0], args[1])
+        else:
+            g = f if bodies[0] == bodies[1] else function(bodies[1], scope, axes)
+            one, two = (self.product.forms[place].renamed(self.solution) for place in places)
+            same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
+            found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
+        found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
+        sizes = (self.ranges[name][1] - self.ranges[name][0] for name in axes)
+        # a function may read an average that is the same for all values of an index
+        idle = tuple(k for k, size in enumerate(sizes) if found.value.shape[k] < size)
+        kept = tuple(name for k, name in enumerate(axes) if k not in idle)
+        return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
+
+    def _axes(self, moments: Sequence[Value], bodies: Sequence[Expr]) -> tuple[str, ...]:
+        removed = {name for body in bodies for node in walk(body) if isinstance(node, Reduction) and node.removes
+                   for name in node.indices}  # fmt: skip
+        read = [name for body in bodies for name in indices_of(body, self.ranges) if name not in removed]
+        if REPLICATE in self.ranges and any(v.name[0] != "." for body in bodies for v in variables(body)):
+            read.append(REPLICATE)  # scores and averages have a value for each
+        return union(*(moment.axes for moment in moments), tuple(read))
+
+    def _several(self, block: Sequence[_Factor], scope: Scope) -> Value:
+        """Of functions that read more than two variables together, or of one that cannot be taken apart."""
+        places = list(dict.fromkeys(place for factor in block for place in factor.places))
+        means = [self.mean(place) for place in places]
+        covs = [[self.cov(j, k) for k in places] for j in places]
+        axes = self._axes([*means, *(value for row in covs for value in row)], [factor.body for factor in block])
+        sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
+        room((*sizes.values(), len(places) + 1, len(places)))
+
+        def full(value: Value) -> Estimate:
+            return Estimate(broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes))
+
+        call = _call(block, {f".{place}": number for number, place in enumerate(places)}, axes, scope)
+        everywhere = all(smooth(factor.body) for factor in block)
+        return Value(axes, several_of_estimates(
+            call, [full(value) for value in means], [[full(value) for value in row] for row in covs], everywhere
+        ))  # fmt: skip
+
+
+def _call(
+    block: Sequence[_Factor], number: Mapping[str, int], axes: tuple[str, ...], scope: Scope
+) -> Callable[[Array], Array]:
+    """The product as a function of z of shape batch + (dim, m)."""
+
+    def call(z: Array) -> Array:
+        def read(reference: Variable, box: Mapping[str, Range]) -> Open:
+            if reference.name in number:
+                return Open((*axes, COORDINATE), z[..., number[reference.name], :])
+            return scope.variable(reference, box)
+
+        inner = Scope(scope.netsor, scope.ranges, read)
+        result: Array = np.ones(())
+        for factor in block:
+            result = result * align(evaluate(factor.body, inner), (*axes, COORDINATE))
+        return result
+
+    return call
+
+
+def _blocks(found: Sequence[_Factor], law: _Law) -> list[list[_Factor]]:
+    """Factors in groups that are independent: no variable in two of them, all covariances between them zero."""
+
+    def tied(one: _Factor, two: _Factor) -> bool:
+        return any(j == k or not law.cov(j, k).zero() for j in one.places for k in two.places)
+
+    blocks: list[list[_Factor]] = []
+    for factor in found:
+        joined = [block for block in blocks if any(tied(other, factor) for other in block)]
+        blocks = [block for block in blocks if block not in joined]
+        blocks.append([*(other for block in joined for other in block), factor])
+    return blocks
+
+
+def _merged(block: Sequence[_Factor]) -> list[_Factor]:
+    """One factor for each set of variables."""
+    bodies: dict[tuple[int, ...], Expr] = {}
+    for factor in block:
+        known = bodies.get(factor.places)
+        bodies[factor.places] = factor.body if known is None else Call("multiply", (known, factor.body))
+    return [_Factor(body, places) for places, body in bodies.items()]
+
+
+def _one_variable(
+    one: Part, two: Part, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
+) -> Array:
+    """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
+    split = len(axes) - pairs
+    copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
+    copies |= {name: f"{name}_" for name in one.all_bound if f"{name}_" not in solution}
+    alike = one.renamed({name: Affine(((copy, 1),)) for name, copy in copies.items()}) == two
+    mask = np.full((1,) * len(axes), alike)
+    for k in range(split - pairs, split):
+        line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])
+        first, second = (line.reshape([-1 if m == place else 1 for m in range(len(axes))]) for place in (k, k + pairs))
+        mask = mask & (first == second)
+    return mask
+
+
+def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The axes as (*others, *first copies, *second copies), and how many first copies have a second one."""
+    first = tuple(name for name in used if f"{name}_" in used)
+    second = tuple(f"{name}_" for name in first)
+    return (*(name for name in used if name not in (*first, *second)), *first, *second), len(first)

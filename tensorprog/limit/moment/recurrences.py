@@ -1,0 +1,198 @@
+"""Recurrences step by step: each step fills a row of every covariance, vectorised over the steps before it.
+
+A row of C(g, g') holds the members that one step adds to g, against all members of g' that are known by then; its
+mirror image goes into C(g', g).  Averages grow in the same way.  Programs without recurrences never come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import MatMul, Range
+from tensorprog.language.named_arrays import broadcast, union
+from tensorprog.language.schedule import Loop, Step, schedule, steps
+from tensorprog.limit.form.definitions import Box, target_box
+from tensorprog.limit.moment.moments import Moment, Term, Value, room
+
+if TYPE_CHECKING:
+    from tensorprog.limit.moment.covariance import Compiler
+
+__all__ = ["Box", "Recurrences", "box_ranges", "merged"]
+
+Array = NDArray[Any]
+
+
+def box_ranges(first: Box, second: Box | None = None) -> dict[str, Range]:
+    """Ranges of positions '0', '1', ... in a box, and of '0_', '1_', ... in another."""
+    ranges = {str(k): span for k, span in enumerate(first)}
+    return ranges | {f"{k}_": span for k, span in enumerate(second or ())}
+
+
+class Recurrences:
+    """Covariances of Gaussian families and limits of averages that refer to themselves, as far as they are known.
+
+    `active` are the families of the recurrence at work: of them only part is known.
+    """
+
+    def __init__(self, compiler: Compiler) -> None:
+        self.netsor = compiler.netsor
+        self._start(compiler)
+        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
+        order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
+        self._group = {p: number for number, entry in enumerate(order) for p in _members(entry)}
+        self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
+        self.steps = steps(self.netsor)
+        self._steps: dict[int, list[Step]] = {}
+        for step in self.steps if self.loops else ():
+            self._steps.setdefault(self._group[step.position], []).append(step)
+
+    def _start(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self.active: frozenset[str] = frozenset()
+        self.covariances: dict[tuple[str, str], Moment] = {}
+        self.averages: dict[str, Value] = {}
+        self._filled: dict[str, list[Box]] = {}
+        self._started: set[int] = set()
+
+    def afresh(self, compiler: Compiler) -> Recurrences:
+        """The recurrences of the same program, of which nothing is known yet."""
+        again = copy(self)
+        again._start(compiler)
+        return again
+
+    def recurrent(self, name: str) -> bool:
+        """Whether a family belongs to a recurrence."""
+        return any(self._group[position] in self.loops for position in self.netsor.families[name].statements)
+
+    def ensure(self, *names: str) -> None:
+        """Fill the recurrences that define these families, unless that is under way."""
+        for name in names:
+            for position in self.netsor.families[name].statements:
+                for number in sorted(self.loops - self._started):
+                    if number <= self._group[position] and self._group[position] in self.loops - self._started:
+                        self._started.add(number)
+                        self._fill(number)
+
+    def _fill(self, number: int) -> None:
+        before = self.active
+        self.active = before | {step.statement.target.name for step in self._steps[number]}
+        self._base_cases()
+        for step in self._steps[number]:
+            name, box = step.statement.target.name, _box(step, self.netsor.ranges)
+            if name in self.compiler.random:
+                continue
+            if isinstance(step.statement, MatMul):
+                if step.statement.vector.name not in self.compiler.random:
+                    self._fill_rows(name, step.statement, box, number)
+            elif self.netsor.families[name].kind == "scalar":
+                self.fill_average(step.position, box)
+            elif self.compiler.paths is not None and name in self.compiler.parts.carried:
+                self.compiler.paths.step(step.position, box)
+        self.active = before
+
+    def _base_cases(self) -> None:
+        """What is defined outside of recurrences of averages, and of families that are carried along this one."""
+        for name in sorted(self.active - self.compiler.random):
+            if self.netsor.families[name].kind == "scalar":
+                self.rest_of(name)
+            if self.compiler.paths is None or name not in self.compiler.parts.carried:
+                continue
+            for position in self.netsor.families[name].statements:
+                if self._group[position] not in self.loops:
+                    self.compiler.paths.step(position, target_box(self.netsor.body[position], self.netsor.ranges))
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def _fill_rows(self, name: str, statement: MatMul, box: Box, number: int) -> None:
+        self._filled[name] = merged([*self._filled.get(name, ()), box])
+        for position, other in enumerate(self.netsor.body):
+            if isinstance(other, MatMul) and other.weight.name == statement.weight.name:
+                for known in self._known(other, position, number):
+                    self._fill_row(name, box, other.target.name, known)
+        self.compiler.entered(name, box)
+
+    def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
+        """The members of a family that are known at this step, as boxes."""
+        name = statement.target.name
+        if statement.vector.name in self.compiler.random:
+            return ()
+        if name in self.active or name in self._filled:
+            return list(self._filled.get(name, ()))
+        return [self.netsor.families[name].ranges] if self._group[position] < number else ()
+
+    def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
+        row = self.compiler.gaussians.covariance(f, g, self.compiler.over(box_ranges(box, known))).merged()
+        self._enter((f, g), row)
+        if (f, box) != (g, known):
+            names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
+            forms = {key: Affine(((name, 1),)) for key, name in names.items()}
+            self._enter((g, f), row.rename(forms, self.compiler.over(box_ranges(known, box))))
+
+    def _enter(self, key: tuple[str, str], row: Moment) -> None:
+        """Write a row into the covariance of two families."""
+        whole = self.compiler.pair_ranges(*key)
+        table = {term.equations: term.value for term in self.covariances.get(key, Moment((), whole)).terms}
+        for term in row.terms:
+            table[term.equations] = entered(table.get(term.equations), term.value, row.ranges, whole)
+        self.covariances[key] = Moment(tuple(Term(e, value) for e, value in table.items()), whole)
+
+    def rest_of(self, name: str) -> None:
+        """Fill in the averages of a family that are defined outside of recurrences."""
+        for position in self.netsor.families[name].statements:
+            if self._group[position] not in self.loops:
+                self.fill_average(position, target_box(self.netsor.body[position], self.netsor.ranges))
+
+    def fill_average(self, position: int, box: Box) -> None:
+        """Write the averages of one statement, in a box, among those of its family."""
+        name = self.netsor.body[position].target.name
+        ranges, whole = (self.compiler.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
+        value = self.compiler.average_of(position, ranges)
+        self.averages[name] = entered(self.averages.get(name), value, ranges, whole)
+
+
+def entered(old: Value | None, value: Value, ranges: Mapping[str, Range], whole: Mapping[str, Range]) -> Value:
+    """An array over whole ranges with the part in some smaller ranges replaced, in place where it has all axes."""
+    partial = [name for name, span in ranges.items() if tuple(span) != tuple(whole[name])]
+    axes = union(() if old is None else old.axes, value.axes, partial)
+    sizes = {name: whole[name][1] - whole[name][0] for name in axes}
+    shape = tuple(sizes.values())
+    room(shape, 2)
+    if old is None:
+        arrays: list[Array] = [np.zeros(shape), np.zeros(shape)]
+    elif old.axes == axes:
+        arrays = [old.estimate.value, old.estimate.error]
+    else:
+        arrays = [broadcast(part, axes, sizes).copy() for part in (old.value, old.error)]
+    place = tuple(slice(ranges[a][0] - whole[a][0], ranges[a][1] - whole[a][0]) if a in ranges else slice(None)
+                  for a in axes)  # fmt: skip
+    found = value.aligned(axes)
+    arrays[0][place], arrays[1][place] = found.value, found.error
+    return Value(axes, Estimate(arrays[0], arrays[1]))
+
+
+def _box(step: Step, ranges: Mapping[str, Range]) -> Box:
+    """The members that a step binds."""
+    return target_box(step.statement, step.ranges(ranges))
+
+
+def _members(entry: int | Loop) -> list[int]:
+    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _members(inner)]
+
+
+def merged(boxes: Sequence[Box]) -> list[Box]:
+    """The boxes with the last one joined to others where their union is a box."""
+    *others, last = boxes
+    for other in others:
+        apart = [k for k, (a, b) in enumerate(zip(other, last, strict=True)) if a != b]
+        if len(apart) == 1 and other[apart[0]][1] == last[apart[0]][0]:
+            k = apart[0]
+            joined = (*other[:k], (other[k][0], last[k][1]), *other[k + 1 :])
+            return merged([*(box for box in others if box != other), joined])
+    return [*others, last]

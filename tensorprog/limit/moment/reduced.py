@@ -1,0 +1,358 @@
+"""Functions that reduce over an index of vectors, as batch normalisation does: averages over draws of all they read.
+
+E[f g] where f or g reads the members of a family together, not one after the other, has no closed form.  The affine
+forms that f and g read are drawn jointly, all members at once:
+
+    relu((u[i] - mu) / sqrt(mean[j]((u[j] - mu)**2) + eps)),  mu = mean[j](u[j])        reads u[k] - mu for every k
+
+so that one set of draws serves all i, and E[f(i) g(i')] is an average of products over the draws.  An index that is
+free beside a reduced one (the c of mean[j](u[c,j])) makes cells: the forms of c and c' are drawn for each pair of them.
+
+The draws are replicates of quasi-random points (see `paths`): each replicate keeps to its own covariances, and their
+spread is the error.  Smooth functions of few variables take Gauss-Hermite rules, which have an error of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice, pairwise, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.qmc import spread_factor
+from tensorprog.gaussian.several import ORDERS, product_points
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables
+from tensorprog.language.ir import Nonlin, Range
+from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
+from tensorprog.language.substitute import compose, replace_variables, substitute
+from tensorprog.limit.form.affine import free_indices, plain_text
+from tensorprog.limit.form.definitions import ONE, ZERO, product_of, reduces_numbered, reductions
+from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
+from tensorprog.limit.form.univariate import smooth
+from tensorprog.limit.moment.averaging import point_sets
+from tensorprog.limit.moment.budget import pieces
+from tensorprog.limit.moment.moments import Equations, Moment, Value
+from tensorprog.limit.moment.products import factors_of, written
+from tensorprog.limit.moment.replicates import REPLICATE
+
+if TYPE_CHECKING:
+    from tensorprog.limit.form.sums_of_functions import Parts
+    from tensorprog.limit.moment.patterns import Patterns
+
+__all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
+
+Array = NDArray[Any]
+Ranges = Mapping[str, Range]
+LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
+NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
+MOST = 1 << 24  # entries of all covariances together
+SEED = 1  # other draws than those of paths
+ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
+
+
+def sums_over_vectors(parts: Parts, factor: Part) -> bool:
+    """Whether a factor reads several vectors and reduces over an index of some."""
+    over = reductions(factor.function) if factor.function is not None and factor.joint else []
+    return any(map(parts.is_vector, over))
+
+
+def reduces(parts: Parts, factor: Part) -> bool:
+    """Whether a factor reduces over an index of vectors, beyond the affine forms that it reads."""
+    if factor.function is None or not sums_over_vectors(parts, factor):
+        return False
+    return reduces_numbered(parts.numbered(factor.function)[0])
+
+
+def any_reduces(parts: Parts, names: Iterable[str]) -> bool:
+    """Whether a factor of one of these families reduces over an index of vectors."""
+    body, families = parts.netsor.body, parts.netsor.families
+    reducing = [node for s in body if isinstance(s, Nonlin) for node in reductions(s.expr) if parts.is_vector(node)]
+    vectors = [name for name in names if families[name].kind == "vector"] if reducing else []
+    with suppress(NotCompiledError):  # which whoever asks for the family will meet
+        return any(reduces(parts, f) for name in vectors for part in parts.of(name) for f in factors_of(parts, part))
+    return False
+
+
+def together(patterns: Patterns, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
+    """Factors that are independent of those that reduce, and groups of others that depend on each other."""
+    parts, base = patterns.compiler.parts, patterns.compiler.base
+    if not any(reduces(parts, factor) for factor in factors):
+        return list(factors), []
+
+    def tied(one: Part, two: Part) -> bool:
+        return any(u.name == v.name or base(u.name, v.name).terms for _, u, _ in one.inner for _, v, _ in two.inner)
+
+    groups: list[list[Part]] = []
+    for factor in factors:
+        joined = [group for group in groups if any(tied(factor, other) for other in group)]
+        groups = [group for group in groups if not any(group is other for other in joined)]
+        groups.append([*(other for group in joined for other in group), factor])
+    drawn = [group for group in groups if any(reduces(parts, factor) for factor in group)]
+    return [f for f in factors if not any(f is g for group in drawn for g in group)], drawn
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """An affine form where it stands in a function, and the indices of the reductions around it."""
+
+    inner: Inner
+    inside: frozenset[str]
+
+    @property
+    def free(self) -> dict[str, None]:
+        """The indices that the form does not sum over, in order of appearance."""
+        return {name: None for weight, variable, bound in self.inner
+                for name in sorted(free_indices(weight, variable, bound))}  # fmt: skip
+
+    def slots(self) -> Iterator[tuple[tuple[str, int], str]]:
+        """The places of vectors, each with the indices that are read there."""
+        for _, variable, bound in self.inner:
+            for k, slot in enumerate(variable.slots):
+                yield from (((variable.name, k), name) for name in slot.indices if name not in bound)
+
+
+@dataclass
+class _Family:
+    """Affine forms over indices of their own and over the cells."""
+
+    inner: Inner
+    own: dict[str, Range]  # ranges of the own indices
+    start: int = 0
+
+    @property
+    def size(self) -> int:
+        return math.prod(b - a for a, b in self.own.values())
+
+    @property
+    def place(self) -> slice:
+        return slice(self.start, self.start + self.size)
+
+    @property
+    def part(self) -> Part:
+        return Part(ONE, (), FORMAL, self.inner)
+
+
+class Reduced:
+    """E of a product of two sides of factors, the indices of the second side in second copies.
+
+    It holds where no equation between cells does but for those that the factors have been renamed by; `dropped` are the
+    sets of equations under which further variables are dependent.
+
+    Raises    MemoryLimitError for more variables than fit
+    """
+
+    def __init__(self, patterns: Patterns, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
+        self.patterns, self.compiler, self.sides, self.given = patterns, patterns.compiler, sides, ranges
+        assert not self.compiler.each  # which is refused before
+        self.ranges = self.compiler.parts.every_range() | dict(ranges)
+        self._readings: list[_Reading] = []
+        bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
+        self.cells = self._cells()
+        self.families: dict[Any, _Family] = {}
+        read = [self._family(reading) for reading in self._readings]
+        self._names = {f".{k}": family for k, family in enumerate(self.families.values())}
+        self._bodies = [[replace_variables(body, lambda v: read[int(v.name[1:])] if v.name[0] == "." else None)
+                         for body in side] for side in bodies]  # fmt: skip
+        for one, two in pairwise(self._names.values()):
+            two.start = one.start + one.size
+        self.dim = sum(family.size for family in self._names.values())
+        self.dropped: set[Equations] = set()
+        self._means, self._moments = self._law()
+        known = {name for value in self._means.values() for name in value.axes}
+        for term in (term for moment in self._moments.values() for term in moment.terms):
+            known |= {*term.value.axes, *(name for form in term.equations for name in form.indices)}
+        self.axes = (REPLICATE, *(name for name in self.cells if name in known))
+        self.shape = tuple(self.ranges[name][1] - self.ranges[name][0] for name in self.axes)
+        if math.prod(self.shape) * self.dim**2 > MOST:
+            raise MemoryLimitError(
+                f"{self.dim} variables that {self._readings[0].inner[0][1]} is read with take {math.prod(self.shape)} "
+                f"matrices of {self.dim**2} numbers, more than the {MOST} that are held: choose smaller indices"
+            )
+
+    def at(self, solution: Mapping[str, Affine]) -> Reduced:
+        """The same where equations hold, with the indices in `solution` eliminated."""
+        moved = [[factor.renamed(solution) for factor in side] for side in self.sides]
+        return self if moved == self.sides else Reduced(self.patterns, moved, self.given)
+
+    # -- what is read -------------------------------------------------------------------------------------------
+
+    def _rewrite(self, node: Expr, inside: frozenset[str]) -> Expr:
+        """The expression with its largest affine parts replaced by numbered variables."""
+        parts = self.compiler.parts
+        if not parts.is_vector(node):
+            return node
+        form = parts.affine(node)
+        if form is not None:
+            self._readings.append(_Reading(tuple((w, *key) for key, w in form[0].items()), inside))
+            variable = Variable(f".{len(self._readings) - 1}")
+            return variable if form[1] == ZERO else Call("add", (variable, form[1]))
+        if isinstance(node, Call):
+            return Call(node.atom, tuple(self._rewrite(arg, inside) for arg in node.args))
+        assert isinstance(node, Reduction), node
+        arg = self._rewrite(node.arg, inside | set(node.indices))
+        return Reduction(node.reducer, node.indices, arg, node.column, node.at)
+
+    def _cells(self) -> tuple[str, ...]:
+        """Indices that are free beside a reduced one, and those that stand where such an index stands elsewhere."""
+        beside = [reading for reading in self._readings if reading.inside & reading.free.keys()]
+        found = {name: None for reading in beside for name in reading.free if name not in reading.inside}
+        places = {place for reading in beside for place, name in reading.slots() if name in found}
+        found |= {name: None for reading in self._readings for place, name in reading.slots()
+                  if place in places and name not in reading.inside}  # fmt: skip
+        return tuple(found)
+
+    def _family(self, reading: _Reading) -> Variable:
+        """The form as a member of a family of forms, over all indices that make no cells."""
+        own = [name for name in reading.free if name not in self.cells]
+        names = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(own)}
+        moved = tuple((substitute(w, names), Variable(v.name, tuple(compose(s, names) for s in v.slots)), bound)
+                      for w, v, bound in reading.inner)  # fmt: skip
+        key = tuple(sorted(plain_text(*entry) for entry in moved))
+        spans = {f"?{k}": self.ranges[name] for k, name in enumerate(own)}
+        known = self.families.setdefault(key, _Family(moved, spans))
+        known.own = {name: (min(a, known.own[name][0]), max(b, known.own[name][1])) for name, (a, b) in spans.items()}
+        return Variable(f".{list(self.families).index(key)}", tuple(Affine(((name, 1),)) for name in own))
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def expectation(self) -> Value:
+        """The expectation in every replicate, over the free indices of both sides.
+
+        Accuracy  the error of rules, and what errors of the covariances without a spread may do; the spread is apart
+        """
+        apart = self._apart()
+        if len(apart) > 1:
+            each = (Reduced(self.patterns, sides, self.given).expectation() for sides in apart)
+            return reduce(lambda a, b: a * b, each)
+        mean, factor, relative = self._numbers()
+        rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
+        factor = np.ascontiguousarray(factor[..., :rank])
+        points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
+        most = min(NUMBERS // math.prod(self.shape), points // self.shape[0]) // self.dim
+        log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
+        found = self._by_orders(mean, factor, 1 << log2)
+        if found is None:
+            sets = np.stack(list(islice(point_sets(max(rank, 1), log2, SEED), self.shape[0])))
+            value, size = self._sums(mean, factor, sets[..., :rank], np.full(1 << log2, 0.5**log2))
+            found = value, size, np.zeros(())
+        value, size, error = found
+        return Value(value.axes, Estimate(value.data, error + relative * self.dim * size.data))
+
+    def _apart(self) -> list[list[list[Part]]]:
+        """The sides of groups of factors that are independent of each other."""
+        groups: list[tuple[set[str], list[tuple[int, Part]]]] = []
+        for side, (bodies, factors) in enumerate(zip(self._bodies, self.sides, strict=True)):
+            for body, factor in zip(bodies, factors, strict=True):
+                reads = {v.name for v in variables(body) if v.name in self._names}
+                joined = [g for g in groups if any(self._moments[key].terms for key in product(g[0], reads))]
+                groups = [group for group in groups if not any(group is other for other in joined)]
+                held = [*(entry for _, entries in joined for entry in entries), (side, factor)]
+                groups.append((reads.union(*(names for names, _ in joined)), held))
+        return [[[factor for side, factor in entries if side == k] for k in range(2)] for _, entries in groups]
+
+    def _law(self) -> tuple[dict[str, Value], dict[tuple[str, str], Moment]]:
+        """Means of all families of forms, and covariances of all pairs without what needs equations between cells."""
+        means, moments = {}, {}
+        for name, family in self._names.items():
+            part, own = self._named(family, "")
+            means[name] = self.patterns.centre(part, self.ranges | own)
+            for other, second in self._names.items():
+                copy, also = self._named(second, "'")
+                moment = self.patterns.covariance(part, copy, self.ranges | own | also)
+                kept = []
+                for term in moment.terms:
+                    between = frozenset(form for form in term.equations if {*form.indices} <= {*self.cells})
+                    self.dropped |= {between} if between else set()
+                    kept += [] if between else [term]
+                moments[name, other] = Moment(tuple(kept), moment.ranges)
+        return means, moments
+
+    def _numbers(self) -> tuple[Array, Array, float]:
+        """Means and a factor of the covariances of all forms, and the relative error of these without the spread."""
+        mean = np.zeros((*self.shape, self.dim))
+        cov = np.zeros((*self.shape, self.dim, self.dim))
+        size, error = 1e-300, 0.0
+        for name, one in self._names.items():
+            mean[..., one.place] = self._full(self._means[name].value, self._named(one, "")[1])
+            for other, two in self._names.items():
+                own = [span for k, family in (("", one), ("'", two)) for span in self._named(family, k)[1]]
+                found = self._moments[name, other].dense((*self.axes, *own))
+                cov[..., one.place, two.place] = found.value.reshape(*self.shape, one.size, two.size)
+                size, error = max(size, np.abs(found.value).max()), max(error, found.error.max())
+        return mean, spread_factor(cov), float(error / size)
+
+    def _named(self, family: _Family, copy: str) -> tuple[Part, dict[str, Range]]:
+        """The form of a family with names of its own indices that nothing else has."""
+        names = {name: Affine(((f"{name}{copy}", 1),)) for name in family.own}
+        return family.part.renamed(names), {f"{name}{copy}": span for name, span in family.own.items()}
+
+    def _full(self, value: Open, own: Ranges) -> Array:
+        sizes = dict(zip(self.axes, self.shape, strict=True)) | {name: b - a for name, (a, b) in own.items()}
+        return broadcast(value, (*self.axes, *own), sizes).reshape(*self.shape, -1)
+
+    def _by_orders(self, mean: Array, factor: Array, most: int) -> tuple[Open, Open, Array] | None:
+        """Gauss-Hermite rules of rising order until two agree; None if the functions have kinks or none does."""
+        rank, found, before = factor.shape[-1], None, None
+        for order in ORDERS if all(smooth(body) for side in self._bodies for body in side) and rank else ():
+            if order**rank > most:
+                break
+            points, weights = product_points(rank, order)
+            value, size = self._sums(mean, factor, np.broadcast_to(points, (1, *points.shape)), weights)
+            error = np.abs(value.data - (value.data if before is None else before.data)) + 8 * EPS * size.data
+            if before is not None and np.all(error <= GOOD * size.data):
+                found = value, size, error
+                if np.all(error <= ENOUGH * size.data):
+                    break
+            before = value
+        return found
+
+    def _sums(self, mean: Array, factor: Array, points: Array, weights: Array) -> tuple[Open, Open]:
+        """Weighted sums over the points of the product of both sides, and roots of those of its square.
+
+        Shapes    mean (replicates, cells, dim), factor (..., dim, rank), points (replicates or 1, m, rank),
+                  weights (m,)
+        """
+        chunk = max(1, CHUNK // (math.prod(self.shape) * self.dim))
+        cells = (1,) * (len(self.axes) - 1)
+        sums: list[list[Open]] = [[], []]
+        for start in range(0, len(weights), chunk):
+            new = points[:, start : start + chunk].swapaxes(1, 2)
+            new = new.reshape(len(points), *cells, *new.shape[1:])
+            draws = mean[..., None] + np.matmul(factor, new)
+            one, two = (self._values(product_of(side), draws) for side in self._bodies)
+            if not (np.isfinite(one.data).all() and np.isfinite(two.data).all()):
+                raise FloatingPointError("a function that reduces over an index is not finite for some of its values")
+            weighed = Open(two.axes, two.data * weights[start : start + chunk])
+            squares = Open(one.axes, one.data**2), Open(two.axes, two.data * weighed.data)
+            for total, pair in zip(sums, ((one, weighed), squares), strict=True):
+                total.append(contract(*pair, [COORDINATE]))
+        value, square = (reduce(lambda a, b: Open(a.axes, a.data + b.data), total) for total in sums)
+        return value, Open(square.axes, np.sqrt(square.data))
+
+    def _values(self, body: Expr, draws: Array) -> Open:
+        """One side for all draws, the draws last."""
+
+        def read(reference: Variable, ranges: Ranges) -> Open:
+            family = self._names.get(reference.name)
+            if family is None:
+                return self.compiler.scope(ranges).variable(reference, ranges)
+            sizes = (b - a for a, b in family.own.values())
+            data = draws[..., family.place, :].reshape(*self.shape, *sizes, draws.shape[-1])
+            slots = dict(zip(family.own, reference.slots, strict=True))
+            starts = {name: start for name, (start, _) in family.own.items()}
+            return gather(Open((*self.axes, *family.own, COORDINATE), data), slots, ranges, starts)
+
+        found = evaluate(body, Scope(self.compiler.netsor, self.ranges, read))
+        axes = (*(name for name in found.axes if name not in (REPLICATE, COORDINATE)),)
+        sizes = dict(zip(found.axes, found.data.shape, strict=True))
+        sizes |= {REPLICATE: self.shape[0], COORDINATE: draws.shape[-1]}
+        return Open((REPLICATE, *axes, COORDINATE), broadcast(found, (REPLICATE, *axes, COORDINATE), sizes))

@@ -1,0 +1,46 @@
+"""Replicates of draws: an axis of values and moments, until a number leaves the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.language.expr import Variable
+from tensorprog.language.ir import Family, Range
+from tensorprog.language.named_arrays import Open, gather
+from tensorprog.limit.moment.moments import Moment, Term, Value
+
+__all__ = ["REPLICATE", "Settled", "members_read", "settled"]
+
+Settled = TypeVar("Settled", Moment, Value)
+REPLICATE = "&"  # the axis of replicates
+
+
+def members_read(
+    values: NDArray[Any], reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
+) -> Open:
+    """The members of a family that a reference reads, for every replicate.
+
+    Shapes    values (replicates, *members, *after) -> over REPLICATE, the indices of the reference and `after`
+    """
+    slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+    starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
+    return gather(Open((REPLICATE, *slots, *after), values), slots, ranges, starts)
+
+
+def settled(found: Settled) -> Settled:
+    """The mean over replicates of a value or a moment; its statistical error is part of the error."""
+    if isinstance(found, Moment):
+        terms = tuple(Term(term.equations, settled(term.value)) for term in found.terms)
+        return Moment(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})
+    if REPLICATE not in found.axes:
+        return found
+    axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)
+    each = found.aligned((REPLICATE, *axes))
+    error = standard_errors(each.value) + each.error.mean(axis=0)
+    return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), error))

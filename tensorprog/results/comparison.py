@@ -1,0 +1,354 @@
+"""`compare`: samples against a law (or other samples), variable by variable, every number with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.averages import average_members
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.formats import BRACKETS, aligned, chance, quantity, short
+from tensorprog.language.ir import Netsor
+from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
+from tensorprog.results.law_summary import (
+    Curve,
+    Reference,
+    column,
+    is_samples,
+    label,
+    members,
+    name_of,
+    one_or_several,
+    samples_of,
+    split,
+)
+from tensorprog.show.markup import note, notebook, table
+
+__all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
+
+Array = NDArray[Any]
+
+MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variable: its statistics, those of the reference, and the distances; nan where a number does not exist.
+
+    `n` counts networks; `effective` independent draws, between n and n * coordinates.
+    """
+
+    variable: str
+    n: int
+    effective: float
+    mean: float
+    mean_se: float
+    variance: float
+    variance_se: float
+    kurtosis: float
+    kurtosis_se: float
+    limit_mean: float = _NAN
+    limit_variance: float = _NAN
+    limit_variance_error: float = _NAN
+    limit_kurtosis: float = _NAN
+    limit_kurtosis_error: float = _NAN
+    z_mean: float = _NAN
+    z_variance: float = _NAN
+    z_kurtosis: float = _NAN
+    ks: float = _NAN
+    ks_se: float = _NAN
+    ks_p: float = _NAN
+    ks_floor: float = _NAN
+    w1: float = _NAN
+    w1_se: float = _NAN
+    w1_floor: float = _NAN
+    energy: float = _NAN
+    energy_se: float = _NAN
+    energy_floor: float = _NAN
+    kl: float = _NAN
+    kl_se: float = _NAN
+    kl_floor: float = _NAN
+    kl_method: str = "kde"
+    kl_precise: float = _NAN
+    kl_precise_se: float = _NAN
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; None for numbers that do not exist."""
+        return _json(self)
+
+
+@dataclass(frozen=True)
+class AverageRow:
+    """One average (1/n) sum_a psi over networks, beside E[psi | p-ring] over draws of the limit.
+
+    `ks` is the two-sample distance of the two; nan where the limit is a number, or there is none.
+    """
+
+    average: str
+    n: int
+    mean: float
+    se: float
+    std: float
+    std_se: float
+    limit_mean: float = _NAN
+    limit_se: float = _NAN
+    limit_std: float = _NAN
+    limit_std_se: float = _NAN
+    limit_draws: int = 0
+    z_mean: float = _NAN
+    ks: float = _NAN
+    ks_pvalue: float = _NAN
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; None for numbers that do not exist."""
+        return _json(self)
+
+
+def _json(row: Any) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(row).items()}
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Samples against a law (or other samples), one row per variable.
+
+    Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
+    """
+
+    rows: tuple[Row, ...]
+    width: int | None
+    reference: str  # "limit", "samples" or "nothing"
+    program: str = ""
+    averages: tuple[AverageRow, ...] = ()
+
+    def __getitem__(self, variable: str) -> Row:
+        for row in self.rows:
+            if row.variable == name_of(variable):
+                return row
+        known = [row.variable for row in self.rows]
+        raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, known)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Rows as dictionaries, with what was compared."""
+        return {"program": self.program, "width": self.width, "reference": self.reference,
+                "rows": [row.to_json() for row in self.rows], "averages": [row.to_json() for row in self.averages]}
+
+    def average(self, name: str) -> AverageRow:
+        """The row of an average such as "m" or "m[0]"."""
+        for row in self.averages:
+            if row.average == name_of(name):
+                return row
+        known = [row.average for row in self.averages]
+        raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, known)}")
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells as text."""
+        columns = {
+            "variable": [row.variable for row in self.rows],
+            "networks": [str(row.n) for row in self.rows],
+            "variance": [quantity(row.variance, row.variance_se) for row in self.rows],
+            "kurtosis": [quantity(row.kurtosis, row.kurtosis_se) for row in self.rows],
+            "KS": [quantity(row.ks, row.ks_se) for row in self.rows],
+            "p": [chance(row.ks_p) for row in self.rows],
+            "W1": [quantity(row.w1, row.w1_se) for row in self.rows],
+            "energy": [quantity(row.energy, row.energy_se) for row in self.rows],
+            "KL (nats)": [quantity(row.kl, row.kl_se) for row in self.rows],
+            "KL floor": [quantity(row.kl_floor) for row in self.rows],
+            "precise KL": [quantity(row.kl_precise, row.kl_precise_se) for row in self.rows],
+        }
+        if not any(math.isfinite(row.kl_precise) for row in self.rows):
+            del columns["precise KL"]
+        return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
+
+    def average_table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of the averages as text."""
+        header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
+        cells = [
+            [row.average, str(row.n), quantity(row.mean, row.se), quantity(row.std, row.std_se),
+             quantity(row.limit_mean, row.limit_se), quantity(row.limit_std, row.limit_std_se), short(row.ks),
+             chance(row.ks_pvalue)]
+            for row in self.averages
+        ]
+        return header, cells
+
+    @property
+    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        return [self.table()] * bool(self.rows) + [self.average_table()] * bool(self.averages)
+
+    @property
+    def title(self) -> str:
+        """What is compared with what."""
+        subject = f"{self.program or 'samples'}{f' at n = {self.width}' if self.width else ''}"
+        against = {"limit": " against its limit", "samples": " against other samples"}
+        return subject + against.get(self.reference, "")
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(aligned(*table) for table in self._tables), BRACKETS])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        shown = (table(header, cells, self.title) for header, cells in self._tables)
+        return notebook(*shown, note(BRACKETS))
+
+
+def _z(value: float, error: float, limit: float, limit_error: float) -> float:
+    scale = math.hypot(error, limit_error if math.isfinite(limit_error) else 0.0)
+    return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
+
+
+def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None) -> Comparison:
+    """Compare samples with a law, or with other samples, variable by variable.
+
+    `variables` are members ("y[0]") or families ("y") or averages ("m"); by default the outputs, of large families the
+    first 64 members, and all averages that the samples have.
+    Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
+    every error, p-value and floor allows for their dependence.
+
+    Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (W1, energy, KL); p-values for a
+              reference known exactly.  `kl_precise`: samples drawn with `conditional=True`,
+              see `tensorprog.results.divergence`
+    Source    KL: Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1 and its scripts, with the law's own density as the
+              second argument where the law has one
+    """
+    two_samples = is_samples(law)
+    samples_of(samples, "compare takes samples first, then a law or other samples")
+    against = law if two_samples or law is None else Reference.of(law, "compare takes a law or samples second")
+    if law is not None and _law_text(samples.netsor) != _law_text(law.netsor):
+        raise ProgramError("the samples and what they are compared with belong to different programs")
+    netsor: Netsor = samples.netsor
+    chosen = None if variables is None else one_or_several(variables, name_of)
+    means = [name for name in samples.averages if chosen is None or name in chosen]
+    if chosen is not None:
+        chosen = [name for name in chosen if name not in samples.averages]
+    rows = []
+    for number, (name, position, variable) in enumerate(_variables(netsor, samples.outputs, chosen)):
+        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(number,))))
+        rows.append(_row(samples, against, name, position, variable, rng))
+    kind = "nothing" if law is None else "samples" if two_samples else "limit"
+    averages = tuple(row for name in means for row in _average_rows(samples, against, name))
+    return Comparison(tuple(rows), samples.width, kind, netsor.name, averages)
+
+
+def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]:
+    """Rows of one average, those of its first members if it is a family."""
+    values = np.asarray(samples.averages[name], dtype=np.float64)
+    other: Array | None = None
+    if isinstance(against, Reference):
+        with suppress(NotCompiledError, MemoryLimitError):  # then there is no limit to compare with
+            other = against.averages(samples.psi, len(values))[name]
+    elif against is not None and against.psi == samples.psi:
+        other = against.averages[name]
+    index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+    for place, member in zip(np.ndindex(values.shape[1:]), index, strict=False):
+        x = values[(slice(None), *place)]
+        mean, se, std, std_se = _mean_and_deviation(x)
+        row = AverageRow(label(name, member), len(x), mean, se, std, std_se)
+        if other is not None:
+            y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
+            limit = _mean_and_deviation(y)
+            ks, p = kolmogorov(x, y)
+            row = replace(row, limit_mean=limit[0], limit_se=limit[1], limit_std=limit[2], limit_std_se=limit[3],
+                          limit_draws=len(y), z_mean=_z(mean, se, limit[0], limit[1]), ks=ks, ks_pvalue=p)
+        yield row
+
+
+def _mean_and_deviation(x: Array) -> tuple[float, float, float, float]:
+    """Mean, its standard error, standard deviation, its standard error."""
+    found = moments(x[:, None, None])
+    (mean,), (se,) = found["mean"]
+    (variance,), (error,) = found["variance"]
+    std = math.sqrt(variance)
+    return float(mean), float(se), std, float(error) / (2 * std) if std > 0 else 0.0
+
+
+def _law_text(netsor: Netsor) -> tuple[Any, ...]:
+    """All of a program that its law depends on."""
+    return netsor.constants, netsor.indices, netsor.initial, netsor.weights, netsor.body, netsor.widths, netsor.outputs
+
+
+def _tied(values: Array) -> bool:
+    """Whether values repeat, as those of relu do at 0: the law has atoms, and a density does not describe it."""
+    return bool((np.diff(np.sort(values, axis=None)) == 0).mean() > 1e-3) if values.size > 1 else False
+
+
+def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
+    values = column(samples, name, position)
+    own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
+    size, other_size = effective_size(values), math.inf
+    other: Curve | Array | None = None
+    target = dict.fromkeys(own, (_NAN, _NAN))
+    method = "kde"
+    if isinstance(against, Reference) and name in against.failed:  # which has been said
+        against = None
+    if isinstance(against, Reference):
+        try:
+            target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
+        except (NotCompiledError, MemoryLimitError):
+            against = None  # the law has no such numbers
+    if against is None:
+        pass
+    elif isinstance(against, Reference):
+        atoms = _tied(values)
+        other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
+        if isinstance(other, Curve) and other.smoothed:  # draws are honest where the law itself only has draws
+            other = None
+        if other is None and target["variance"][0] > 0:
+            # no density, or not only one: draw as many from the law and smooth both, as the paper does
+            draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
+            other, method = column(draws, name, position), "kde of both"
+            other_size = float(len(other))
+    else:
+        other, method = column(against, name, position), "kde of both"
+        other_size = effective_size(other)
+        target = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(other[..., None]).items()}
+    found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
+    precise = _precise(samples, against, name, variable) if isinstance(against, Reference) else (_NAN, _NAN)
+    z = {key: _z(*own[key], *target[key]) for key in own}
+    names = {field.name for field in fields(Row)}
+    return Row(
+        variable=variable, n=len(values), effective=size,
+        mean=own["mean"][0], mean_se=own["mean"][1], variance=own["variance"][0], variance_se=own["variance"][1],
+        kurtosis=own["kurtosis"][0], kurtosis_se=own["kurtosis"][1],
+        limit_mean=target["mean"][0], limit_variance=target["variance"][0], limit_kurtosis=target["kurtosis"][0],
+        limit_variance_error=target["variance"][1], limit_kurtosis_error=target["kurtosis"][1],
+        z_mean=z["mean"], z_variance=z["variance"], z_kurtosis=z["kurtosis"], kl_method=method,
+        kl_precise=precise[0], kl_precise_se=precise[1],
+        **{key: value for key, value in found.items() if key in names},
+    )
+
+
+def _precise(samples: Any, reference: Reference, name: str, variable: str) -> tuple[float, float]:
+    """KL of the densities themselves and its error, where both are averages of Gaussians."""
+    from tensorprog.results.divergence import kl  # which loads the limit
+
+    if name in samples.conditional and samples.samples > 1:
+        with suppress(NotCompiledError, MemoryLimitError):
+            return kl(samples, reference, variable)
+    return _NAN, _NAN
+
+
+def _variables(
+    netsor: Netsor, outputs: Iterable[str], wanted: str | Iterable[str] | None
+) -> list[tuple[str, int, str]]:
+    """(family, position, label) of the variables to compare."""
+    if wanted is None:
+        return [(name, position, label(name, index)) for name in outputs
+                for position, index in enumerate(members(netsor, name, MAX_MEMBERS))]
+    chosen = []
+    for variable in [wanted] if isinstance(wanted, str) else wanted:
+        family = netsor.families.get(variable)
+        if family is not None and family.kind != "weight":  # a whole family
+            chosen += [(variable, k, label(variable, index)) for k, index in enumerate(members(netsor, variable))]
+        else:
+            name, position = split(netsor, variable)
+            chosen.append((name, position, variable.replace(" ", "")))
+    return chosen

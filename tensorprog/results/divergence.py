@@ -1,0 +1,468 @@
+"""Kullback-Leibler divergences, in nats, between densities that are averages of Gaussians: far below a kernel's noise.
+
+At finite width f_n(y) = E N(y; m, V) over networks, (m, V) mean and variance of y given all but the weights used last
+(see `conditional`); in the limit f(y) is the same over p-ring.  So both are smooth, known without a bandwidth, and
+
+    KL(f_n || f) = Integral f_n log(f_n / f)
+
+is an integral of an analytic function: the trapezoidal rule in t, y = y(t) entire (see `Grid`), converges
+geometrically.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
+
+With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / N.  The expansion
+
+    KL(f_N || f) = KL(f_n || f) + Integral e log(f_n / f) + 1/2 Integral e**2 / f_n + ..
+
+shows the bias B / N + O(1 / N**2), B = 1/2 Integral c(y, y) / f_n(y) dy, which the jackknife that leaves out one group
+of networks at a time removes (Busing, Meijer & van der Leeden 1999 for groups of unequal sizes), and the error: the
+first term and, near the limit where log(f_n / f) vanishes, the quadratic form.  That is the sum over pairs of groups
+g < h of w_g w_h A_gh, A_gh = Integral (f_g - f_N) (f_h - f_N) / f_N, its variance P the sum of their squares.  The
+jackknife's variance has the mean of the first term's plus 2 P (Efron & Stein 1981), so P is taken off; it follows
+single draws, so P is stated where it is larger.  Against the Gaussian of equal mean and variance f_g / f_N - 1 acts by
+what is orthogonal, with weight f_N, to 1, y and y**2: the rest moves the Gaussian along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.panels import gauss_legendre
+from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.limit.law.mixture_nodes import binned
+from tensorprog.results.law_summary import Reference, is_samples, samples_of, split
+
+__all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
+
+Array = NDArray[Any]
+Rows = Callable[[Array], Array]  # functions on a grid: (points,) -> (rows, points)
+Functional = Callable[[Array, Array, Array], Array]  # these, grid and weights of the rule to numbers, KL first
+
+GROUPS = 64  # of networks: standard errors good to about 9 %
+DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
+FIRST_STEP = 0.25  # of the trapezoidal rule in t
+FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
+SHARE = 0.05  # of the error of the averages that the rule may add
+MOST_POINTS = 1 << 14
+CHUNK = 1 << 20  # numbers held at once
+ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
+LAST, FOLLOWED = 4, 1e-12  # Legendre coefficients of the integrand on a panel, and how large they may be
+PANELS = 8  # to begin with
+SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance from a singularity, and of the way on a panel
+LEAST_MASS = 1e-15  # next to a singularity
+MOST_BASES = 8
+UNRESOLVED = 0.5  # relative error of a density that is no longer one
+MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
+
+
+def kl_gaussian(source: Any, variable: str) -> tuple[float, float]:
+    """KL(y || Gaussian of equal mean and variance), and its error.
+
+    `source` is a law, or samples drawn with `conditional=True`.
+
+    Accuracy  of a law the error of its averages over p-ring, about 1e-10 for a few scores; of samples the standard
+              error, with the bias of order 1 / samples removed
+    Raises    NotCompiledError where y is not Gaussian given the scores, or was drawn without `conditional=True`, or
+              where variances given the score underflow
+    """
+    if is_samples(source):
+        return kl_to_gaussian(GaussianDraws.of(source, variable))
+    return _law_gaussian(Reference.of(source, "kl_gaussian takes a law or samples").law.averaged(variable))
+
+
+def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
+    """KL(finite width || limit) of one variable, and its error; samples drawn with `conditional=True`.
+
+    The bias of order 1 / samples is removed, so that near the limit the value may come out below 0, within its error.
+
+    Accuracy  one standard error over networks, plus the error of the law's density; what stays of the bias is of order
+              1 / samples**2
+    Raises    NotCompiledError where one of the two densities is no average of Gaussians
+    """
+    draws = samples_of(samples, "kl takes samples first, then a law")
+    reference = Reference.of(law, "kl takes a law second")
+    return kl_to_law(GaussianDraws.of(draws, variable), reference.law.averaged(variable))
+
+
+# ---- draws ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GaussianDraws:
+    """Gaussians N(mean, var), one row for each network, in groups of networks.
+
+    Shapes    mean, var (networks, coordinates)
+    """
+
+    mean: Array
+    var: Array
+
+    @classmethod
+    def of(cls, samples: Any, variable: str) -> GaussianDraws:
+        """The conditional laws of one variable in samples."""
+        name, position = split(samples.netsor, variable)
+        if name not in samples.conditional:
+            raise NotCompiledError(
+                f"{variable} has no conditional law in these samples; draw them with conditional=True, for an output "
+                "that is linear in products by weights used nowhere else"
+            )
+        coordinates = samples.coordinates
+        mean, var = (
+            np.asarray(part.reshape(len(part), coordinates, -1)[..., position], dtype=np.float64)
+            for part in samples.conditional[name]
+        )
+        # without a mean of their own all coordinates of a network have one law
+        return cls(mean, var) if np.ptp(mean) else cls(mean[:, :1], var[:, :1])
+
+    def __post_init__(self) -> None:
+        if len(self.var) < 2:
+            raise ProgramError("an error needs two networks at least")
+
+    @cached_property
+    def cuts(self) -> Array:
+        """Where groups begin, and the number of networks."""
+        count = len(self.var)
+        return np.linspace(0, count, min(GROUPS, count) + 1).astype(np.int64)
+
+    @property
+    def shares(self) -> Array:
+        """Share of each group in the networks."""
+        return np.asarray(np.diff(self.cuts) / len(self.var))
+
+    @cached_property
+    def _nodes(self) -> tuple[Array, Array] | None:
+        """Variances and their weights in each group, if all means are one number."""
+        if np.ptp(self.mean):
+            return None
+        sizes, columns = np.diff(self.cuts), self.var.shape[1]
+        place = np.minimum(self.cuts[:-1, None] + np.arange(sizes.max()), len(self.var) - 1)
+        weights = (np.arange(sizes.max()) < sizes[:, None]) / (columns * sizes[:, None])
+        nodes, shares, _ = binned(self.var[place].reshape(len(sizes), -1), np.repeat(weights, columns, axis=1))
+        return nodes, shares
+
+    def densities(self, grid: Array) -> Array:
+        """Averages of the Gaussian densities over each group.
+
+        Shapes    grid (points,) -> (groups, points)
+        """
+        if self._nodes is not None:
+            var, weights = self._nodes
+            return np.asarray(weights @ _normal(grid - self.mean[0, 0], var[:, None]))
+        result = np.zeros((len(self.cuts) - 1, grid.size))
+        for k, (start, stop) in enumerate(zip(self.cuts, self.cuts[1:], strict=False)):
+            mean, var = self.mean[start:stop].reshape(-1, 1), self.var[start:stop].reshape(-1, 1)
+            step = max(1, CHUNK // grid.size)
+            for first in range(0, len(mean), step):
+                part = slice(first, first + step)
+                result[k] += _normal(grid - mean[part], var[part]).sum(axis=0)
+            result[k] /= len(mean)
+        return result
+
+    @cached_property
+    def grid(self) -> Grid:
+        """A grid that resolves every Gaussian at its mean and holds the widest."""
+        centre, narrowest = float(self.mean.mean()), math.sqrt(self.var.min())
+        away = np.abs(self.mean - centre)
+        flat = max(0.0, float((away - np.sqrt(self.var)).max()))
+        return Grid(centre, 0.5 * narrowest, flat, float(away.max() + DEVIATIONS * math.sqrt(self.var.max())))
+
+    @property
+    def undefined(self) -> tuple[float, float] | None:
+        """The divergence where there is no density: nan of draws that overflowed, infinity with an atom."""
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.var).all()):
+            return math.nan, math.nan
+        return None if self.var.min() > 0 else (math.inf, 0.0)
+
+
+def _normal(distance: Array, var: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * distance**2 / var) / np.sqrt(2 * math.pi * var))
+
+
+# ---- integrals ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grid:
+    """y(t) = centre + b (t + exp(-T) sinh t): steps of b over `flat` = b T to both sides, then growing with distance.
+
+    So a step is at most b + (|y - centre| - flat): a Gaussian at distance d is resolved if its deviation is about
+    max(b, d - flat).  With flat = 0 this is y = b (t + sinh t).
+    """
+
+    centre: float
+    finest: float
+    flat: float
+    reach: float
+
+    @cached_property
+    def _scales(self) -> tuple[float, float]:
+        """b and T; b is wider than asked for where half the points allowed would not do."""
+        finest = max(self.finest, self.flat * 8 / (MOST_POINTS * FIRST_STEP))
+        return finest, self.flat / finest
+
+    @property
+    def end(self) -> float:
+        """A t beyond which y is beyond the reach."""
+        b, flat = self._scales
+        return flat + math.asinh(max(0.0, self.reach - self.flat) / b)
+
+    def points(self, t: Array) -> Array:
+        """y(t)."""
+        b, flat = self._scales
+        return np.asarray(self.centre + b * (t + 0.5 * (np.exp(t - flat) - np.exp(-t - flat))))
+
+    def slopes(self, t: Array) -> Array:
+        """dy / dt."""
+        b, flat = self._scales
+        return np.asarray(b * (1 + 0.5 * (np.exp(t - flat) + np.exp(-t - flat))))
+
+
+def _integrate(
+    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None,
+    enough: Callable[[Array], float] = lambda _: 0.0,
+) -> tuple[Array, float]:  # fmt: skip
+    """Numbers from functions on a grid, and the error of the first by the rule.
+
+    That is how far it moved when the step was last halved, as the rule converges geometrically, and a bound of the
+    logarithm times the mass by which the first `densities` functions fail to integrate to 1: a grid that misses a
+    peak at both steps sees no change.
+    """
+    step, before = FIRST_STEP, math.nan
+    count = math.ceil(grid.end / step)
+    t = step * np.arange(-count, count + 1)
+    values = rows(grid.points(t))
+    while True:
+        weights = step * grid.slopes(t)
+        found = functional(values, grid.points(t), weights)
+        missing = float(np.abs(values[:densities] @ weights - 1).mean())
+        error = abs(float(found[0]) - before) + MOST_LOG * missing
+        if error <= max(tolerance, SHARE * enough(found)) or 2 * t.size > MOST_POINTS:
+            return found, error
+        step, before = step / 2, float(found[0])
+        between = step * np.arange(1 - 2 * count, 2 * count, 2)
+        t, values = np.append(t, between), np.hstack([values, rows(grid.points(between))])
+        count *= 2
+
+
+def _divergence(p: Array, q: Array, weights: Array) -> Array:
+    """Integral of p log(p / q) along the last axis, where both are known to be positive."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where((p > 0) & (q > 0), p * (np.log(p) - np.log(q)), 0.0) @ weights)
+
+
+def _to_gaussian(p: Array, grid: Array, weights: Array) -> Array:
+    """KL of each density (rows, points) to the Gaussian of its mean and variance."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (p @ (weights * grid)) / (p @ weights)
+        distance = grid - mean[:, None]
+        var = ((p * distance**2) @ weights) / (p @ weights)
+        log_ratio = np.log(p) + 0.5 * np.log(2 * math.pi * var)[:, None] + 0.5 * distance**2 / var[:, None]
+        return np.asarray(np.where(p > 0, p * log_ratio, 0.0) @ weights)
+
+
+# ---- the three divergences ------------------------------------------------------------------------------------------
+
+
+def _law_gaussian(curve: Any) -> tuple[float, float]:
+    mixture = curve.mixture
+    centre, deviation = mixture.spread[0], math.sqrt(mixture.spread[1])
+    if not deviation > 0 or mixture.atoms:
+        return math.inf, 0.0
+    if mixture.panels is not None:
+        return _one_score_gaussian(mixture)
+
+    def functional(p: Array, grid: Array, weights: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_normal = -0.5 * ((grid - centre) / deviation) ** 2 - math.log(deviation * math.sqrt(2 * math.pi))
+            shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
+        return np.append(_to_gaussian(p, grid, weights), shared @ weights)
+
+    grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
+    found, moved = _integrate(
+        curve.densities, functional, grid, FINE, enough=lambda found: float(mixture.rule.error(found[1:-1]))
+    )
+    return float(found[0]), float(mixture.rule.error(found[1:-1])) + float(found[-1]) + moved
+
+
+def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
+    """The same for an output behind one score, whose density may be infinite at some values.
+
+    Panels on both sides of these, over the logarithm of the distance, are halved until the distribution function
+    confirms the mass on each.
+    """
+    panels = mixture.panels
+    if not float(mixture.var) and float(panels.masses[panels.underflow].sum()) > LEAST_MASS:
+        raise NotCompiledError(
+            "the divergence is not known: variances given the score fall below the smallest numbers; add a little noise"
+        )
+    (centre, variance), reach = mixture.spread, mixture.within(DEVIATIONS)
+    singular = panels.singular(float(mixture.var)) + float(mixture.mean)
+    bases = singular if singular.size else np.array([centre])
+    if bases.size > MOST_BASES:
+        bases = bases[np.linspace(0, bases.size - 1, MOST_BASES).astype(int)]
+    low, high = min(centre - reach, bases[0]), max(centre + reach, bases[-1])
+    cuts = np.concatenate([[low], (bases[1:] + bases[:-1]) / 2, [high]])
+    value, error = 0.0, 1e-14
+    for k, base in enumerate(bases):
+        for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
+            if end > 0:
+                outer = k == (0 if sign < 0 else bases.size - 1)
+                side = _Side(mixture.shifted(base), sign, centre - base, variance, end, outer, bool(singular.size))
+                value, error = value + side.value, error + side.error
+    return value, error
+
+
+class _Side:
+    """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
+
+    def __init__(
+        self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool
+    ) -> None:
+        self.law, self.sign, self.centre, self.variance, self.singular = law, sign, centre, variance, singular
+        self.value = self.error = 0.0
+        if singular:
+            count = math.ceil((math.log(end) + SMALLEST) / DECADES)
+            edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
+        else:
+            edges = np.linspace(0, end, PANELS + 1)
+        at, vague = law.cdf(sign * edges)
+        below = np.abs(at - law.cdf(np.zeros(1))[0])
+        first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1) if singular else 0
+        self.error += MOST_LOG * float(below[first])
+        self.error += MOST_LOG * float(min(at[-1], 1 - at[-1])) if outer else 0.0
+        mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
+        vague = (vague[1:] + vague[:-1])[first:]
+        for _ in range(HALVINGS):
+            again = self._add(low, high, mass, vague)
+            if not again.any():
+                return
+            low, high, mass = low[again], high[again], mass[again]
+            middle = np.sqrt(low * high) if singular else (low + high) / 2
+            edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
+            vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
+            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+            mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
+            if low.size * ORDER > MOST_POINTS:
+                break
+        self.error += MOST_LOG * float(mass.sum())
+
+    def _add(self, low: Array, high: Array, mass: Array, vague: Array) -> NDArray[np.bool_]:
+        """Add panels whose mass the distribution function confirms, but for `vague`, and on which the integrand is
+        followed; the others.
+
+        A sum of a narrow and a wide Gaussian is entire, its logarithm is not: mass alone would confirm too little.
+        """
+        nodes, weights = gauss_legendre(ORDER)
+        first, last = (np.log(low), np.log(high)) if self.singular else (low, high)
+        half = ((last - first) / 2)[:, None]
+        t = ((first + last) / 2)[:, None] + half * nodes
+        away = np.exp(t) if self.singular else t
+        slope = half * away if self.singular else half
+        f, wrong = (part.reshape(away.shape) for part in self.law.density(self.sign * away.reshape(-1)))
+        square = (self.sign * away - self.centre) ** 2 / self.variance
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log = np.log(f) + 0.5 * math.log(2 * math.pi * self.variance) + 0.5 * square
+            log = np.where(f > 0, log, 0.0)
+            size = np.where(f > 0, np.abs(log) + 1, 0.0)
+            integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
+            off = np.abs((slope * f * weights).sum(axis=1) - mass)
+            unlike = np.abs(integrand @ _highest()).max(axis=1)
+        doubtful = doubt * size.max(axis=1)
+        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubtful))
+        settled = ~again
+        self.value += float((integrand[settled] @ weights).sum())
+        self.error += float((doubtful + off * size.max(axis=1) + unlike)[settled].sum())
+        return np.asarray(again)
+
+
+@lru_cache(maxsize=1)
+def _highest() -> Array:
+    """From values at the nodes of a panel to the last Legendre coefficients: what the rule integrates is far smaller.
+
+    Shapes    (ORDER, LAST)
+    """
+    nodes, weights = gauss_legendre(ORDER)
+    degrees = np.arange(ORDER - LAST, ORDER)
+    polynomials = np.polynomial.legendre.legvander(nodes, ORDER - 1)[:, degrees]
+    return np.asarray(polynomials * weights[:, None] * (degrees + 0.5))
+
+
+def kl_to_gaussian(draws: GaussianDraws) -> tuple[float, float]:
+    """KL of an average of Gaussians to the Gaussian of its mean and variance, and its standard error."""
+    if draws.undefined is not None:
+        return draws.undefined
+
+    def functional(groups: Array, grid: Array, weights: Array) -> Array:
+        powers = np.vander(grid - draws.grid.centre, 3).T
+        rows, pairs = _left_out(groups, draws.shares, weights, powers)
+        return np.append(_to_gaussian(rows, grid, weights), pairs)
+
+    found, moved = _integrate(draws.densities, functional, draws.grid, COARSE)
+    value, error = _jackknife(found[:-1], draws.shares, float(found[-1]))
+    return value, error + moved
+
+
+def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
+    """KL of an average of Gaussians to a law, and its error."""
+    mixture = curve.mixture
+    if draws.undefined is not None:
+        return draws.undefined
+    centre, variance = mixture.spread
+    if not variance > 0:
+        return math.inf, 0.0
+    groups = draws.shares.size
+
+    def both(grid: Array) -> Array:
+        return np.concatenate([draws.densities(grid), curve.densities(grid)])
+
+    def functional(densities: Array, grid: Array, weights: Array) -> Array:
+        rows, pairs = _left_out(densities[:groups], draws.shares, weights, np.ones((1, grid.size)))
+        law, relative = densities[groups:], mixture.uncertainty(grid)
+        known = (law[0] > 0) & (mixture.rule.error(law[1:]) + relative * law[0] < UNRESOLVED * law[0])
+        law = np.where(known, law, 0.0)
+        # mass where the law's density is not known, times a logarithm: no tail is thinner than the Gaussian's
+        beyond = np.where(known, 0.0, rows[0] * (MOST_LOG + 0.5 * (grid - centre) ** 2 / variance)) @ weights
+        # what all sets share: dKL = - Integral (f_N / f - 1) df, as densities integrate to 1
+        shared = np.where(known, relative * np.abs(rows[0] - law[0]), 0.0) @ weights
+        spread = float(mixture.rule.error(_divergence(rows[0], law[1:], weights)))
+        return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
+
+    found, moved = _integrate(both, functional, draws.grid, COARSE, groups)
+    value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
+    return value, error + float(found[-1]) + moved
+
+
+def _left_out(groups: Array, shares: Array, weights: Array, fitted: Array) -> tuple[Array, float]:
+    """The average over all groups, then with each left out; variance of the quadratic form over pairs of groups.
+
+    `fitted`: functions y -> number off which the groups' deviations are projected.
+
+    Shapes    groups (groups, points), fitted (functions, points) -> (1 + groups, points), number
+    """
+    whole = shares @ groups
+    rest = (whole - shares[:, None] * groups) / (1 - shares)[:, None]
+    root = np.sqrt(whole * weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        away = np.where(whole > 0, (groups / whole - 1) * root, 0.0)
+    basis = np.linalg.qr((fitted * root).T)[0]
+    away -= (away @ basis) @ basis.T
+    pairs = np.outer(shares, shares) * (away @ away.T)
+    return np.concatenate([whole[None], np.maximum(rest, 0.0)]), float((np.triu(pairs, 1) ** 2).sum())
+
+
+def _jackknife(values: Array, shares: Array, pairs: float) -> tuple[float, float]:
+    """What is left of a statistic without its bias of order 1 / N, and its standard error.
+
+    Shapes    values (1 + groups,): of all networks, then without each group
+    """
+    whole, without = float(values[0]), values[1:]
+    value = len(without) * whole - float((1 - shares) @ without)
+    ratio = 1 / shares
+    pseudo = ratio * whole - (ratio - 1) * without
+    variance = float(((pseudo - value) ** 2 / (ratio - 1)).mean())
+    return value, math.sqrt(max(variance - pairs, pairs))

@@ -1,0 +1,273 @@
+"""The check of a program with numbers from its limit, where a finding wants them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from itertools import count, repeat
+from typing import Any
+
+import numpy as np
+
+from tensorprog.check.clauses import Degenerate, Numbers, Report, check
+from tensorprog.check.clauses.means import Mean
+from tensorprog.language.errors import Problem, TensorprogError
+from tensorprog.language.expr import Call, Expr, Number, Variable, variables
+from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
+from tensorprog.language.named_arrays import Open, align, union
+from tensorprog.language.schedule import upstream
+
+__all__ = ["judge"]
+
+MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
+SURE = 3.0  # errors of averages over points hold in 99.9 % of cases, and the worst of many members is taken
+NEAR = 1e-7  # how far from its limit an average is moved
+DIRECTIONS = 6  # in which averages are moved together, each both ways
+JUMP = 1e-3
+VANISHED = 1e-12  # a second moment that counts as 0
+ATOM = 1e-6  # what counts as 0, in units of the root of the second moment
+FAMILY = 512  # members of a family of which all covariances are computed only to look at scores
+RARE = 1e-4  # a probability that a variable with a density has of being that small, and much more
+
+
+def judge(netsor: Netsor) -> Report:
+    """Judge a program by Assumption 1, with the numbers of its limit: means of scores, limits of averages.
+
+    Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
+    """
+    return check(netsor, _Limit())
+
+
+def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
+    """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
+
+    @wraps(method)
+    def answer(self: _Limit, *args: Any) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return method(self, *args)
+        except (TensorprogError, FloatingPointError):
+            return None
+
+    return answer
+
+
+class _Limit(Numbers):
+    def __init__(self) -> None:
+        self._compilers: dict[int, tuple[Netsor, Any]] = {}
+        self._means: dict[tuple[int, str], Mean | None] = {}
+
+    def _compiler(self, netsor: Netsor) -> Any:
+        from tensorprog.limit.moment.covariance import Compiler
+
+        if id(netsor) not in self._compilers:
+            self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id
+        return self._compilers[id(netsor)][1]
+
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
+        key = id(netsor), str(dot)
+        if key not in self._means:
+            self._means[key] = self._mean(netsor, dot)
+        return self._means[key]
+
+    @_if_compiled
+    def _mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        from tensorprog.limit.form.definitions import random_families
+
+        reads = {dot.left.name, dot.right.name}
+        return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)
+
+    def _number(self, netsor: Netsor, dot: Dot) -> Mean:
+        """The same for vectors that no score reaches."""
+        indices = [slot.bare for slot in dot.target.slots if slot.bare]
+        ranges = {name: netsor.ranges[name] for name in indices}
+        moment = self._compiler(netsor).second(dot.left.name, dot.right.name)
+        few = int(np.prod([float(stop - start) for start, stop in ranges.values()])) > MANY
+        values = [
+            np.unique([*range(a, min(b, a + 8)), b - 1]) if few else np.arange(a, b) for a, b in ranges.values()
+        ]
+        grids = dict(zip(indices, np.meshgrid(*values, indexing="ij", sparse=True), strict=True))
+        left, known = _members(netsor, dot.left, grids)
+        right, known_ = _members(netsor, dot.right, grids)
+        found = moment.at({str(k): v for k, v in enumerate(left)} | {f"{k}_": v for k, v in enumerate(right)})
+        shape = tuple(len(v) for v in values)
+        value, error = (np.broadcast_to(np.where(known & known_, x, 0), shape) for x in (found.value, found.error))
+        error = SURE * error
+        at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
+        place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
+        return Mean(float(value[at]), float(error[at]), place, whole=not few)
+
+    def _random_mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """The same at draws of the scores upstream; None if no theorem says that these have a limit."""
+        from tensorprog.limit.law.coefficients import coefficients
+
+        alone, averaged = _averaged(netsor, dot)
+        report = check(alone, _Upstream())
+        if report.grade == "outside":
+            return None
+        value, error, box, whole = coefficients(averaged, averaged.outputs[0])
+        error = SURE * error
+        draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
+        member: Any = (slice(None), *at)
+        drawn, errors = value[member], error[member]
+        names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
+        place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
+        deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
+        return Mean(
+            float(drawn[draw]), float(errors[draw]), place, len(drawn), float(drawn.min()), float(drawn.max()),
+            float(drawn.mean()), deviation, whole, any(claim.standing == "conjecture" for claim in report.claims),
+        )  # fmt: skip
+
+    @_if_compiled
+    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
+        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
+        from tensorprog.language.evaluate import Scope, evaluate
+
+        compiler = self._compiler(netsor)
+        known = [v for v in variables(expr) if _of_averages(compiler.netsor, v.name)]
+        scope = compiler.scope({})
+
+        def at(move: float, direction: int) -> np.ndarray[Any, Any]:
+            def read(reference: Variable, ranges: Mapping[str, Range]) -> Open:
+                if reference not in known:
+                    return Open((), np.full((), math.nan))  # in a branch that stands nowhere
+                value = scope.variable(reference, ranges)
+                turned = _turned(compiler.netsor, reference, ranges, direction)
+                axes = union(value.axes, turned.axes)
+                found = align(value, axes)
+                moved = found + move * (1 + np.abs(found)) * align(turned, axes)
+                statement = compiler.netsor.body[compiler.netsor.families[reference.name].statements[0]]
+                square = isinstance(statement, Dot) and statement.left == statement.right
+                return Open(axes, np.maximum(moved, 0) if square else moved)
+
+            return np.asarray(evaluate(expr, Scope(compiler.netsor, scope.ranges, read)).data, dtype=float)
+
+        here = at(0.0, 0)
+        near = [at(move, direction) for direction in range(DIRECTIONS) for move in (-NEAR, NEAR)]
+        limits = ", ".join(f"{v} is {_shown(compiler.average(v.name).value.data)}" for v in known)
+        if np.isnan(here).any() and any(v not in known for v in variables(expr)):
+            return None
+        if not all(np.isfinite(x).all() for x in (here, *near)):
+            return f"it is not finite where {limits}"
+        if max(np.max(np.abs(x - here) / (1 + np.abs(here))) for x in near) > JUMP:
+            return f"it jumps or is steep where {limits}"
+        return ""
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return self._degenerate(netsor, dots) or ()
+
+    @_if_compiled
+    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[Degenerate]:
+        if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
+            return []
+        from tensorprog.limit.law.degenerate import degenerate
+
+        known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
+        names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
+        return [
+            Degenerate(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
+            for members, how in degenerate(self._compiler(netsor), [*known])
+        ]
+
+    @_if_compiled
+    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
+        from tensorprog.language.averages import with_averages
+
+        def mean(psi: Expr) -> tuple[float, float]:
+            added = with_averages(netsor, {"atom": psi})
+            found = self._compiler(added.netsor).average(added.families["atom"]).estimate
+            return float(np.min(found.value)), float(np.max(found.error))
+
+        square, _ = mean(Call("power", (expr, Number(2))))
+        if square <= VANISHED:
+            return 1.0
+        away = Call("subtract", (Call("abs", (expr,)), Number(ATOM * math.sqrt(square))))
+        value, error = mean(Call("step", (away,)))
+        if 1 - value <= RARE and error <= RARE:
+            return 0.0
+        return 1 - value if 1 - value > error else None
+
+
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
+        from tensorprog.limit.moment.compilable import uncompiled
+
+        return uncompiled(netsor)
+
+
+def _of_averages(netsor: Netsor, name: str) -> bool:
+    """Whether a family is numbers in the limit: scalars, or vectors that are functions of scalars alone."""
+    read, left = {name}, [name]
+    while left:
+        family = netsor.families[left.pop()]
+        if family.kind == "scalar":
+            continue
+        made = [netsor.body[position] for position in family.statements]
+        if not made or not all(isinstance(statement, Nonlin) for statement in made):
+            return False
+        new = {v.name for statement in made if isinstance(statement, Nonlin) for v in variables(statement.expr)} - read
+        read |= new
+        left += new
+    return True
+
+
+def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
+    """How far the averages that a reference reads move in a direction: alike in the first, and if they are too many."""
+    names = list(dict.fromkeys(name for slot in reference.slots for name, _ in slot.terms))
+    if math.prod(ranges[name][1] - ranges[name][0] for name in names) > MANY:
+        return Open((), np.ones(()))
+    grids = dict(zip(names, np.meshgrid(*(np.arange(*ranges[name]) for name in names), indexing="ij"), strict=True))
+    places: list[Any] = [[*netsor.families].index(reference.name), *_members(netsor, reference, grids)[0]]
+    angle = sum((math.sqrt(k + 2) * place for k, place in enumerate(places)), np.ones(()))
+    return Open(tuple(names), np.cos(direction * angle))
+
+
+class _Upstream(_Limit):
+    """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
+
+    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+        """Not known."""
+        return None
+
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """Not asked."""
+        return ()
+
+
+def _averaged(netsor: Netsor, dot: Dot) -> tuple[Netsor, Netsor]:
+    """What is upstream of a Dot as a program, and the same with the Dot as an average, the output."""
+    names = upstream(netsor, {dot.left.name, dot.right.name})
+    made = [statement for statement in netsor.body if statement.target.name in names]
+    read = tuple(dict.fromkeys(s.target.name for s in made if s.target.name in (dot.left.name, dot.right.name)))
+    number = next(k for k in count() if f"mean{k}" not in {*netsor.families, *netsor.index, *netsor.constant})
+    target = Variable(f"mean{number}", tuple(slot for slot in dot.target.slots if slot.bare))
+    average = replace(dot, target=target, scale="1/n")
+    alone = replace(netsor, body=tuple(made), outputs=read)
+    return alone, replace(alone, body=(*made, average), outputs=(target.name,))
+
+
+def _members(
+    netsor: Netsor, reference: Variable, grids: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """Which member a reference reads, slot by slot; and whether there is one, or the zero beyond a boundary."""
+    family = netsor.families[reference.name]
+    found, inside = [], np.ones((), dtype=bool)
+    for slot, (start, stop), rule in zip(
+        reference.slots, family.ranges, family.boundaries or repeat(""), strict=False
+    ):
+        value = slot.offset + sum((c * grids[name] for name, c in slot.terms), np.zeros((), dtype=np.int64))
+        if rule == "wrap":
+            value = start + (value - start) % (stop - start)
+        inside = inside & (start <= value) & (value < stop)
+        found.append(np.clip(value, start, stop - 1))
+    return found, inside
+
+
+def _shown(values: np.ndarray[Any, Any]) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

@@ -1,0 +1,309 @@
+"""`Reference`: what the displays need to know of a law, asked once; `Curve`, the law of one variable on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
+from tensorprog.language.formats import label
+from tensorprog.language.ir import Netsor
+
+__all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "name_of", "one_or_several",
+           "samples_of", "split"]
+
+Array = NDArray[Any]
+
+CURVE_POINTS = 257
+SAME = 1e-6  # of the integral of the density and the distribution function
+UNRESOLVED, MOST_HALVINGS, MOST_CURVE = 1e-4, 30, 4096  # mass by which a cell may be off, and how far it is halved
+MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
+REFINEMENT = 8  # steps of the integration of a density between two of them
+_NAN = float("nan")
+
+
+def is_samples(value: Any) -> bool:
+    """Whether these are draws: of networks, or of a law."""
+    return isinstance(value, Mapping) and hasattr(value, "netsor") and hasattr(value, "samples")
+
+
+def samples_of(value: Any, wanted: str) -> Any:
+    """The samples given; `wanted` begins the message for anything else.
+
+    Raises    ProgramError
+    """
+    if not is_samples(value):
+        raise ProgramError(f"{wanted}, not {type(value).__name__}")
+    return value
+
+
+def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """What was given, one or several, each passed through `read`, which refuses what is wrong."""
+    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
+    return [read(value) for value in (values if several else [values])]
+
+
+def name_of(variable: Any) -> str:
+    """The name of a variable, without spaces.
+
+    Raises    ProgramError
+    """
+    if not isinstance(variable, str):
+        raise ProgramError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
+    return variable.replace(" ", "")
+
+
+def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
+    """Index values of the (first `limit`) members of a family, in C order; [()] for a name without indices."""
+    return netsor.families[name].members(limit)
+
+
+def split(netsor: Netsor, variable: str) -> tuple[str, int]:
+    """Family and position in C order of a member written as in `label`.
+
+    Raises    ProgramError if there is no such member
+    """
+    name, bracket, rest = name_of(variable).partition("[")
+    family = netsor.families.get(name)
+    if family is None or family.kind == "weight":
+        known = [key for key, value in netsor.families.items() if value.kind != "weight"]
+        raise ProgramError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
+    try:
+        index = [int(part) for part in rest.removesuffix("]").split(",")] if bracket else []
+    except ValueError:
+        example = label(name, members(netsor, name, 1)[0])
+        raise ProgramError(f"{variable} is not a member: write for example {example}") from None
+    if family.ranges and not bracket:
+        raise ProgramError(f"{variable} is a family: name a member, such as {label(name, members(netsor, name, 1)[0])}")
+    legal = len(index) == len(family.ranges) and all(
+        start <= value < stop for value, (start, stop) in zip(index, family.ranges, strict=True)
+    )
+    if not legal:
+        spans = ", ".join(f"{start}..{stop - 1}" for start, stop in family.ranges) or "no index"
+        raise ProgramError(f"{variable} is not a member of {name}, whose indices run over {spans}")
+    offsets = [value - start for value, (start, _) in zip(index, family.ranges, strict=True)]
+    return name, int(np.ravel_multi_index(offsets, family.shape)) if offsets else 0
+
+
+def column(samples: Any, name: str, position: int) -> Array:
+    """Draws of one member, one row per network.
+
+    Shapes    (samples, coordinates); one column for scalars
+    """
+    array = np.asarray(samples[name])
+    vector = samples.netsor.families[name].kind == "vector"
+    coordinates = samples.coordinates if vector and samples.coordinates > 1 else 1
+    draws: Array = np.asarray(array.reshape(len(array), coordinates, -1)[:, :, position], dtype=np.float64)
+    return draws
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Density and distribution function of one variable on a grid, and between its points by interpolation."""
+
+    grid: Array
+    density: Array
+    error: Array  # of the density
+    source: Callable[[Array], Array] | None = None  # exact distribution function, where the density does not say all
+    smoothed: bool = False  # a kernel estimate from draws of the law, not the law's own density
+
+    @cached_property
+    def _log(self) -> Callable[[Array], Array]:
+        from scipy.interpolate import CubicSpline, PchipInterpolator
+
+        smooth = bool((self.density > 1e-250).all())
+        logarithm = np.log(np.maximum(self.density, 1e-300))
+        return CubicSpline(self.grid, logarithm) if smooth else PchipInterpolator(self.grid, logarithm)
+
+    def pdf(self, x: Array) -> Array:
+        """Density at x; 0 outside the grid."""
+        inside = (x >= self.grid[0]) & (x <= self.grid[-1])
+        return np.where(inside, np.exp(self._log(np.clip(x, self.grid[0], self.grid[-1]))), 0.0)
+
+    @cached_property
+    def integral(self) -> tuple[Array, Array, Array]:
+        """A finer grid, the integral of the density up to each of its points, and the density there."""
+        steps = np.linspace(0, 1, REFINEMENT, endpoint=False)
+        fine = np.append((self.grid[:-1, None] + np.diff(self.grid)[:, None] * steps).ravel(), self.grid[-1])
+        f = self.pdf(fine)
+        middle = self.pdf((fine[1:] + fine[:-1]) / 2)
+        total = np.concatenate([[0.0], np.cumsum(np.diff(fine) * (f[1:] + 4 * middle + f[:-1]) / 6)])  # Simpson
+        return fine, total, f
+
+    @property
+    def mass(self) -> float:
+        """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
+        return float(self.integral[1][-1])
+
+    def cdf(self, x: Array) -> Array:
+        """Distribution function at x."""
+        if self.source is not None:
+            return np.clip(self.source(np.asarray(x)), 0.0, 1.0)
+        from scipy.interpolate import CubicHermiteSpline
+
+        fine, total, slope = self.integral
+        values = CubicHermiteSpline(fine, total / total[-1], slope / total[-1])(np.clip(x, fine[0], fine[-1]))
+        return np.clip(values, 0.0, 1.0)
+
+
+class Reference:
+    """The numbers of a law that displays need, each asked of the law once.
+
+    Wrapping a law in a `Reference` before several comparisons saves the work of all but the first.
+    """
+
+    def __init__(self, law: Any) -> None:
+        self.law = law
+        self.netsor: Netsor = law.netsor
+        self._curves: dict[tuple[str, float], Curve | None] = {}
+        self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
+        self._covariances: dict[str, tuple[Array, Array]] = {}
+        self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
+        self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
+
+    @classmethod
+    def of(cls, law: Any, wanted: str = "a law is needed here") -> Reference:
+        """Wrap a law; a reference passes through; `wanted` begins the message for anything else.
+
+        Raises    ProgramError
+        """
+        if isinstance(law, Reference):
+            return law
+        if not (hasattr(law, "netsor") and hasattr(law, "density")):
+            raise ProgramError(f"{wanted}, not {type(law).__name__}")
+        return cls(law)
+
+    def covariance(self, name: str, max_members: int = 4096) -> tuple[Array, Array] | None:
+        """Covariance matrix over the members of a family in C order and its errors; None above `max_members`.
+
+        Variances are those of `moments`.
+        """
+        size = math.prod(self.netsor.families[name].shape)
+        if size > max_members:
+            return None
+        if name not in self._covariances:
+            value, error = (np.asarray(part, dtype=np.float64) for part in self.law.cov(name, with_error=True))
+            self._covariances[name] = self._refined(name, value.reshape(size, size), error.reshape(size, size))
+        return self._covariances[name]
+
+    def _refined(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
+        """Covariances with the variances of `moments`, so that displays have one number for each."""
+        value, error = value.copy(), error.copy()
+        with suppress(TensorprogError):  # where the law offers no variances of their own
+            variance, wrong = self.moments(name)["variance"]
+            np.fill_diagonal(value, variance)
+            np.fill_diagonal(error, wrong)
+        return value, error
+
+    def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
+        """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.
+
+        Shapes    name -> (value, error), each (members,) in C order
+        """
+        if name in self.failed:
+            raise self.failed[name]
+        if name not in self._moments:
+            size = math.prod(self.netsor.families[name].shape)
+            asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
+            try:
+                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
+            except Exception as error:
+                self.failed[name] = error
+                raise
+            found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
+            self._moments[name] = found
+        return self._moments[name]
+
+    def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
+        """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
+
+        Shapes    name -> (draws, *members)
+        Raises    NotCompiledError for averages without a limit here
+        """
+        key = tuple(psi.items())
+        known = self._averages.get(key)
+        if known is None:
+            try:
+                known = self.law.averages(psi, min(max(2 * draws, MIN_DRAWS), MAX_DRAWS), seed=1)
+            except TensorprogError as error:
+                known = error
+            self._averages[key] = known
+        if isinstance(known, TensorprogError):
+            raise known
+        return known
+
+    def curve(self, variable: str, low: float, high: float) -> Curve | None:
+        """Density and distribution function over at least low..high; None if the law has no density to offer."""
+        name, position = split(self.netsor, variable)
+        values = self.moments(name)
+        centre, spread = float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+        if not spread > 0 or not math.isfinite(spread):
+            return None
+        reach = max(abs(low - centre), abs(high - centre), 12 * spread) / spread
+        reach = 12 * 2.0 ** math.ceil(math.log2(reach / 12))  # so that few samples ask for more
+        if (variable, reach) in self._curves:  # what a sample is given does not depend on those before it
+            return self._curves[variable, reach]
+        # points crowd at the centre and grow exponentially apart in the tails
+        t = np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3)
+        grid = centre + spread * 0.3 * np.sinh(t)
+        self._curves[variable, reach] = self._ask(variable, grid)
+        return self._curves[variable, reach]
+
+    def _ask(self, variable: str, grid: Array) -> Curve | None:
+        try:
+            smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
+            grid = grid if smoothed else self._resolved(variable, grid)
+            density, error = self.law.density(variable, grid, with_error=True)
+        except TensorprogError:
+            return None
+        density = np.asarray(density, dtype=np.float64)
+        if not np.isfinite(density).all():
+            return None
+        wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
+        curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=smoothed)
+        missing = abs(curve.mass - 1) >= 1e-3
+        if smoothed and not missing:
+            return curve
+        exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
+        if not missing and np.abs(curve.cdf(grid) - exact).max() < SAME:
+            return curve
+        return Curve(grid, curve.density, wide, _interpolated(grid, exact), smoothed)
+
+    def _resolved(self, variable: str, grid: Array) -> Array:
+        """The grid with further points where the distribution function rises otherwise than the density says."""
+        low, high = grid[:-1], grid[1:]
+        found = [grid]
+        for _ in range(MOST_HALVINGS):
+            middle = (low + high) / 2
+            points = np.concatenate([low, middle, high])
+            f = np.asarray(self.law.density(variable, points), dtype=np.float64).reshape(3, -1)
+            below = np.asarray(self.law.cdf(variable, points), dtype=np.float64).reshape(3, -1)
+            with np.errstate(invalid="ignore"):
+                said = (f[0] + 4 * f[1] + f[2]) * (high - low) / 6
+                off = ~(np.abs(said - (below[2] - below[0])) <= UNRESOLVED)
+            if not off.any() or sum(map(len, found)) + int(off.sum()) > MOST_CURVE:
+                break
+            found.append(middle[off])
+            low, high = np.concatenate([low[off], middle[off]]), np.concatenate([middle[off], high[off]])
+        return np.unique(np.concatenate(found))
+
+
+def _interpolated(grid: Array, values: Array) -> Callable[[Array], Array]:
+    """A distribution function between its values on a grid."""
+    from scipy.interpolate import PchipInterpolator
+
+    smooth = PchipInterpolator(grid, np.maximum.accumulate(values))
+    return lambda x: np.where(x < grid[0], 0.0, np.where(x > grid[-1], 1.0, smooth(np.clip(x, grid[0], grid[-1]))))
+
+
+def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:
+    """Flat copies of a family's numbers and their errors."""
+    value, error = (np.broadcast_to(np.asarray(x, dtype=np.float64).reshape(-1), (size,)).copy() for x in answer)
+    return value, error

@@ -1,0 +1,535 @@
+"""A law against its own draws and against networks: every number it states beside one that was found without it.
+
+The numbers of a law come from averages over the scores by rules that choose their nodes; its draws come from random
+numbers, and networks from random weights.  So a rule that misses a spike, or a density that is a comb, is seen here.
+
+    z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / 3)
+
+with the sign of the difference.  Shares of draws have exact binomial tails, whatever their number.  At finite width
+an expectation is a + b/n + c/n**2 + .., and what is compared is a, from a fit of a, b and c to all widths.  Outputs
+that are Gaussian given all but the weights used last enter by these Gaussians, with far less noise than by draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.finite.run import run
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
+from tensorprog.language.formats import BRACKETS, aligned, quantity
+from tensorprog.results.conditional import with_conditional
+from tensorprog.results.divergence import kl_gaussian
+from tensorprog.results.law_summary import column, label, members, split
+from tensorprog.show.markup import note, notebook, table
+
+if TYPE_CHECKING:
+    from tensorprog.limit.law.law import Law
+
+__all__ = ["CHANCE", "LawCheck", "LawRow", "check_law"]
+
+Array = NDArray[Any]
+Number = tuple[float, float]
+CHANCE = 1e-6  # that a right law has any |z| above the threshold
+MEMBERS = 6  # of each output whose laws are compared, spread over the family
+LARGEST = 4096  # members of a family of scores that is compared
+PILOT = 1 << 12  # draws that only say where distribution functions and densities are compared
+CELL = 64  # pilot draws in a cell of a density
+LEVELS = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16, 63 / 64)  # of the pilot
+FAR = (4.0, 8.0, 16.0)  # deviations from the mean at which tails are compared
+QUANTILES = (0.001, 0.05, 0.5, 0.95, 0.999)
+DIVERGENCE_DRAWS = 512
+ORDERS = 10, 16  # of Gauss-Legendre rules over a cell
+ROUNDING = 1e-10  # relative to the size of a variable
+NUMBERS = 1 << 25  # drawn at once
+
+
+@dataclass(frozen=True)
+class LawRow:
+    """One number of a law beside the same from its draws, or from networks (`against`); `z` in standard errors.
+
+    `kind` is "mean", "variance", "kurtosis", "covariance", "probability", "density", "quantile" or "divergence".
+    """
+
+    quantity: str
+    kind: str
+    family: str
+    against: str
+    value: float
+    error: float
+    other: float
+    se: float
+    z: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields; None for numbers that are not finite."""
+        return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+                for key, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, repr=False)
+class LawCheck:
+    """The comparisons of `Law.check`, all of them in `rows`; `missing` says what the law does not offer.
+
+    `threshold` is the |z| that any comparison exceeds with a probability of one in a million if the law is right.
+    """
+
+    program: str
+    rows: tuple[LawRow, ...]
+    samples: int
+    seed: int
+    widths: tuple[int, ...] = ()
+    networks: int = 0
+    missing: tuple[str, ...] = ()
+
+    @property
+    def threshold(self) -> float:
+        """The |z| from which a number counts as contradicted."""
+        from scipy.special import ndtri
+
+        return float(-ndtri(CHANCE / (2 * max(1, len(self.rows)))))
+
+    @property
+    def contradicted(self) -> tuple[LawRow, ...]:
+        """The comparisons beyond the threshold, the worst first."""
+        return tuple(row for row in sorted(self.rows, key=lambda row: -abs(row.z)) if abs(row.z) > self.threshold)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no comparison is beyond the threshold."""
+        return not self.contradicted
+
+    @property
+    def largest(self) -> tuple[LawRow, ...]:
+        """Of each family and kind of number the comparison with the largest |z|, and all that are contradicted."""
+        worst: dict[tuple[str, str, str], LawRow] = {}
+        for row in self.rows:
+            key = row.family, row.kind, row.against
+            worst[key] = row if key not in worst or abs(row.z) > abs(worst[key].z) else worst[key]
+        kept = {id(row) for row in (*worst.values(), *self.contradicted)}
+        return tuple(row for row in self.rows if id(row) in kept)
+
+    def table(self, rows: Sequence[LawRow] | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and cells as text, of all rows or of those given."""
+        cells = [[row.quantity, quantity(row.value, row.error) if math.isfinite(row.value) else str(row.value),
+                  row.against, quantity(row.other, row.se), f"{row.z:.1f}"]
+                 for row in (self.rows if rows is None else rows)]
+        return ["quantity", "law", "against", "found", "z"], cells
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence."""
+        drawn = f"{self.samples:,} draws" + (
+            f" and {self.networks:,} networks at each of n = {', '.join(map(str, self.widths))}" if self.widths else "")
+        count = f"{len(self.rows)} numbers compared with {drawn}"
+        if self.agrees:
+            return f"{count}: no |z| above {self.threshold:.1f}; the law agrees with them"
+        return f"{count}: {len(self.contradicted)} have |z| above {self.threshold:.1f}; the law contradicts them"
+
+    @property
+    def notes(self) -> list[str]:
+        """What the table leaves out, and what is in brackets."""
+        left = len(self.rows) - len(self.largest)
+        shown = [f"of each kind of number that with the largest |z|; {left} others are smaller"] if left > 0 else []
+        return [*shown, *(f"not compared: {text}" for text in self.missing),
+                f"{BRACKETS} (of the law: its stated error)"]
+
+    def __str__(self) -> str:
+        title = f"{self.program}: the law against its own draws" + (" and networks" if self.widths else "")
+        return "\n".join([title, aligned(*self.table(self.largest), left=(0, 2)), *self.notes, self.verdict])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook(table(*self.table(self.largest), self.program), note(self.verdict), *map(note, self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """All rows as dictionaries, with the threshold and whether the law agrees."""
+        return {"program": self.program, "samples": self.samples, "seed": self.seed, "widths": list(self.widths),
+                "networks": self.networks, "threshold": self.threshold, "agrees": self.agrees,
+                "missing": list(self.missing), "rows": [row.to_json() for row in self.rows]}
+
+
+def check_law(
+    law: Law, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
+) -> LawCheck:
+    """What `Law.check` gives."""
+    widths = tuple(widths or ())
+    for name, value, least in (("samples", samples, 2), ("seed", seed, 0), ("networks", networks, 2),
+                               *(("widths", width, 1) for width in widths)):
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+            raise ProgramError(f"{name}: {value!r} is not a whole number of at least {least}")
+    if widths and len(set(widths)) < 3:
+        raise ProgramError("widths are at least three different numbers, such as (64, 128, 256): the limit is what a "
+                           "fit of a + b/n + c/n**2 has at n = infinity")
+    check = _Check(law, int(samples), int(seed))
+    rows = [*check.drawn()]
+    if widths:
+        rows += check.extrapolated(widths, int(networks))
+    return LawCheck(law.netsor.name, tuple(rows), int(samples), int(seed), widths, int(networks) if widths else 0,
+                    tuple(check.missing))
+
+
+class _Check:
+    """The law, the members compared, and what it says of them, asked once."""
+
+    def __init__(self, law: Law, samples: int, seed: int) -> None:
+        self.law, self.samples, self.seed = law, samples, seed
+        self.netsor = law.netsor
+        self.missing: dict[str, None] = {}
+        self.variables: dict[str, list[str]] = {}  # by family
+        for name in law.outputs:
+            self.variables[name] = self._spread(name)
+        for name in law.scores:
+            if math.prod(self.netsor.families[name].shape) <= LARGEST:
+                self.variables[name] = self._spread(name)
+            else:
+                self.missing[f"{name}, which has more than {LARGEST} members"] = None
+        self.every = [(family, variable) for family, names in self.variables.items() for variable in names]
+        self.moments = {v: (self._ask(law.mean, v), self._ask(law.var, v), self._ask(law.kurtosis, v))
+                        for _, v in self.every}
+        self.pilot = {v: np.sort(x) for v, x in self._draws(PILOT, seed + 1).items()}
+
+    def _spread(self, name: str) -> list[str]:
+        every = members(self.netsor, name, 1 << 16)
+        places = np.unique(np.linspace(0, len(every) - 1, min(len(every), MEMBERS)).astype(int))
+        return [label(name, every[k]) for k in places]
+
+    def _ask(self, question: Callable[..., Any], *args: Any) -> Any:
+        """The answer with its error; None, and a line among what is missing, where the law has none."""
+        try:
+            return question(*args, with_error=True)
+        except (NotCompiledError, MemoryLimitError) as error:
+            self.missing[f"{question.__name__} of {args[0]}: {error}"] = None
+            return None
+
+    def _draws(self, samples: int, seed: int) -> dict[str, Array]:
+        """Draws of the members compared, a number at a time that fits."""
+        sizes = sum(math.prod(self.netsor.families[name].shape) for name in self.variables)
+        step = max(1, min(samples, NUMBERS // max(1, sizes)))
+        pieces: dict[str, list[Array]] = {variable: [] for _, variable in self.every}
+        for number, start in enumerate(range(0, samples, step)):
+            drawn = self.law.sample(min(step, samples - start), seed=seed + (number << 32))
+            for family, variable in self.every:
+                pieces[variable].append(column(drawn, family, split(self.netsor, variable)[1])[:, 0].copy())
+        return {variable: np.concatenate(arrays) for variable, arrays in pieces.items()}
+
+    def _row(self, text: str, kind: str, family: str, stated: Number, found: Number, against: str = "draws",
+             scale: float = 0.0, z: float | None = None) -> LawRow:  # fmt: skip
+        if z is None:
+            z = _score(stated, found, ROUNDING * scale)
+        (value, error), (other, se) = stated, found
+        return LawRow(text, kind, family, against, float(value), float(error), float(other), float(se), z)
+
+    # -- draws ----------------------------------------------------------------------------------------------------
+
+    def drawn(self) -> Iterator[LawRow]:
+        """The law beside its own draws."""
+        values = self._draws(self.samples, self.seed)
+        for family, variable in self.every:
+            x = values[variable]
+            yield from self._moments(family, variable, x)
+            yield from self._probabilities(family, variable, x)
+            if variable == self.variables[family][0] and family in self.law.outputs:
+                yield from self._divergence(family, variable, x)
+        yield from self._covariances(values)
+
+    def _moments(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
+        """Mean, variance and kurtosis.
+
+        The standard errors are the larger of those that the draws and the law itself suggest: draws without a rare
+        large value have too small ones, and such that have it too large ones.
+        """
+        mean, variance, kurtosis = self.moments[variable]
+        if mean is None or variance is None:
+            return
+        size = math.sqrt(max(0.0, variance[0])) + abs(mean[0]) if math.isfinite(variance[0]) else math.inf
+        d = x - mean[0] if math.isfinite(mean[0]) else x
+        n = math.sqrt(len(x))
+        spread = math.sqrt(max(0.0, variance[0])) / n
+        yield self._row(f"mean {variable}", "mean", family, mean, (x.mean(), max(x.std() / n, spread)), scale=size)
+        found = float(np.mean(d**2) - np.mean(d) ** 2)
+        stated = variance[0] * math.sqrt(max(0.0, kurtosis[0])) / n if kurtosis and kurtosis[0] > 0 else 0.0
+        error = max(float(np.std(d**2)) / n, stated if math.isfinite(stated) else 0.0)
+        yield self._row(f"var {variable}", "variance", family, variance, (found, error), scale=size**2)
+        if kurtosis is None or not found > (ROUNDING * size) ** 2 or not variance[0] > variance[1]:
+            return  # a constant has no kurtosis
+        value = float(np.mean(d**4)) / found**2
+        effect = d**4 / found**2 - 2 * value * d**2 / found
+        error = max(float(effect.std()) / n, self._kurtosis_error(variable, variance[0], kurtosis[0]))
+        yield self._row(f"kurtosis {variable}", "kurtosis", family, kurtosis, (value, error), scale=value)
+
+    def _kurtosis_error(self, variable: str, variance: float, kurtosis: float) -> float:
+        """The standard error that the law's own moments of orders 6 and 8 give."""
+        with suppress(NotCompiledError, MemoryLimitError, OverflowError):
+            sixth, eighth = (float(self.law.moment(variable, k)) / variance ** (k / 2) for k in (6, 8))
+            square = eighth - 4 * kurtosis * sixth + 4 * kurtosis**3
+            return math.sqrt(max(0.0, square) / self.samples) if math.isfinite(square) else 0.0
+        return 0.0
+
+    def _probabilities(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
+        """Distribution function, quantiles and density, through shares of draws."""
+        if None in self.moments[variable][:2]:
+            return
+        x, count = np.sort(x), len(x)
+        size = max(float(np.abs(self.pilot[variable]).max()), 1e-300)
+        points = self.points(variable)
+        near = ROUNDING * size * np.array([-1.0, 0.0, 1.0])  # an atom may lie a rounding error away
+        asked = self._ask(self.law.cdf, variable, points[:, None] + near)
+        if asked is not None:
+            for point, (low, value, high), (below, error, above) in zip(points, *asked, strict=True):
+                hits = int(np.searchsorted(x, point, side="right"))
+                z = _binomial(hits, count, low - below, high + above, error)
+                yield self._row(f"P({variable} <= {point:.4g})", "probability", family, (value, error),
+                                _share(hits, count), z=z)  # fmt: skip
+        try:
+            levels = np.asarray(self.law.quantile(variable, QUANTILES))
+        except (NotCompiledError, MemoryLimitError) as error_:
+            self.missing[f"quantiles of {variable}: {error_}"] = None
+        else:
+            wrong = self.law.cdf(variable, levels, with_error=True)[1]
+            for level, point, error in zip(QUANTILES, levels, wrong, strict=True):
+                below = int(np.searchsorted(x, point - ROUNDING * size, side="left"))
+                upto = int(np.searchsorted(x, point + ROUNDING * size, side="right"))
+                hits = min(max(round(level * count), below), upto)  # at an atom the distribution function jumps
+                z = _binomial(hits, count, level - error, level + error, error)
+                yield self._row(f"P({variable} <= its quantile {level})", "quantile", family, (level, error),
+                                _share(hits, count), z=z)  # fmt: skip
+        yield from self._cells(family, variable, x, size)
+
+    def points(self, variable: str, tails: bool = True) -> Array:
+        """Where distribution functions are compared: at quantiles of the pilot, and far out in the tails.
+
+        At finite width tails are no power series in 1/n that a few terms describe.
+        """
+        pilot = self.pilot[variable]
+        inner = pilot[[round(level * (PILOT - 1)) for level in LEVELS]]
+        mean, variance, _ = self.moments[variable]
+        if not tails or not math.isfinite(mean[0] + variance[0]):
+            return np.unique(inner)
+        far = [mean[0] + sign * k * math.sqrt(max(0.0, variance[0])) for k in FAR for sign in (-1, 1)]
+        return np.unique(np.concatenate([inner, far]))
+
+    def _cells(self, family: str, variable: str, x: Array, size: float) -> Iterator[LawRow]:
+        """Integrals of the density over cells between draws of the pilot."""
+        pilot = self.pilot[variable]
+        middle = [min(max(round(level * (PILOT - 1)), CELL // 2), PILOT - 1 - CELL // 2) for level in LEVELS]
+        low, high = (pilot[[k + side * CELL // 2 for k in middle]] for side in (-1, 1))
+        rules = [np.polynomial.legendre.leggauss(order) for order in ORDERS]
+        nodes = np.concatenate([(1 + points) / 2 for points, _ in rules])
+        asked = self._ask(self.law.density, variable, low[:, None] + (high - low)[:, None] * nodes)
+        if asked is None:
+            return
+        for a, b, density, wrong in zip(low, high, *asked, strict=True):
+            narrow = b - a <= 4 * ROUNDING * size  # an atom: only an infinite density is right
+            if not narrow and not (np.isfinite(density).all() and np.isfinite(wrong).all()):
+                continue  # infinite, or not known
+            if narrow and not np.isfinite(density[0] + wrong[0]) and not np.isnan(density[0] + wrong[0]):
+                continue
+            start, totals = 0, []
+            for order, (_, weights) in zip(ORDERS, rules, strict=True):
+                totals.append((b - a) / 2 * float(weights @ density[start : start + order]))
+                start += order
+            error = abs(totals[1] - totals[0]) + (b - a) / 2 * float(rules[-1][1] @ wrong[ORDERS[0] :])
+            edge = ROUNDING * size * (-1 if narrow else 1)  # an atom at the edge of a cell does not belong to it
+            ends = a + edge, b - edge
+            inside = pilot[np.searchsorted(pilot, ends[0]) : np.searchsorted(pilot, ends[1])]
+            if not narrow and _tied(inside):
+                continue  # an atom inside: the integral of the density is not all
+            hits = int(np.diff(np.searchsorted(x, ends))[0])
+            z = _binomial(hits, len(x), totals[1] - error, totals[1] + error, error)
+            place = f"at its atom {a:.4g}" if narrow else f"over {a:.4g}..{b:.4g}"
+            yield self._row(f"density of {variable} {place}", "density", family, (totals[1], error),
+                            _share(hits, len(x)), z=z)  # fmt: skip
+
+    def _divergence(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
+        """KL to the Gaussian of equal mean and variance: E log f(y) over draws, f the law's own density."""
+        variance = self.moments[variable][1]
+        if variance is None or not 0 < variance[0] < math.inf:
+            return
+        try:
+            stated = kl_gaussian(self.law, variable)
+        except (NotCompiledError, MemoryLimitError) as error:
+            self.missing[f"kl_gaussian of {variable}: {error}"] = None
+            return
+        with np.errstate(divide="ignore"):
+            log = np.log(self.law.density(variable, x[:DIVERGENCE_DRAWS]))
+        found = math.inf, math.inf
+        if np.isfinite(log).all():
+            entropy = 0.5 * math.log(2 * math.pi * math.e * variance[0])
+            found = float(log.mean()) + entropy, float(log.std()) / math.sqrt(len(log))
+        elif math.isfinite(stated[0]):
+            found = math.nan, math.nan  # draws where the density is 0 or infinite
+        yield self._row(f"KL of {variable} to a Gaussian", "divergence", family, stated, found)
+
+    def _covariances(self, values: dict[str, Array]) -> Iterator[LawRow]:
+        for family, first, second, stated in self.covariances():
+            x, y = (values[v] - self.moments[v][0][0] for v in (first, second))
+            sizes = [math.sqrt(max(0.0, self.moments[v][1][0])) + abs(self.moments[v][0][0]) for v in (first, second)]
+            most = max((self.moments[v][2] or (3.0,))[0] for v in (first, second))
+            n = math.sqrt(len(x))
+            found = float(np.mean(x * y) - np.mean(x) * np.mean(y))
+            error = max(float(np.std(x * y)) / n, abs(stated[0]) * math.sqrt(most) / n if most > 0 else 0.0)
+            yield self._row(f"cov({first}, {second})", "covariance", family, stated, (found, error),
+                            scale=math.prod(sizes))  # fmt: skip
+
+    def covariances(self) -> Iterator[tuple[str, str, str, Number]]:
+        """Of the members compared all pairs in one family, and in two outputs: family, both, value with error."""
+        outputs = set(self.law.outputs)
+        for one, first in self.variables.items():
+            for two, second in self.variables.items():
+                if one > two or (one != two and not {one, two} <= outputs):
+                    continue
+                sizes = [math.prod(self.netsor.families[name].shape) for name in (one, two)]
+                if math.prod(sizes) > LARGEST**2 // 16:
+                    self.missing[f"the covariance of {one} and {two}, which is large"] = None
+                    continue
+                asked = self._ask(self.law.cov, one, two)
+                if asked is None:
+                    continue
+                value, error = (np.asarray(part, dtype=float).reshape(sizes) for part in asked)
+                for number, a in enumerate(first):
+                    for b in second[number + 1 :] if one == two else second:
+                        place = split(self.netsor, a)[1], split(self.netsor, b)[1]
+                        if None not in (*self.moments[a][:2], *self.moments[b][:2]):
+                            yield one, a, b, (float(value[place]), float(error[place]))
+
+    # -- networks -------------------------------------------------------------------------------------------------
+
+    def extrapolated(self, widths: Sequence[int], networks: int) -> Iterator[LawRow]:
+        """The law of the outputs beside networks of these widths, extrapolated to infinite width."""
+        each = [self._networks(width, networks) for width in widths]
+        for key in dict.fromkeys(key for found in each for key in found):
+            text, kind, family, stated, scale = key
+            values, errors = zip(*(found[key] for found in each), strict=True)
+            found = _intercept(np.asarray(widths), np.asarray(values), np.asarray(errors) + 1e-14 * scale)
+            yield self._row(text, kind, family, stated, found, "networks", scale)
+
+    def _networks(self, width: int, networks: int) -> dict[tuple[str, str, str, Number, float], Number]:
+        """Values at one width with their standard errors over networks, by what is stated of them."""
+        gaussian = None
+        with suppress(NotCompiledError):
+            gaussian = with_conditional(self.netsor)
+        coordinates = 1 if gaussian and not gaussian.refused else min(width, 64)
+        drawn: Any = run(gaussian.netsor if gaussian else self.netsor, width, networks, seed=self.seed,
+                         coordinates=coordinates)
+        drawn = gaussian.separate(drawn) if gaussian else drawn
+        found: dict[tuple[str, str, str, Number, float], Number] = {}
+        columns: dict[str, Array] = {}
+        for family, variable in self.every:
+            mean, variance, kurtosis = self.moments[variable]
+            if family not in self.law.outputs or mean is None or variance is None:
+                continue
+            place = split(self.netsor, variable)[1]
+            size = math.sqrt(max(0.0, variance[0])) + abs(mean[0])
+            y = columns[variable] = column(drawn, family, place) - mean[0]
+            if family in drawn.conditional:
+                m, v = (np.asarray(part, dtype=float).reshape(networks, coordinates, -1)[:, :, place]
+                        for part in drawn.conditional[family])
+                m = m - mean[0]
+                powers = [m, v + m**2, m**3 + 3 * m * v, m**4 + 6 * m**2 * v + 3 * v**2]
+            else:
+                m, v, powers = y, np.zeros_like(y), [y, y**2, y**3, y**4]
+            one, two, three, four = (power.mean(axis=1) for power in powers)
+            r, s, t, u = (power.mean() for power in (one, two, three, four))
+            spread, top = s - r**2, u - 4 * r * t + 6 * r**2 * s - 3 * r**4
+            found[f"mean {variable}", "mean", family, mean, size] = r + mean[0], _error(one)
+            change = two - 2 * r * one
+            found[f"var {variable}", "variance", family, variance, size**2] = spread, _error(change)
+            if kurtosis is not None and spread > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
+                effect = four - 4 * r * three + 6 * r**2 * two + (12 * r * s - 4 * t - 12 * r**3) * one
+                effect = effect / spread**2 - 2 * top / spread**3 * change
+                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = top / spread**2, _error(effect)
+            points = self.points(variable, tails=False)
+            asked = self._ask(self.law.cdf, variable, points)
+            if asked is not None and not _tied(self.pilot[variable]):
+                for point, value, error in zip(points, *asked, strict=True):
+                    share = _below(point - mean[0], m, v).mean(axis=1)
+                    least = math.sqrt(max(value * (1 - value), 0.0)) / networks
+                    key = f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0
+                    found[key] = float(share.mean()), max(_error(share), least)
+        for family, first, second, stated in self.covariances():
+            if first in columns and second in columns:
+                x, y = columns[first], columns[second]
+                product = (x * y).mean(axis=1) - x.mean() * y.mean(axis=1) - y.mean() * x.mean(axis=1)
+                scale = math.sqrt(abs(self.moments[first][1][0] * self.moments[second][1][0]))
+                found[f"cov({first}, {second})", "covariance", family, stated, scale] = (
+                    float((x * y).mean() - x.mean() * y.mean()), _error(product))
+        return found
+
+
+def _tied(pilot: Array) -> bool:
+    """Whether values repeat: the law has atoms, on which networks need not lie exactly."""
+    return bool((np.diff(pilot) == 0).mean() > 1e-3)
+
+
+def _error(effect: Array) -> float:
+    """Standard error of a statistic with this influence of each network."""
+    return float(effect.std(ddof=1)) / math.sqrt(len(effect))
+
+
+def _below(point: float, mean: Array, variance: Array) -> Array:
+    """The chance that Gaussians lie below a point."""
+    from scipy.special import ndtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = ndtr((point - mean) / np.sqrt(variance))
+    return np.where(variance > 0, value, mean <= point)
+
+
+def _share(hits: int, count: int) -> Number:
+    share = hits / count
+    return share, math.sqrt(max(share * (1 - share), 1 / count) / count)
+
+
+def _score(stated: Number, found: Number, rounding: float) -> float:
+    """By how many standard errors two numbers differ beyond the stated error; infinite if one is not a number."""
+    value, error, other, se = *stated, *found
+    if math.isnan(value) or math.isnan(error):
+        return math.inf
+    if math.isinf(value) or math.isinf(error):
+        return 0.0  # nothing that a finite number of draws contradicts
+    if math.isnan(other) or math.isnan(se):
+        return math.inf
+    excess = abs(other - value) - error - rounding
+    if excess <= 0:
+        return 0.0
+    scale = math.hypot(se, error / 3)
+    return math.copysign(excess / scale if scale > 0 else math.inf, other - value)
+
+
+def _binomial(hits: int, count: int, low: float, high: float, error: float) -> float:
+    """z of a number of hits by the exact tails of a binomial law with a probability between low and high.
+
+    An error that is not small beside the standard error is allowed three times over, as in `_score`.
+    """
+    from scipy.special import bdtr, bdtrc, ndtri
+
+    if math.isnan(low) or math.isnan(high):
+        return math.inf
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return 0.0
+    low, high = min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+    share = min(max(hits / count, 1 / count), 1 - 1 / count)
+    se = math.sqrt(share * (1 - share) / count)
+    weight = se / math.hypot(se, error / 3)
+    if hits > count * high:
+        return weight * float(-ndtri(min(0.5, max(1e-300, bdtrc(hits - 1, count, high)))))
+    if hits < count * low:
+        return weight * float(ndtri(min(0.5, max(1e-300, bdtr(hits, count, low)))))
+    return 0.0
+
+
+def _intercept(widths: Array, values: Array, errors: Array) -> Number:
+    """The value at infinite width, and its standard error, of a fit of a + b/n + c/n**2 by weighted least squares."""
+    design = (widths.min() / widths)[:, None] ** np.arange(3)
+    weights = 1 / np.maximum(errors, 1e-300)
+    scale = weights.max()
+    inverse = np.linalg.pinv(design * (weights / scale)[:, None])
+    return float(inverse[0] @ (values * weights / scale)), float(np.linalg.norm(inverse[0])) / float(scale)
