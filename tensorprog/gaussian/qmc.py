@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating]
 
-__all__ = ["deviations", "expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
+__all__ = ["REPLICATES", "deviations", "expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
 
+REPLICATES = 16
 KEPT = 1 << 22  # coordinates of points that are kept for the next function: larger sets are made again
 COVERED = 0.999  # of errors from replicates hold
 NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
@@ -99,7 +100,7 @@ def standard_errors(replicates: Sequence[Array] | Array) -> Array:
 
 
 @lru_cache(maxsize=16)
-def deviations(count: int) -> float:
+def deviations(count: int = REPLICATES) -> float:
     """How many standard errors are stated for a mean over so many replicates: 4.07 for 16."""
     return float(special.stdtrit(count - 1, 0.5 + COVERED / 2))
 
@@ -112,7 +113,7 @@ def expect(
     tolerance: float = 1e-6,
     min_log2: int = 10,
     max_log2: int = 16,
-    replicates: int = 16,
+    replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
     """E call(Z) for Z ~ N(mean, cov) in d dimensions, cov singular or not.

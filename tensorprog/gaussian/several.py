@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.qmc import expect, spread_factor, weighted_sums
+from tensorprog.gaussian.qmc import REPLICATES, expect, spread_factor, weighted_sums
 
 Array = NDArray[np.floating]
 
@@ -20,7 +20,7 @@ POINTS = 1024  # evaluated at once for each member of a large batch
 ORDERS = (8, 11, 16, 22, 32, 45, 64)  # of Gauss-Hermite: the difference of two is the error of the larger
 NEGLIGIBLE = 1e-18  # weights of nodes
 GOOD, FINE = 2e-4, 1e-6  # asked of quasi-Monte Carlo and of Gauss-Hermite, relative to the size of the function
-REPLICATES, FIRST_LOG2 = 16, 7  # of quasi-Monte Carlo
+FIRST_LOG2 = 7  # points for a replicate of quasi-Monte Carlo
 MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
 BUDGET = 1 << 26  # multiplications for a batch of middling size
 
@@ -45,8 +45,8 @@ def integrate(
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)
               -> Estimate of shape batch
     Scale     any units; fewer points for each member of a larger batch
-    Accuracy  the difference of two Gauss-Hermite rules, which means something for smooth functions only, or 3 standard
-              errors over replicates, whichever is smaller
+    Accuracy  the difference of two Gauss-Hermite rules, which means something for smooth functions only, or what replicates
+              of quasi-Monte Carlo state, whichever is smaller
     Raises    FloatingPointError if call returns nan
     """
     dim = mu.shape[-1]
@@ -56,7 +56,7 @@ def integrate(
         return best
     last = int(math.log2(most // REPLICATES))
     found = expect(
-        call, mu, cov, tolerance=tolerance, min_log2=FIRST_LOG2, max_log2=last, replicates=REPLICATES, seed=7919
+        call, mu, cov, tolerance=tolerance, min_log2=FIRST_LOG2, max_log2=last, seed=7919
     )
     return best.better_of(found)
 

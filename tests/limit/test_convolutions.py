@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
 from tensorprog.limit.law.law import Law
+from tests.stated import STATED
 
 from . import oracles
 
@@ -130,4 +131,4 @@ outputs: [y]
     value, error = law.cov("y", with_error=True)
     products = np.einsum("ni,nj->nij", draws, draws)
     spread = products.std(axis=0) / np.sqrt(len(draws))
-    assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / 3))
+    assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / STATED))

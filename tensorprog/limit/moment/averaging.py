@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.gaussian.qmc import REPLICATES, normal_points, standard_errors
 from tensorprog.language.errors import AccuracyError
 from tensorprog.limit.moment.budget import pieces
 from tensorprog.limit.moment.panels import Panels
@@ -18,7 +18,6 @@ from tensorprog.limit.moment.panels import Panels
 __all__ = ["ORDERS", "REPLICATES", "Quadrature", "Rule", "converge", "point_sets"]
 
 Array = NDArray[Any]
-REPLICATES = 16
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate
