@@ -20,7 +20,7 @@ from tensorprog.gaussian.closed_forms import closed_cross, closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import Function, Term
 from tensorprog.gaussian.kernels import LARGE, SMALL, elementary, kernel, kernel_error
-from tensorprog.gaussian.law import CORRELATION_SLACK, correlation
+from tensorprog.gaussian.normal import CORRELATION_SLACK, correlation
 from tensorprog.gaussian.quadrature import crude_norm, evaluate, integrate_line, integrate_plane
 from tensorprog.gaussian.series import Series, product_series, series
 from tensorprog.gaussian.tiles import tiled, toeplitz_values, toeplitz_view

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import Function, Term
-from tensorprog.gaussian.law import correlation
+from tensorprog.gaussian.normal import correlation
 from tensorprog.gaussian.tiles import tiled
 from tensorprog.language.linalg import alike
 

@@ -8,12 +8,10 @@ import pytest
 from scipy import special
 
 from tensorprog.gaussian import Function, Term, cross, expect, mean
-from tensorprog.gaussian.closed_forms import closed_mean
+from tensorprog.gaussian.closed_forms import NumericGaussian, closed_mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.half_line import half_line_moments
 from tensorprog.gaussian.kernels import kernel, kernel_error
-from tensorprog.gaussian.measure import Measure
-from tensorprog.gaussian.orthant import gap, normal_cdf, normal_pdf, sign_sign, step_sign, step_step
+from tensorprog.gaussian.normal import gap, half_line_moments, sign_sign, step_sign, step_step
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.gaussian.quadrature import _argument_rounding, _finish, _improve, integrate_line
 from tensorprog.gaussian.series import series
@@ -61,16 +59,6 @@ def test_sums_and_products_bound_rounding_and_what_errors_do(errors, sizes):
 
 
 # -- signs and half-lines -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("error", [0.0, 1e-9, 0.05, 0.5])
-def test_the_normal_law_at_an_inexact_place(error):
-    d = np.concatenate([RNG(0).uniform(-8, 8, 200), [0.0, -error, 1e-3]])
-    with mp.workdps(40):
-        for sign in (-1, 1):
-            places = [mp.mpf(float(x)) + sign * mp.mpf(error) for x in d]
-            assert worst(normal_cdf(inexact(d, np.full(d.shape, error))), map(mp.ncdf, places)) <= 1 + 1e-12
-            assert worst(normal_pdf(inexact(d, np.full(d.shape, error))), map(mp.npdf, places)) <= 1 + 1e-12
 
 
 def test_gaps_bound_rounding_and_errors():
@@ -144,7 +132,7 @@ def test_masses_and_means_bound_their_rounding():
     rng = RNG(4)
     m, v, a, b = rng.uniform(-30, 30, 300), rng.uniform(0.1, 9, 300), rng.uniform(-3, 3, 300), rng.uniform(-50, 50, 300)
     zero, one = np.zeros(300), np.ones(300)
-    law = Measure(m, zero, v, one, zero, v)
+    law = NumericGaussian(m, zero, v, one, zero, v)
     tilted = law.times_exp(a, b)
     blurred = law.times_gaussian(a, b)
     with mp.workdps(40):
