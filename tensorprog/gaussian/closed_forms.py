@@ -47,7 +47,7 @@ SQRT_2PI = float(np.sqrt(2 * np.pi))
 # erf(z) / z as a polynomial in z^2 for |z|^2 <= 1/2 (scipy's complex erf is good to 1e-13 only)
 ERF_SERIES = np.array([2 * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(16)]) / np.sqrt(np.pi)
 
-# -- the algebra of numbers with errors ---------------------------------------------------------------------------------
+# -- the algebra of numbers with errors -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +263,7 @@ class NumericMoments(PairMoments[Estimate]):
     def distance(self) -> Estimate:
         """E V / sd V before the law is multiplied by exponentials."""
         if self.first.distance is not None:
-            return self.first.distance
+            return self.first.distance  # type: ignore[no-any-return]
         a, b, m = self.first.a, self.first.b, self.law.mx
         unit, sd, far = self._blur[0], self._deviation, self._far
         value, size = unit * (a * m + b), unit * np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))

@@ -164,10 +164,14 @@ class PairMoments(ABC, Generic[V]):
 
     def __call__(self, p: int, q: int) -> V:
         """M(p, q)."""
+        return self.moment(p, q)
+
+    def moment(self, p: int, q: int) -> V:
+        """M(p, q), up to a factor that an algebra may set aside."""
         if p < 0 or q < 0:
             return self.zero  # type: ignore[no-any-return]
         if p == 0 and q > 0:
-            return self.swapped(q, 0)
+            return self.swapped.moment(q, 0)
         if (p, q) not in self._known:
             self._known[p, q] = self.without_powers() if p == 0 else self.power(p, q)
         return self._known[p, q]
@@ -175,9 +179,9 @@ class PairMoments(ABC, Generic[V]):
     def power(self, p: int, q: int) -> V:
         """M(p, q), p > 0, by the recursion."""
         law = self.law
-        along = self(p - 2, q) * (p - 1) + self._derivative(p - 1, q)
-        across = self(p - 1, q - 1) * q + self.swapped._derivative(q, p - 1)
-        return law.mean * self(p - 1, q) + law.variance * along + law.covariance * across
+        along = self.moment(p - 2, q) * (p - 1) + self._derivative(p - 1, q)
+        across = self.moment(p - 1, q - 1) * q + self.swapped._derivative(q, p - 1)
+        return law.mean * self.moment(p - 1, q) + law.variance * along + law.covariance * across
 
     def _derivative(self, p: int, q: int) -> V:
         """E[x^p y^q A'(x) B(y)]: A = 1(V > 0) or sign V, A' = dV/dx delta(V) or twice that."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import sympy as sp
 
+from tensorprog.gaussian.function import Term
 from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments, WeightedGaussian
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
-from tensorprog.limit.formulas.terms import Term
 
 __all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
 
@@ -100,6 +100,14 @@ class SymbolicMoments(PairMoments[Any]):
     zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
     law: SymbolicGaussian
 
+    def __init__(self, law: WeightedGaussian[Any], first: Factor, second: Factor) -> None:
+        super().__init__(law, first, second)
+        self.weight, self.law.weight = self.law.weight, ONE  # one factor of all moments, so that formulas stay short
+
+    def __call__(self, p: int, q: int) -> Any:
+        """M(p, q)."""
+        return self.weight * self.moment(p, q)
+
     @staticmethod
     def real(value: Any) -> Any:
         """The real part of a polynomial in i."""
@@ -142,7 +150,7 @@ class SymbolicMoments(PairMoments[Any]):
         (one, u), (two, v) = self._sign(), self.swapped._sign()
         h, k = self.distance, self.swapped.distance
         cov = one * two * self.first.a * self.second.a * self.law.c
-        both = Phi2(h, k, cov / sp.sqrt(u * v))
+        both: Any = Phi2(h, k, cov / sp.sqrt(u * v))
         if self.first.kind == "erf":
             both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
         elif self.second.kind == "erf":
