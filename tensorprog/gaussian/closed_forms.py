@@ -18,6 +18,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.block import Block, Factors
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import Term
 from tensorprog.gaussian.normal import (
@@ -35,7 +36,7 @@ from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, Factor, PairMomen
 
 Array = NDArray[Any]  # real, or complex where there is a wave
 
-__all__ = ["NumericGaussian", "closed_cross", "closed_mean"]
+__all__ = ["NumericGaussian", "closed_cross", "closed_form", "closed_mean"]
 
 # a threshold in standard deviations that is infinite for every purpose
 HUGE = 1e100
@@ -470,6 +471,22 @@ def _anchor(group: _Group, base: _Group) -> None:
         base.coefficient(k, group.b.shape).add(moved[0], moved[1], moved[2])
         c.high, c.low = (np.where(flip, -part, part) for part in (c.high, c.low))
     group.a, group.b = (np.where(flip, -part, part) for part in (group.a, group.b))
+
+
+def closed_form(block: Block) -> Callable[[Factors], Estimate] | None:
+    """For functions that are sums of terms."""
+    if not isinstance(block, Factors) or any(f.terms is None for f in block.functions):
+        return None
+    terms = [f.terms or () for f in block.functions]
+
+    def answer(part: Factors) -> Estimate:
+        mu, sd = ([np.broadcast_to(array, part.shape) for array in arrays] for arrays in (part.mu, part.sd))
+        if len(terms) == 1:
+            return closed_mean(terms[0], mu[0], sd[0])
+        law = part.correlation
+        return closed_cross(terms[0], terms[1], (mu[0], mu[1]), (sd[0], sd[1]), law.rho, law.s)
+
+    return answer
 
 
 def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:

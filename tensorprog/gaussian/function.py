@@ -15,10 +15,15 @@ from scipy import special
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS", "Function", "Term", "concatenate", "merged", "terms_affine", "terms_call", "terms_product", "terms_scaled"
+    "KINDS", "REACH", "Function", "Term", "concatenate", "crude_norm", "density", "evaluate", "merged", "terms_affine",
+    "terms_call", "terms_product", "terms_scaled",
 ]
 
 MOST_TERMS = 60  # that a product has more than its longer factor
+
+# where sizes of functions are looked for, in deviations
+REACH = 9.0
+SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 KINDS: dict[str, Callable[[Array], Array]] = {
     "one": lambda t: np.ones_like(t),
@@ -248,3 +253,45 @@ def terms_affine(terms: Sequence[Term], a: Any, b: Any) -> tuple[Term, ...]:
         for k in range(term.power + 1)
         if k == term.power or np.any(b != 0)
     )  # fmt: skip
+
+
+# -- values and sizes --------------------------------------------------------------------------------------------------
+
+
+def density(z: Array) -> Array:
+    """Standard normal density."""
+    return np.asarray(np.exp(-0.5 * z * z) / SQRT_2PI)
+
+
+def evaluate(f: Function, x: Array, strict: bool = True) -> Array:
+    """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
+
+    Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
+    """
+    with np.errstate(all="ignore"):
+        value = np.asarray(f.call(x), dtype=np.float64)
+    # a function may answer with leading axes of length 1
+    value = value.reshape(x.shape) if value.size == x.size else np.broadcast_to(value, x.shape)
+    if not strict:
+        return np.where(np.isnan(value), 0.0, value)
+    if np.isnan(value).any():
+        bad = x[np.isnan(value)].flat[0]
+        raise FloatingPointError(
+            f"a function in a Gaussian expectation returned nan at x = {bad!r}\n"
+            "  needed  a finite real value on the whole real line"
+        )
+    return value
+
+
+def crude_norm(f: Function, mu: Array, sd: Array) -> Array:
+    """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
+
+    Shapes    mu, sd batch -> batch
+    """
+    z = np.linspace(-REACH, REACH, 37)
+    values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
+    scale = np.abs(values).max(axis=-1, keepdims=True)
+    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    with np.errstate(over="ignore"):
+        mean_square = ((values / scale) ** 2 * density(z)).sum(axis=-1) * (z[1] - z[0])
+    return np.asarray(scale[..., 0] * np.sqrt(mean_square))

@@ -17,16 +17,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.block import Block, Factors, refuse_covariance_of_constants, tiled
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import Function, Term
 from tensorprog.gaussian.normal import correlation
-from tensorprog.gaussian.tiles import tiled
 from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
-__all__ = ["Elementary", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
+__all__ = ["Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
@@ -91,6 +91,21 @@ def _numbers(term: Term) -> tuple[float, float] | None:
     if any(value.size != 1 for value in values) or (term.kind != "one" and values[2].item() != 0):
         return None
     return values[0].item(), values[1].item()
+
+
+def arc_kernel(block: Block) -> Estimate | None:
+    """The first method: all members at once, with one bound on the error for all that have the same variances."""
+    if not isinstance(block, Factors) or not block.plain or len(block.functions) == 1 or any(map(np.any, block.mu)):
+        return None
+    f, g = map(elementary, block.functions)
+    # all variances zero or far from under- and overflow
+    if f is None or g is None or not all(np.all((v == 0) | ((v > SMALL) & (v < LARGE))) for v in block.var):
+        return None
+    refuse_covariance_of_constants(*block.var, block.cov, block.slack)
+    swap = (1, 0, 2) if block.functions[0] is block.functions[1] and block.pairs else None
+    compute = partial(kernel, f, g, slack=block.slack)
+    (value,) = tiled(compute, (*block.var, block.cov), TILE, pairs=block.pairs, swap=swap)
+    return Estimate(value, np.broadcast_to(kernel_error(f, g, *block.var), value.shape))
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:

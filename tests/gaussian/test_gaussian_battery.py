@@ -9,7 +9,7 @@ import pytest
 from battery import CLOSED, FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
 from scipy import special
 
-from tensorprog.gaussian import closed_forms, cross, expectation, mean, normal
+from tensorprog.gaussian import block, closed_forms, cross, mean, normal
 from tensorprog.gaussian.normal import Correlation
 from tensorprog.language.atoms import ATOMS
 from tests.rotation import rotating
@@ -115,7 +115,7 @@ def test_a_correlation_that_cancels_is_seen(monkeypatch):
         rho = np.clip(cov / np.sqrt(var_f * var_g), -1, 1)
         return Correlation(rho, np.sqrt(1 - rho**2))
 
-    monkeypatch.setattr(expectation, "correlation", naive)
+    monkeypatch.setattr(block, "correlation", naive)
     with pytest.raises(AssertionError):
         check(FUNCTIONS["sign(x)"], FUNCTIONS["sign(x)"], cases("sign(x)", "sign(x)", SELF["sign(x)", "sign(x)"]))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.qmc import normal_points, standard_errors
-from tensorprog.gaussian.several import product_points
+from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.named_arrays import COORDINATE, Open
 from tensorprog.limit.draw.sampler import Sampler
