@@ -23,8 +23,9 @@ ORDER = """
     language
     check gaussian
     finite
-    limit.form limit.moment limit.draw limit.law limit.formulas
+    limit.memory limit.form limit.moment limit.draw limit.law limit.formulas
     results
+    law
     shipped
     program
     show
@@ -47,9 +48,7 @@ AGAINST = """
     language.samples -> show.samples
     check.clauses.report -> show.findings
     finite.plan -> show.markup
-    limit.law.law -> limit.formulas
-    limit.law.law -> results.selfcheck
-    limit.law.law -> show.law
+    law -> show.law
     limit.formulas.law -> show.markup
     limit.formulas.law -> show.mathml
     results.comparison -> show.markup
@@ -79,10 +78,9 @@ CIRCLES = """
     limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
     limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
     check.clauses.report show.findings
-    limit.formulas limit.formulas.cases limit.formulas.convert limit.formulas.derivation limit.formulas.expectation
-    limit.formulas.indexed limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers
-    limit.formulas.outputs limit.formulas.recursion limit.formulas.statements limit.formulas.text
-    limit.law.draws limit.law.given_scores limit.law.infinite limit.law.law results.selfcheck show.law
+    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
+    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
+    limit.formulas.text
     check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
     check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
     check.relations.spans
