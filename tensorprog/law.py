@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorprog.language.atoms.declared import check_sketch, own
+from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.writing_files import whole
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
@@ -108,7 +108,7 @@ class Law(NumericLaw):
             "accuracy": self.accuracy,
             "seed": self._seed,
             "version": __version__,
-            "functions": {name: own(name).sketch for name in self.netsor.own},
+            "functions": {name: declared_function(name).sketch for name in self.netsor.own},
         }
         with whole(path) as partial, partial.open("wb") as file:
             arrays: dict[str, Any] = {ENTRY: np.array(json.dumps(settings)), **tables}
