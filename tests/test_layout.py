@@ -42,8 +42,6 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    language.atoms.declared -> check.falsifier.claims
-    language.atoms.declared -> check.falsifier.search
     language.samples -> show.samples
     check.clauses.report -> show.findings
     finite.plan -> show.markup
@@ -69,7 +67,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    check.falsifier.admission check.falsifier.claims language.atoms.declared
     language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
     language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
     language.validity.outputs language.validity.values

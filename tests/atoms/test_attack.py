@@ -14,7 +14,7 @@ import scipy.special
 
 from tensorprog.check.falsifier.claims import attack
 from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.atoms.declared import Declaration, Own
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 INF = math.inf
 CHOSEN = {"clip": (-1.0, 2.0), "leaky_relu": (0.1,), "elu": (1.5,), "power": (3,)}
@@ -56,7 +56,7 @@ each = pytest.mark.parametrize("known", DECLARED, ids=[d.name for d in DECLARED]
 def problems(declaration: Declaration) -> list[str]:
     """What the attack says against a declaration."""
     claims = declaration if declaration.lipschitz is None else replace(declaration, modulus=0)
-    return [str(problem) for problem in attack(claims, Own(declaration.fn)).problems]
+    return [str(problem) for problem in attack(claims, DeclaredFunction(declaration.fn)).problems]
 
 
 def refused(declaration: Declaration, word: str) -> None:
@@ -304,6 +304,6 @@ PROPOSED: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
 @pytest.mark.turns(3)
 @pytest.mark.parametrize(("fn", "given"), PROPOSED)
 def test_what_is_proposed_instead_is_accepted(fn: Callable[[Any], Any], given: dict[str, Any]) -> None:
-    (problem,) = attack(Declaration("f", fn, **given), Own(fn)).problems
+    (problem,) = attack(Declaration("f", fn, **given), DeclaredFunction(fn)).problems
     name, value = problem.fix.split("=")
     assert problems(Declaration("f", fn, **{name: eval(value, {"inf": INF})})) == []

@@ -11,7 +11,7 @@ import scipy.special
 from tensorprog.check.falsifier.claims import attack
 from tensorprog.check.falsifier.search import Line
 from tensorprog.check.falsifier.trends import rising
-from tensorprog.language.atoms.declared import Declaration, Own
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 
 def log1(x: Any) -> Any:
@@ -111,7 +111,7 @@ TRUE: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 def refusals(fn: Any, facts: dict[str, Any]) -> list[str]:
-    return [str(problem) for problem in attack(Declaration("f", fn, **facts), Own(fn)).problems]
+    return [str(problem) for problem in attack(Declaration("f", fn, **facts), DeclaredFunction(fn)).problems]
 
 
 @pytest.mark.turns(4)

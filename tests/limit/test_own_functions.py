@@ -12,10 +12,11 @@ import sympy as sp
 from scipy.special import ndtr
 
 import tensorprog as tp
+from tensorprog.check.declare import declare
 from tensorprog.gaussian import mean
 from tensorprog.gaussian.function import Function
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration, declare
+from tensorprog.language.atoms.declared import Declaration
 
 INF = np.inf
 
