@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.check.certificates.inline import index_names
 from tensorprog.check.certificates.matching import put
 from tensorprog.check.certificates.profile import (
     GAUSSIAN,
@@ -58,7 +57,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.language.named_arrays import broadcast
-from tensorprog.language.substitute import free_indices, indices_of, substitute
+from tensorprog.language.substitute import free_indices, index_names, indices_of, substitute
 
 __all__ = ["COMPARISONS", "LOGICAL", "Composition"]
 
