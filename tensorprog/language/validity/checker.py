@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tensorprog.language.errors import Problem, Span, did_you_mean
 from tensorprog.language.expr import Constant, Expr, walk
-from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement, Table
+from tensorprog.language.ir import Netsor, Nonlin, Range, Statement, Table
 from tensorprog.language.substitute import index_names
 
 MAX_MEMBERS = 10**12  # members of one family
@@ -61,11 +61,7 @@ class Checker:
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     """Left side and arguments of a statement."""
-    if isinstance(statement, MatMul):
-        return statement.target, statement.weight, statement.vector
-    if isinstance(statement, Dot):
-        return statement.target, statement.left, statement.right
-    return statement.target, statement.expr
+    return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
 
 
 def constants_and_indices(expr: Expr, stripped: bool = True) -> set[str]:

@@ -224,13 +224,9 @@ def refuse_steps(netsor: Netsor) -> None:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:
             raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
-        for reference in _references(statement):
+        for reference in statement.references:
             if leaves(netsor, reference):
                 raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
-
-
-def _references(statement: Statement) -> tuple[Variable, ...]:
-    return (*statement.inputs, statement.weight) if isinstance(statement, MatMul) else statement.inputs
 
 
 def single(netsor: Netsor) -> Netsor:
