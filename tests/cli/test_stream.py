@@ -29,7 +29,7 @@ run: {width: [8, 32], samples: 4000}
 """
 SLOWLY = """
 import sys, time
-from tensorprog import display
+from tensorprog.show import display
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job, store
 job.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
