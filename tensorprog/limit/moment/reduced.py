@@ -38,11 +38,10 @@ from tensorprog.limit.form.affine import free_indices, plain_text
 from tensorprog.limit.form.definitions import ONE, ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
 from tensorprog.limit.form.univariate import smooth
-from tensorprog.limit.moment.averaging import point_sets
-from tensorprog.limit.moment.budget import pieces
+from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.moments import Equations, Moment, Value
 from tensorprog.limit.moment.products import factors_of, written
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.replicates import REPLICATE, point_sets
 
 if TYPE_CHECKING:
     from tensorprog.limit.form.sums_of_functions import Parts
