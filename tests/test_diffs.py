@@ -48,7 +48,8 @@ def diffs() -> list[Diff]:
     """All of the page, with the heading above each."""
     found = []
     heading = ""
-    for title, body in re.findall(r"^##+ ([^\n]+)$|^```diff\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S):
+    page = PAGE.read_text(encoding="utf-8")
+    for title, body in re.findall(r"^##+ ([^\n]+)$|^```diff\n(.*?)^```$", page, re.M | re.S):
         heading = title or heading
         if body:
             files = re.findall(r"^\+\+\+ b/(.+)$", body, re.M)

@@ -247,6 +247,7 @@ def _rewrite(block: Block, line: str, printed: str) -> None:
 DEAR = ("custom-program.md", "python.md", "sweeps.md")  # whose Python takes long
 
 
+@pytest.mark.turns(3, always=("README.md",))
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page) and page.name not in DEAR],
                          ids=lambda page: page.name)
 def test_what_a_page_says_is_so(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
