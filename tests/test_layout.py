@@ -80,9 +80,6 @@ CIRCLES = """
     limit.formulas.indexed limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers
     limit.formulas.outputs limit.formulas.recursion limit.formulas.statements limit.formulas.text
     limit.law.draws limit.law.given_scores limit.law.infinite limit.law.law results.selfcheck show.law
-    check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
-    check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
-    check.relations.spans
 """
 # the only places for an outside package
 HOMES = {
