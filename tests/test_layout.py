@@ -23,13 +23,13 @@ ORDER = """
     language
     check gaussian
     finite
-    limit.form limit.moment limit.draw limit.law limit.formulas
+    limit.memory limit.form limit.moment limit.draw limit.law limit.formulas
     results
+    law
     shipped
     program
     show
     jobs
-    paper
     __main__
 """
 RANK = {name: rank for rank, name in enumerate(ORDER.split())}
@@ -45,9 +45,7 @@ AGAINST = """
     language.samples -> show.samples
     check.clauses.report -> show.findings
     finite.plan -> show.markup
-    limit.law.law -> limit.formulas
-    limit.law.law -> results.selfcheck
-    limit.law.law -> show.law
+    law -> show.law
     limit.formulas.law -> show.markup
     limit.formulas.law -> show.mathml
     results.comparison -> show.markup
@@ -60,10 +58,6 @@ AGAINST = """
     show.page.html -> jobs.study
     show.page.sections -> jobs.run_files
     show.page.sections -> jobs.study
-    jobs.cli.complete -> paper.figures
-    jobs.cli.paper -> paper.experiment
-    jobs.cli.paper -> paper.figures
-    jobs.cli.paper -> paper.files
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
@@ -76,10 +70,9 @@ CIRCLES = """
     limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
     limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
     check.clauses.report show.findings
-    limit.formulas limit.formulas.cases limit.formulas.convert limit.formulas.derivation limit.formulas.expectation
-    limit.formulas.indexed limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers
-    limit.formulas.outputs limit.formulas.recursion limit.formulas.statements limit.formulas.text
-    limit.law.draws limit.law.given_scores limit.law.infinite limit.law.law results.selfcheck show.law
+    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
+    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
+    limit.formulas.text
 """
 # the only places for an outside package
 HOMES = {

@@ -114,12 +114,14 @@ def refusals(fn: Any, facts: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in attack(Declaration("f", fn, **facts), DeclaredFunction(fn)).problems]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "fn", "facts"), FALSE, ids=[f"{name}-{[*facts]}" for name, _, facts in FALSE])
 def test_false_growth_is_refused(name: str, fn: Any, facts: dict[str, Any]) -> None:
     found = refusals(fn, facts)
     assert any("outgrows" in text or "jumps" in text for text in found), found
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "fn", "facts"), TRUE, ids=[name for name, _, _ in TRUE])
 def test_true_growth_passes(name: str, fn: Any, facts: dict[str, Any]) -> None:
     assert refusals(fn, facts) == []

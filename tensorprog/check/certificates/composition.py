@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.check.certificates.inline import index_names, put
+from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import (
     MAX_GRID,
     ROUNDING,
@@ -54,6 +54,8 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.language.atoms.outward import LARGEST, hull, near, quotient, sums
 from tensorprog.language.atoms.outward import product as products
 from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
     Affine,
     Call,
     Constant,
@@ -68,16 +70,14 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Netsor
 from tensorprog.language.named_arrays import broadcast
-from tensorprog.language.substitute import free_indices, indices_of, substitute
+from tensorprog.language.substitute import free_indices, index_names, indices_of, substitute
 
-__all__ = ["COMPARISONS", "LOGICAL", "Composition"]
+__all__ = ["Composition"]
 
 INF = math.inf
 MAX_STEPS = 2_000  # functions in a statement, and in what they are related to, after which composition alone goes on
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
-COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-LOGICAL = ("logical_and", "logical_or")
 
 
 Relation = Callable[[Knowledge, Call, Profile], Profile | None]

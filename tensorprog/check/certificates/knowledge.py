@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.certificates.inline import index_names
 from tensorprog.check.certificates.profile import Profile
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.atoms.outward import EPSILON, LARGEST, Interval, beside
@@ -24,6 +23,7 @@ from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr, walk
 from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.language.named_arrays import Open, align, union
+from tensorprog.language.substitute import index_names
 
 __all__ = ["MAX_GRID", "ONE", "ROUNDING", "ZERO", "Knowledge", "Span", "Undecided", "around", "increasing", "outward",
            "rational", "with_errors"]

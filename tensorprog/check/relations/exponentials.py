@@ -26,13 +26,11 @@ from tensorprog.check.relations.factors import (
     base,
     linear,
     meeting,
-    multiplied,
     same_up_to_indices,
-    summands,
 )
 from tensorprog.check.relations.squares import squares
 from tensorprog.language.atoms import Interval, Regularity
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, variables
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
 from tensorprog.language.substitute import free_indices, substitute
 
 __all__ = ["Form", "combination", "logarithm", "share", "total", "value", "weight"]
@@ -264,7 +262,7 @@ def _present_everywhere(known: Knowledge, indices: tuple[str, ...], form: Form) 
         return True
     if any(a < 0 for _, a in hidden):
         return False
-    return known.number(Reduction("max", indices, multiplied([_present(known, part) for part, _ in hidden]))) == 1
+    return known.number(Reduction("max", indices, product_of([_present(known, part) for part, _ in hidden]))) == 1
 
 
 def _present(known: Knowledge, expr: Expr) -> Expr:
@@ -276,7 +274,7 @@ def _present(known: Knowledge, expr: Expr) -> Expr:
     parts = [_present(known, arg) for arg in expr.args]
     if expr.atom == "where" and not variables(expr.args[0]):
         return Call("where", (expr.args[0], *parts[1:]))
-    return multiplied([part for part in parts if part != UNIT])
+    return product_of(parts)
 
 
 # ---- what is known of forms -----------------------------------------------------------------------------------------
