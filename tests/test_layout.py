@@ -61,9 +61,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
-    language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
-    language.validity.outputs language.validity.values
     language.samples show.samples
     finite.footprint finite.job
     limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
