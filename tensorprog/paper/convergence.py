@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.formats import quantity
 from tensorprog.paper import drawing
@@ -18,6 +17,7 @@ from tensorprog.results.distances import kernel_kl
 from tensorprog.results.divergence import kl, kl_gaussian
 from tensorprog.results.law_summary import column, split
 from tensorprog.results.rates import Rate, fit
+from tensorprog.results.study import Listener
 from tensorprog.show.plots.axes import width_axis
 
 __all__ = ["Convergence"]

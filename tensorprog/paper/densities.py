@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
 from tensorprog.language.formats import chance, quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import HEADS, OUTPUT, Case, Data, Settings, chosen, stacked
 from tensorprog.results.comparison import compare
 from tensorprog.results.distances import KL_POINTS, binned_kde
 from tensorprog.results.law_summary import column, split
+from tensorprog.results.study import Listener
 from tensorprog.show.plots import tail_bins
 
 __all__ = ["Densities"]

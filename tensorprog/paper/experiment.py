@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.run import estimate
-from tensorprog.jobs.study import Listener
 from tensorprog.language.samples import Samples
 from tensorprog.program import Program, load
 from tensorprog.results.law_summary import Reference, column, split
+from tensorprog.results.study import Listener
 
 __all__ = ["Case", "Data", "Drawing", "Settings", "Together", "seed_of"]
 

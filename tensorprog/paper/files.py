@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from tensorprog import __version__
-from tensorprog.jobs.run_files import to_text, write_text
-from tensorprog.jobs.study import Listener
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import writing
+from tensorprog.language.writing_files import json_text, write_text, writing
 from tensorprog.paper.experiment import Data, Settings, Table
 from tensorprog.paper.figures import Figure
+from tensorprog.results.study import Listener
 from tensorprog.show.plots import save
 
 __all__ = ["make"]
@@ -49,7 +48,7 @@ def make(figure: Figure, settings: Settings, out: Path, told: Listener | None = 
         **asdict(settings), "versions": versions(), "files": [*pictures, *tables, f"{figure.name}.json"],
         "numbers": data.numbers, "summary": data.lines,
     }
-    write_text(out / f"{figure.name}.json", to_text(found))
+    write_text(out / f"{figure.name}.json", json_text(found))
     told.stage(f"{figure.name}: drawing")
     for name in pictures:
         with writing(out / name):

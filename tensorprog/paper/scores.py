@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
 from tensorprog.language.formats import quantity
 from tensorprog.paper import drawing
 from tensorprog.paper.experiment import Case, Data, Settings, Table, chosen, stacked
 from tensorprog.results.comparison import compare
+from tensorprog.results.study import Listener
 
 __all__ = ["Scores"]
 

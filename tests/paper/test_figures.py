@@ -15,7 +15,6 @@ import pytest
 from scipy.stats import entropy, gaussian_kde
 
 from tensorprog.jobs.cli import main
-from tensorprog.jobs.study import Listener
 from tensorprog.language.errors import ProgramError
 from tensorprog.paper.convergence import Convergence
 from tensorprog.paper.densities import Densities
@@ -25,6 +24,7 @@ from tensorprog.paper.files import csv_text, make
 from tensorprog.paper.scores import Scores
 from tensorprog.results.distances import kernel_kl
 from tensorprog.results.divergence import kl, kl_gaussian
+from tensorprog.results.study import Listener
 
 SMALL = Settings(samples=2000, seed=3, repeats=3)
 ONE_HEAD = (("H", 1),)

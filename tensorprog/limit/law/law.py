@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block
+from tensorprog.blocks.html import Shown
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import (
@@ -39,6 +41,7 @@ from tensorprog.limit.law.layered import LayeredOutputs
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.law.summary import blocks_of
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.budget import Budget, budgeted
 from tensorprog.limit.moment.covariance import Compiler
@@ -56,7 +59,7 @@ TOGETHER = 64  # members of an output behind layers of scores that are averaged 
 
 
 @budgeted
-class Law:
+class Law(Shown):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
     Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
@@ -117,10 +120,9 @@ class Law:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
 
-    def _repr_html_(self) -> str:
-        from tensorprog.show.law import show
-
-        return show(self)
+    def blocks(self) -> list[Block]:
+        """What converges to what, and the numbers that are known or come at once."""
+        return blocks_of(self)
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

@@ -1,24 +1,21 @@
-"""What a notebook shows of a law: what converges to what, and the numbers that are there or come at once."""
+"""What is shown of a law: what converges to what, and the numbers that are there or come at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, quantity
+from tensorprog.language.ir import Netsor
 from tensorprog.language.schedule import steps
-from tensorprog.show import findings
-from tensorprog.show.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
 
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import Law
-
-__all__ = ["converges", "show"]
+__all__ = ["blocks_of", "converges"]
 
 LISTED = 4  # members of a family with numbers
 MATRIX = 8  # members of a family whose covariance is shown
@@ -26,26 +23,56 @@ SMALL = 64  # members of the largest family of vectors up to which covariances c
 NUMBERS = ("mean", "var", "kurtosis")
 
 
-def show(law: Law) -> str:
-    """The law as HTML; nothing is computed that takes longer than showing it."""
+class Limit(Protocol):
+    """What is read of a law here."""
+
+    netsor: Netsor
+    compiled: Netsor
+    compiler: Any
+    grade: str
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the scores."""
+
+    @property
+    def widths(self) -> Mapping[str, float]:
+        """What each width is in the limit."""
+
+    def _knows(self, ask: str, name: str) -> bool:
+        """Whether an answer has been computed already."""
+
+    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
+        """Covariances of two families."""
+
+    def is_linear(self, name: str) -> bool:
+        """Whether a family is linear in Gaussian vectors given the scores."""
+
+
+def blocks_of(law: Limit) -> list[Block]:
+    """The law in short; nothing is computed that takes longer than showing it."""
     netsor, quick = law.netsor, _quick(law)
-    rows = [row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick)]
-    matrices = [shown for name in (*law.outputs, *law.scores) for shown in _matrix(law, name, quick)]
-    grade = [" ", badge(law.grade, findings.COLOURS[law.grade])] if law.grade in findings.COLOURS else []
+    names = (*law.outputs, *law.scores)
+    rows = tuple(row for name in names for row in _rows(law, name, quick))
+    grade = [" ", badge(law.grade)] if law.grade in COLOURS else []
     header = ("variable", "members", "limit", "mean", "variance", "kurtosis")
     foot = "In brackets: the error of the last digits."
     if any("" in row[3:] for row in rows):
         foot += " What is left out takes a computation: ask law.var, law.kurtosis, law.cov."
-    return notebook(
-        paragraph(tag("b", netsor.title or netsor.name), ": infinite-width limit", *grade),
+    return [
+        paragraph(strong(netsor.title or netsor.name), ": infinite-width limit", *grade),
         paragraph(converges(law)),
-        table(header, rows, f"limit of {netsor.name}", text=(0, 1, 2)),
-        *matrices,
-        note(foot),
-    )
+        Grid(f"limit of {netsor.name}", header, rows, text_columns=(0, 1, 2)),
+        *(shown for name in names for shown in _matrix(law, name, quick)),
+        paragraph(foot, note=True),
+    ]
 
 
-def converges(law: Any) -> str:
+def converges(law: Limit) -> str:
     """The theorem for a program, in a sentence."""
     infinite = [name for name, value in law.widths.items() if value == math.inf]
     fixed = [f"{name} = {value:g}" for name, value in law.widths.items() if value != math.inf]
@@ -61,7 +88,7 @@ def converges(law: Any) -> str:
     )
 
 
-def _quick(law: Law) -> bool:
+def _quick(law: Limit) -> bool:
     """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
     compiler, families = law.compiler, law.compiled.families.values()
     sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
@@ -73,7 +100,7 @@ def _quick(law: Law) -> bool:
     )
 
 
-def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
+def _rows(law: Limit, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
     members = family.members(LISTED)
@@ -86,7 +113,7 @@ def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
         yield code(label(name, index)), *about, *row
 
 
-def _asked(law: Law, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
+def _asked(law: Limit, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
     """A number of one member that is at hand, or may be asked for as it comes at once."""
     member = label(name, index)
     known = [text for text in (name, member) if law._knows(ask, text)]
@@ -104,7 +131,7 @@ def _number(value: float, error: float) -> str:
     return "0" if value == 0 and not error > 1e-15 else quantity(value, error)
 
 
-def _sort(law: Law, name: str) -> str:
+def _sort(law: Limit, name: str) -> str:
     """Which law a family has, in words."""
     given = "" if name not in law.compiler.random else f" given {', '.join(law.scores)}"
     if name in law.compiler.scores:
@@ -114,7 +141,7 @@ def _sort(law: Law, name: str) -> str:
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
 
 
-def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
+def _matrix(law: Limit, name: str, quick: bool) -> Iterator[Block]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)
@@ -125,9 +152,9 @@ def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
         value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
         largest = float(np.abs(value).max()) or 1.0
         names = [label(name, index) for index in family.members()]
-        rows = [
+        rows = tuple(
             (member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
             for member, *pair in zip(names, value, error, strict=True)
-        ]
-        shades: Shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
-        yield table(("", *names), rows, f"covariance of {name}", shades=shades)
+        )
+        shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
+        yield Grid(f"covariance of {name}", ("", *names), rows, shades=shades)
