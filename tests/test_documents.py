@@ -282,6 +282,7 @@ def _draw(page: Path) -> bool:
     return any(args[0] == "tp-run" or not LONG.keys().isdisjoint(args[1:2]) for args in commands)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if _draw(page) or page.name in DEAR],
                          ids=lambda page: page.name)

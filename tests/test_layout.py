@@ -43,8 +43,6 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    language.atoms.declared -> check.falsifier.claims
-    language.atoms.declared -> check.falsifier.search
     limit.law.law -> limit.formulas
     limit.law.law -> results.selfcheck
     jobs.cli.complete -> paper.figures
@@ -54,7 +52,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    check.falsifier.admission check.falsifier.claims language.atoms.declared
     language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
     language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
     language.validity.outputs language.validity.values

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
-from tensorprog.language.atoms.declared import own
+from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.formats import BRACKETS, label, quantity
 from tensorprog.language.ir import Netsor
@@ -127,7 +127,7 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
             "samples": self.samples,
             "coordinates": self.coordinates,
             "averages": dict(self.psi),
-            "functions": {name: own(name).sketch for name in self.netsor.own},
+            "functions": {name: declared_function(name).sketch for name in self.netsor.own},
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
         for name, pair in self.conditional.items():

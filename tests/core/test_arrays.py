@@ -114,6 +114,7 @@ outputs: [y, t]
 """
 
 
+@pytest.mark.turns(3)
 def test_weights_at_sums_of_indices_have_the_right_law_in_both_engines_and_the_limit() -> None:
     from tensorprog.limit.law.law import Law
 

@@ -60,6 +60,7 @@ def quoted(message: str) -> list[float]:
     return [float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)]
 
 
+@pytest.mark.turns(2)
 def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     used, said = peak(
         40,
@@ -77,6 +78,7 @@ def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     assert used <= 40
 
 
+@pytest.mark.turns(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["gru", "lstm", "attention_fixed_head", "batchnorm_mlp"])
 def test_draws_of_what_is_carried_keep_to_the_budget(program: str) -> None:

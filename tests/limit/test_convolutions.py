@@ -106,6 +106,7 @@ outputs: [w]
         np.testing.assert_allclose(law.mean("w"), moved + 2, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_scores_of_neighbours() -> None:
     """Attention to the two neighbours on a circle: scores are those of a program that writes the neighbours out."""
     text = """

@@ -107,6 +107,7 @@ def at(value: float, error: float = 0.0) -> Estimate:
     return Estimate(np.full((1, 1), value), np.full((1, 1), error))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("mean", [0.0, 0.3])
 @pytest.mark.parametrize("name", JUMPING)
 def test_errors_of_laws_hold_for_functions_that_jump(name: str, mean: float) -> None:

@@ -149,6 +149,7 @@ LAYERED = """
 """
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("expr", "expected"), [
     ("v * w", 1.5 * 0.7),
     ("exp(v) * w", np.exp(2 * 1.5) * 0.7),

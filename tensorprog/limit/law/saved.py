@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorprog.language.atoms.declared import check_sketch, own
+from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing_files import whole
@@ -49,7 +49,7 @@ def write(path: str | os.PathLike[str], law: Saved) -> None:
         "accuracy": law.accuracy,
         "seed": law.seed,
         "version": __version__,
-        "functions": {name: own(name).sketch for name in law.netsor.own},
+        "functions": {name: declared_function(name).sketch for name in law.netsor.own},
     }
     with whole(path) as partial, partial.open("wb") as file:
         arrays: dict[str, Any] = {ENTRY: np.array(json.dumps(meta)), **tables}
