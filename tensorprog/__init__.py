@@ -27,7 +27,7 @@ _HOMES = {
          "WorkerError"),
         "language.errors",
     ),
-    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "limit.law.law",
+    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "law",
     "Samples": "language.samples",
     "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
     "kl": "results.divergence", "kl_gaussian": "results.divergence",
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from tensorprog.language.samples import Samples
-    from tensorprog.limit.law.law import Law
+    from tensorprog.law import Law
     from tensorprog.program import Program, load
     from tensorprog.results.comparison import Comparison, compare
     from tensorprog.results.divergence import kl, kl_gaussian

@@ -24,9 +24,10 @@ ORDER = """
     language
     check gaussian
     finite
-    limit.form limit.moment limit.draw limit.law limit.formulas
+    limit.memory limit.form limit.moment limit.draw limit.law limit.formulas
     results
     show
+    law
     shipped
     program
     jobs
@@ -43,8 +44,6 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    limit.law.law -> limit.formulas
-    limit.law.law -> results.selfcheck
     jobs.cli.complete -> paper.figures
     jobs.cli.paper -> paper.experiment
     jobs.cli.paper -> paper.figures
@@ -59,10 +58,9 @@ CIRCLES = """
     limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
     limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
     limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
-    limit.formulas limit.formulas.cases limit.formulas.convert limit.formulas.derivation limit.formulas.expectation
-    limit.formulas.indexed limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers
-    limit.formulas.outputs limit.formulas.recursion limit.formulas.statements limit.formulas.text
-    limit.law.draws limit.law.given_scores limit.law.infinite limit.law.law results.selfcheck
+    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
+    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
+    limit.formulas.text
     check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
     check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
     check.relations.spans

@@ -118,6 +118,11 @@ class MatMul:
         return (self.vector,)
 
     @property
+    def references(self) -> tuple[Variable, ...]:
+        """All references on the right side."""
+        return self.weight, self.vector
+
+    @property
     def matrix(self) -> Variable | Transposed:
         """The weight as written, transposed or not."""
         return self.weight.T if self.transposed else self.weight
@@ -145,6 +150,11 @@ class Nonlin:
         """References to families that statements define."""
         return tuple(variables(self.expr))
 
+    @property
+    def references(self) -> tuple[Variable, ...]:
+        """All references on the right side."""
+        return self.inputs
+
     def __str__(self) -> str:
         return f"{self.target} = Nonlin({self.expr}{f', width={self.width}' if self.width else ''})"
 
@@ -163,6 +173,11 @@ class Dot:
     def inputs(self) -> tuple[Variable, ...]:
         """References to families that statements define."""
         return (self.left, self.right)
+
+    @property
+    def references(self) -> tuple[Variable, ...]:
+        """All references on the right side."""
+        return self.inputs
 
     def __str__(self) -> str:
         return f"{self.target} = Dot({self.left}, {self.right}{', scale=1/n' if self.scale == '1/n' else ''})"
@@ -250,12 +265,17 @@ class Netsor:
         return tuple(dict.fromkeys(s.target.name for s in self.body if isinstance(s, Dot) and s.scale == "n**-0.5"))
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """Names of the functions in it that were declared in Python, sorted."""
+    def expressions(self) -> tuple[Expr, ...]:
+        """All expressions, of declarations and of statements."""
         parts = [constant.value for constant in self.constants] + [weight.variance for weight in self.weights]
         parts += [part for vector in self.initial for part in (vector.mean, vector.cov)]
         parts += [statement.expr for statement in self.body if isinstance(statement, Nonlin)]
-        called = {n.atom for part in parts if isinstance(part, Expr) for n in walk(part) if isinstance(n, Call)}
+        return tuple(part for part in parts if isinstance(part, Expr))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Names of the functions in it that were declared in Python, sorted."""
+        called = {node.atom for expr in self.expressions for node in walk(expr) if isinstance(node, Call)}
         return tuple(sorted(name for name in called if ATOMS[name].declared))
 
     @cached_property

@@ -479,7 +479,7 @@ def test_numbers_of_the_limit_that_fail_leave_the_finite_widths_and_their_pictur
 ):
     """Where the law is asked for moments, and where draws are compared with it."""
     from tensorprog.language import errors
-    from tensorprog.limit.law.law import Law
+    from tensorprog.law import Law
 
     def fail(self, *_, **__):
         raise getattr(errors, error, KeyError)("too hard")

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.results.divergence import kl_gaussian
 
 Function = Callable[[Any], Any]

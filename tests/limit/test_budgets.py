@@ -15,8 +15,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
 from tensorprog.limit.draw import weight_factors as rows
+from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment import paths
-from tensorprog.limit.moment.budget import Budget, amount, need
 from tensorprog.program import Program
 
 MIB = 1 << 20
@@ -24,7 +24,7 @@ CHILD = """
 import json, resource, sys
 import numpy as np, scipy.stats, sympy
 import tensorprog as tp
-import tensorprog.limit.law.law
+import tensorprog.law
 allowed, *cases = json.loads(sys.argv[1])
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 programs = [tp.load(program, **given) for program, given, _ in cases]

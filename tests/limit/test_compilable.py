@@ -10,8 +10,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.law.law import Law
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.program import Program
 from tensorprog.results.judge import judge

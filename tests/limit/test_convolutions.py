@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 from . import oracles
 

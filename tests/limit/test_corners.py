@@ -9,7 +9,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 HEAD = """
 program: corner

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
+from tensorprog.limit.law import averaging
 from tensorprog.limit.law.explain import explain
-from tensorprog.limit.law.law import Law
-from tensorprog.limit.moment import averaging
 
 DEEP = """
 program: deep

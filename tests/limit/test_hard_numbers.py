@@ -15,7 +15,7 @@ from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 Array = NDArray[np.float64]
 INF = float("inf")

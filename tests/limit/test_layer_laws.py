@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law import layered
-from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 TEXT = """

@@ -10,7 +10,7 @@ from scipy import special
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.recurrences import merged
 

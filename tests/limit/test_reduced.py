@@ -14,7 +14,7 @@ from scipy import integrate, special
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 from . import oracles
 

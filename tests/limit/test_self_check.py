@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.results.selfcheck import LawCheck, _binomial, _score, check_law
 from tensorprog.shipped import shipped_programs
 

@@ -13,11 +13,10 @@ from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.draw import normals, sampler
+from tensorprog.law import Law
+from tensorprog.limit.draw import draws, normals, sampler
 from tensorprog.limit.draw.normals import Points, Streams
 from tensorprog.limit.draw.sampler import Sampler
-from tensorprog.limit.law import draws
-from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 

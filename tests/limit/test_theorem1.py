@@ -8,7 +8,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.shipped import shipped_programs
 

@@ -11,7 +11,7 @@ from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.ir import Netsor
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.program import Program
 
 HEAD = """program: p

@@ -10,9 +10,9 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.formulas import Expectation, SymbolicLaw
 from tensorprog.limit.formulas.numbers import estimate
-from tensorprog.limit.law.law import Law
 from tensorprog.program import Program
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp

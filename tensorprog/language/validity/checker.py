@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from tensorprog.language.errors import Problem, Span, did_you_mean
-from tensorprog.language.expr import Constant, Expr, IndexValue, Reduction, Variable, walk
-from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement, Table
+from tensorprog.language.expr import Constant, Expr, walk
+from tensorprog.language.ir import Netsor, Nonlin, Range, Statement, Table
+from tensorprog.language.substitute import index_names
 
 MAX_MEMBERS = 10**12  # members of one family
 
@@ -60,21 +61,11 @@ class Checker:
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     """Left side and arguments of a statement."""
-    if isinstance(statement, MatMul):
-        return statement.target, statement.weight, statement.vector
-    if isinstance(statement, Dot):
-        return statement.target, statement.left, statement.right
-    return statement.target, statement.expr
+    return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
 
 
 def constants_and_indices(expr: Expr, stripped: bool = True) -> set[str]:
     """Names of the constants and indices in an expression, second copies under the name of the first if `stripped`."""
-    names: set[str] = set()
-    for node in walk(expr):
-        if isinstance(node, IndexValue | Constant):
-            names.add(node.name)
-        if isinstance(node, Reduction):
-            names.update(node.indices)
-        if isinstance(node, Constant | Variable):
-            names.update(name for slot in node.slots for name in slot.indices)
+    names = {name for node in walk(expr) for name in index_names(node)}
+    names |= {node.name for node in walk(expr) if isinstance(node, Constant)}
     return {name.rstrip("_") for name in names} if stripped else names

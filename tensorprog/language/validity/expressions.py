@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorprog.language.errors import ProgramError, Span, did_you_mean
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    is_call,
+    walk,
+)
 from tensorprog.language.ir import Range
 from tensorprog.language.parse import constant_value
 from tensorprog.language.validity.checker import Checker
@@ -43,14 +55,14 @@ def check_call(checker: Checker, node: Call, span: Span) -> None:
     if node.atom == "where" and not is_condition(node.args[0]):
         checker.error("where(condition, x, y) needs a comparison as its condition", span.at(node.column),
                       "where(j <= i, x, y)")
-    if node.atom in ("logical_and", "logical_or") and not all(map(is_condition, node.args)):
+    if node.atom in LOGICAL and not all(map(is_condition, node.args)):
         checker.error("& and | join comparisons", span.at(node.column), "(a < b) & (c < d), each one in brackets")
     if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
         check_finite(checker, node, span)
     elif node.atom == "power" and isinstance(node.args[1], Number) and abs(node.args[1].value) > MAX_EXPONENT:
         checker.error(f"the exponent {node.args[1]} is too large", span.at(node.column), f"at most {MAX_EXPONENT}")
     for arg in node.args[1 if node.atom == "where" else 0 :]:
-        if is_condition(arg) and node.atom not in ("logical_and", "logical_or"):
+        if is_condition(arg) and node.atom not in LOGICAL:
             checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(node.column),
                           f"where({arg}, 1, 0)")
 
@@ -114,5 +126,4 @@ def check_constant_use(checker: Checker, node: Constant, span: Span, bound: Iter
 
 def is_condition(expr: Expr) -> bool:
     """Whether an expression is a comparison, or several joined by & and |."""
-    return isinstance(expr, Call) and expr.atom in (
-        "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or")
+    return is_call(expr, *COMPARISONS, *LOGICAL)

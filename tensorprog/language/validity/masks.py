@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import islice
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.evaluate import index_array
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, walk
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, fold, is_call, walk
 from tensorprog.language.ir import Nonlin
 from tensorprog.language.schedule import Loop
 from tensorprog.language.substitute import substitute
@@ -96,30 +96,41 @@ def _flat(order: Sequence[int | Loop]) -> Iterator[int]:
 
 def _hidden(expr: Expr, known: Hidden) -> Expr | None:
     """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
-    if isinstance(expr, Variable):
-        return _hidden_at(expr, known)
-    if isinstance(expr, Number):
-        return Number(1) if expr.value == -math.inf else None
-    if isinstance(expr, Call) and expr.atom != "where" and not any(isinstance(n, Variable) for n in walk(expr)):
-        infinite = any(isinstance(n, Call) and n.atom in ("log", "divide", "power") for n in walk(expr))
-        infinite = infinite or any(isinstance(n, Number) and math.isinf(n.value) for n in walk(expr))
-        return Call("equal", (expr, Number(-math.inf))) if infinite else None
-    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "multiply", "divide", "minimum"):
-        parts = dict.fromkeys(part for arg in expr.args if (part := _hidden(arg, known)) is not None)
-        return reduce(lambda a, b: Call("maximum", (a, b)), parts) if parts else None
-    if isinstance(expr, Call) and expr.atom == "maximum":
-        first, second = (_hidden(arg, known) for arg in expr.args)
-        return None if first is None or second is None else Call("minimum", (first, second))
-    if not (isinstance(expr, Call) and expr.atom == "where"):
-        return None
-    condition, first, second = expr.args
-    if any(isinstance(node, Variable) for node in walk(condition)):
-        return None
+    return fold(expr, HIDDEN, lambda node: _hidden_leaf(node, known), lambda *_: None)
 
-    yes, no = _hidden(first, known), _hidden(second, known)
-    if yes is None and no is None:
+
+def _hidden_leaf(node: Expr, known: Hidden) -> Expr | None:
+    """The same for references, and for functions of constants and indices."""
+    if isinstance(node, Variable):
+        return _hidden_at(node, known)
+    if isinstance(node, Number):
+        return Number(1) if node.value == -math.inf else None
+    if not isinstance(node, Call) or node.atom == "where" or any(isinstance(n, Variable) for n in walk(node)):
         return None
-    return Call("where", (condition, Number(0) if yes is None else yes, Number(0) if no is None else no))
+    infinite = any(is_call(n, "log", "divide", "power") for n in walk(node))
+    infinite = infinite or any(isinstance(n, Number) and math.isinf(n.value) for n in walk(node))
+    return Call("equal", (node, Number(-math.inf))) if infinite else None
+
+
+def _either(_: Expr, *parts: Expr | None) -> Expr | None:
+    found = dict.fromkeys(part for part in parts if part is not None)
+    return reduce(lambda a, b: Call("maximum", (a, b)), found) if found else None
+
+
+def _both(_: Expr, first: Expr | None, second: Expr | None) -> Expr | None:
+    return None if first is None or second is None else Call("minimum", (first, second))
+
+
+def _chosen(node: Call, _: Expr | None, yes: Expr | None, no: Expr | None) -> Expr | None:
+    if (yes is None and no is None) or any(isinstance(inner, Variable) for inner in walk(node.args[0])):
+        return None
+    return Call("where", (node.args[0], Number(0) if yes is None else yes, Number(0) if no is None else no))
+
+
+HIDDEN: dict[str, Callable[..., Expr | None]] = {
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum"), _either), "maximum": _both,
+    "where": _chosen,
+}
 
 
 def _hidden_at(reference: Variable, known: Hidden) -> Expr | None:

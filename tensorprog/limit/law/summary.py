@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Protocol
 
 import numpy as np
 
 from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, quantity
-from tensorprog.language.ir import Netsor
 from tensorprog.language.schedule import steps
+from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["blocks_of", "converges"]
 
@@ -23,37 +22,7 @@ SMALL = 64  # members of the largest family of vectors up to which covariances c
 NUMBERS = ("mean", "var", "kurtosis")
 
 
-class Limit(Protocol):
-    """What is read of a law here."""
-
-    netsor: Netsor
-    compiled: Netsor
-    compiler: Any
-    grade: str
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs."""
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Names of the scores."""
-
-    @property
-    def widths(self) -> Mapping[str, float]:
-        """What each width is in the limit."""
-
-    def _knows(self, ask: str, name: str) -> bool:
-        """Whether an answer has been computed already."""
-
-    def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
-        """Covariances of two families."""
-
-    def is_linear(self, name: str) -> bool:
-        """Whether a family is linear in Gaussian vectors given the scores."""
-
-
-def blocks_of(law: Limit) -> list[Block]:
+def blocks_of(law: NumericLaw) -> list[Block]:
     """The law in short; nothing is computed that takes longer than showing it."""
     netsor, quick = law.netsor, _quick(law)
     names = (*law.outputs, *law.scores)
@@ -72,7 +41,7 @@ def blocks_of(law: Limit) -> list[Block]:
     ]
 
 
-def converges(law: Limit) -> str:
+def converges(law: NumericLaw) -> str:
     """The theorem for a program, in a sentence."""
     infinite = [name for name, value in law.widths.items() if value == math.inf]
     fixed = [f"{name} = {value:g}" for name, value in law.widths.items() if value != math.inf]
@@ -88,7 +57,7 @@ def converges(law: Limit) -> str:
     )
 
 
-def _quick(law: Limit) -> bool:
+def _quick(law: NumericLaw) -> bool:
     """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
     compiler, families = law.compiler, law.compiled.families.values()
     sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
@@ -100,7 +69,7 @@ def _quick(law: Limit) -> bool:
     )
 
 
-def _rows(law: Limit, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
+def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
     members = family.members(LISTED)
@@ -113,7 +82,7 @@ def _rows(law: Limit, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
         yield code(label(name, index)), *about, *row
 
 
-def _asked(law: Limit, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
+def _asked(law: NumericLaw, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
     """A number of one member that is at hand, or may be asked for as it comes at once."""
     member = label(name, index)
     known = [text for text in (name, member) if law._knows(ask, text)]
@@ -131,7 +100,7 @@ def _number(value: float, error: float) -> str:
     return "0" if value == 0 and not error > 1e-15 else quantity(value, error)
 
 
-def _sort(law: Limit, name: str) -> str:
+def _sort(law: NumericLaw, name: str) -> str:
     """Which law a family has, in words."""
     given = "" if name not in law.compiler.random else f" given {', '.join(law.scores)}"
     if name in law.compiler.scores:
@@ -141,7 +110,7 @@ def _sort(law: Limit, name: str) -> str:
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
 
 
-def _matrix(law: Limit, name: str, quick: bool) -> Iterator[Block]:
+def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)
