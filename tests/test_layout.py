@@ -31,7 +31,6 @@ ORDER = """
     shipped
     program
     jobs
-    paper
     __main__
 """
 RANK = {name: rank for rank, name in enumerate(ORDER.split())}
@@ -44,16 +43,9 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    jobs.cli.complete -> paper.figures
-    jobs.cli.paper -> paper.experiment
-    jobs.cli.paper -> paper.figures
-    jobs.cli.paper -> paper.files
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
-    language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
-    language.validity.outputs language.validity.values
     finite.footprint finite.job
     limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
     limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
