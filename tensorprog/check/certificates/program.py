@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tensorprog.check.certificates.composition import Composition
 from tensorprog.check.certificates.inline import fixed, inline
@@ -18,7 +18,6 @@ from tensorprog.check.certificates.profile import (
     SCORE,
     VECTOR,
     Fault,
-    Kinks,
     Profile,
     constant,
     join,
@@ -33,12 +32,11 @@ from tensorprog.check.falsifier.witness import Probe, Witness
 from tensorprog.check.graph import Structure
 from tensorprog.check.relations.products import RELATIONS
 from tensorprog.check.rewrites.boundaries import crossed
-from tensorprog.language.atoms import Interval
 from tensorprog.language.expr import Call, Expr, Reduction, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin
 
-__all__ = ["PROPERTIES", "Calculus", "FactRow", "Loss", "facts_table"]
+__all__ = ["PROPERTIES", "Calculus"]
 
 INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read
@@ -338,81 +336,3 @@ def _passed(node: Expr) -> Sequence[Expr]:
     if isinstance(node, Call):
         return node.arguments[: 1 if node.atom == "divide" else None] if node.atom in LINEAR else ()
     return node.children if isinstance(node, Reduction) else ()
-
-
-# ---- the facts of every statement as rows of a table ----------------------------------------------------------------
-
-PARITIES = {1: "even", -1: "odd", 0: ""}
-TRENDS = {1: "nondecreasing", -1: "nonincreasing", 0: ""}
-
-
-class Loss(NamedTuple):
-    """A property that a function of bounded, or of Gaussian, arguments loses: in which statement and part, and why."""
-
-    property: str
-    statement: str
-    part: str
-    why: str
-
-
-class FactRow(NamedTuple):
-    """What is certified of one statement, as a function of G-vars, initial vectors, scores and averages.
-
-    `range`, `growth`, `order`, `parity`, `monotone`, `kinks` as in `Profile`; inf, 0 and None: not known, or not so.
-    `partial`: why the value may be no real number somewhere, else "".  `lost`: the functions, here or before, by which
-    a Nonlin is not known to be bounded, pseudo-Lipschitz or controlled.
-    """
-
-    statement: str
-    range: Interval
-    growth: float
-    order: float
-    parity: int
-    monotone: int
-    kinks: Kinks
-    partial: str = ""
-    lost: tuple[Loss, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; null: infinite, or not known."""
-        low, high, growth, order = (
-            x if math.isfinite(x) else None for x in (*self.range, self.growth, self.order)
-        )
-        kinks = None if self.kinks is None else shown_kinks(self.kinks)
-        return {"statement": self.statement, "range": [low, high], "growth": growth, "order": order,
-                "parity": PARITIES[self.parity], "monotone": TRENDS[self.monotone], "kinks": kinks,
-                "partial": self.partial, "lost": [loss._asdict() for loss in self.lost]}
-
-    def cells(self) -> tuple[str, ...]:
-        """The row as text: statement, range, growth, order, parity, monotone, kinks."""
-        numbers, shape = (f"{self.growth:g}", f"{self.order:g}"), (PARITIES[self.parity], TRENDS[self.monotone])
-        return self.statement, shown(self.range), *numbers, *shape, shown_kinks(self.kinks)
-
-
-def facts_table(netsor: Netsor, calculus: Calculus | None = None) -> tuple[FactRow, ...]:
-    """One row for each statement, in the order of the program.
-
-    Scale     work and rows grow with the lines of the program, not with its families
-    """
-    calculus = calculus or Calculus(netsor)
-    rows = []
-    for position, statement in enumerate(netsor.body):
-        p = calculus.written(position)
-        partial = p.partial.reason if p.partial else ""
-        lost = tuple(_lost(calculus, position)) if isinstance(statement, Nonlin) else ()
-        rows.append(
-            FactRow(str(statement.target), p.interval, p.growth, p.order, p.parity, p.monotone, p.kinks, partial, lost)
-        )
-    return tuple(rows)
-
-
-def _lost(calculus: Calculus, position: int) -> Iterator[Loss]:
-    """Why a statement's value lacks properties, unless G-vars lack them; where it may be no real number, this alone."""
-    p = calculus.statement(position)
-    for name in (name for name, known in PROPERTIES.items() if not known.certified(p)):
-        fault = calculus.blame(name, position)
-        if not isinstance(fault.expr, Variable):
-            at = str(calculus.netsor.body[fault.position].target)
-            yield Loss("real" if p.partial else name, at, str(fault.expr), fault.reason)
-        if p.partial:
-            return
