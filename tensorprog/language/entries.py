@@ -13,8 +13,8 @@ import numpy as np
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, fold, is_call, variables
-from tensorprog.language.ir import Dot, Index, MatMul, Nonlin, Statement, Table
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
+from tensorprog.language.records import Dot, Index, MatMul, Nonlin, Statement, Table
 from tensorprog.language.schema import RUN_KEYS
 from tensorprog.language.substitute import free_indices
 

@@ -23,8 +23,8 @@ from tensorprog.language.expr import (
     fold,
     is_call,
 )
-from tensorprog.language.ir import ConstantDef, Netsor, Range, Table
 from tensorprog.language.named_arrays import COORDINATE, Open, add, align, broadcast, contract, gather, take, union
+from tensorprog.language.records import ConstantDef, Draft, Range, Table
 
 __all__ = ["Scope", "constant_array", "evaluate", "index_array", "overflow"]
 
@@ -33,7 +33,7 @@ __all__ = ["Scope", "constant_array", "evaluate", "index_array", "overflow"]
 class Scope:
     """What the names of an expression stand for while it is evaluated."""
 
-    netsor: Netsor
+    netsor: Draft
     ranges: Mapping[str, Range]
     variable: Callable[[Variable, Mapping[str, Range]], Open]
     dtype: Any = np.float64
@@ -145,7 +145,7 @@ def _product(values: Sequence[Open]) -> Open | None:
     return result
 
 
-def constant_array(netsor: Netsor, node: Constant, ranges: Mapping[str, Range]) -> Open:
+def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -> Open:
     """Value of a constant at its slots."""
     definition = netsor.constant[node.name]
     if isinstance(definition.value, int | float):
@@ -155,7 +155,7 @@ def constant_array(netsor: Netsor, node: Constant, ranges: Mapping[str, Range]) 
     return take(_full_constant(netsor, definition), (), starts, node.slots, (), ranges, rules)
 
 
-def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
+def _full_constant(netsor: Draft, definition: ConstantDef) -> NDArray[Any]:
     if isinstance(definition.value, Table):
         return definition.value.array
     assert isinstance(definition.value, Expr)
@@ -163,7 +163,7 @@ def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
 
 
 def index_array(
-    netsor: Netsor, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
+    netsor: Draft, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
 ) -> NDArray[Any]:
     """Evaluate an expression of constants and indices over the full grid of the axes named.
 
