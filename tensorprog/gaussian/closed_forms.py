@@ -18,9 +18,9 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.block import Block, Factors
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 from tensorprog.gaussian.normal import (
     FAR,
     fused,
@@ -473,13 +473,13 @@ def _anchor(group: _Group, base: _Group) -> None:
     group.a, group.b = (np.where(flip, -part, part) for part in (group.a, group.b))
 
 
-def closed_form(block: Block) -> Callable[[Factors], Estimate] | None:
+def closed_form(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
     """For functions that are sums of terms."""
-    if not isinstance(block, Factors) or any(f.terms is None for f in block.functions):
+    if not isinstance(integrand, FactoredIntegrand) or any(f.terms is None for f in integrand.functions):
         return None
-    terms = [f.terms or () for f in block.functions]
+    terms = [f.terms or () for f in integrand.functions]
 
-    def answer(part: Factors) -> Estimate:
+    def answer(part: FactoredIntegrand) -> Estimate:
         mu, sd = ([np.broadcast_to(array, part.shape) for array in arrays] for arrays in (part.mu, part.sd))
         if len(terms) == 1:
             return closed_mean(terms[0], mu[0], sd[0])

@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.block import Block, Factors, refuse_covariance_of_constants, tiled
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, refuse_covariance_of_constants, tiled
 from tensorprog.gaussian.normal import correlation
 from tensorprog.language.linalg import alike
 
@@ -93,19 +93,19 @@ def _numbers(term: Term) -> tuple[float, float] | None:
     return values[0].item(), values[1].item()
 
 
-def arc_kernel(block: Block) -> Estimate | None:
+def arc_kernel(integrand: Integrand) -> Estimate | None:
     """The first method: all members at once, with one bound on the error for all that have the same variances."""
-    if not isinstance(block, Factors) or not block.plain or len(block.functions) == 1 or any(map(np.any, block.mu)):
+    if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
         return None
-    f, g = map(elementary, block.functions)
+    f, g = map(elementary, integrand.functions)
     # all variances zero or far from under- and overflow
-    if f is None or g is None or not all(np.all((v == 0) | ((v > SMALL) & (v < LARGE))) for v in block.var):
+    if f is None or g is None or any(map(np.any, integrand.mu)) or not all(np.all((v == 0) | ((v > SMALL) & (v < LARGE))) for v in integrand.var):
         return None
-    refuse_covariance_of_constants(*block.var, block.cov, block.slack)
-    swap = (1, 0, 2) if block.functions[0] is block.functions[1] and block.pairs else None
-    compute = partial(kernel, f, g, slack=block.slack)
-    (value,) = tiled(compute, (*block.var, block.cov), TILE, pairs=block.pairs, swap=swap)
-    return Estimate(value, np.broadcast_to(kernel_error(f, g, *block.var), value.shape))
+    refuse_covariance_of_constants(*integrand.var, integrand.cov, integrand.slack)
+    swap = (1, 0, 2) if integrand.functions[0] is integrand.functions[1] and integrand.pairs else None
+    compute = partial(kernel, f, g, slack=integrand.slack)
+    (value,) = tiled(compute, (*integrand.var, integrand.cov), TILE, pairs=integrand.pairs, swap=swap)
+    return Estimate(value, np.broadcast_to(kernel_error(f, g, *integrand.var), value.shape))
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:

@@ -1,9 +1,9 @@
 """E f(X), E f(X) g(Y) and E f(Z) for Gaussian variables: one ladder of methods, each answering the members it can.
 
-A method takes a block and returns how it answers parts of it (`Answer`: an infinite error where it cannot), an
-`Estimate` of all members if there is nothing to improve, or None: ask the next. A member keeps the first answer whose
-stated error is within the tolerance of the block (rounding, for functions of one and two variables), else the answer
-with the smallest stated error. A new method is a file of its own and a line in LADDER.
+A method takes an integrand and returns how it answers parts of its batch (`Answer`: an infinite error where it cannot),
+an `Estimate` of all members if there is nothing to improve, or None: ask the next. A member keeps the first answer
+whose stated error is within the tolerance of the integrand (rounding, for functions of one and two variables), else the
+answer with the smallest stated error. A new method is a file of its own and a line in LADDER.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensorprog.gaussian.block import Block, Factors, Joint, toeplitz_values, toeplitz_view, unanswered
 from tensorprog.gaussian.closed_forms import closed_form
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import Function, evaluate
 from tensorprog.gaussian.gauss_hermite import gauss_hermite
+from tensorprog.gaussian.integrand import (
+    FactoredIntegrand,
+    Integrand,
+    JointIntegrand,
+    toeplitz_values,
+    toeplitz_view,
+    unanswered,
+)
 from tensorprog.gaussian.kernels import arc_kernel
 from tensorprog.gaussian.normal import CORRELATION_SLACK
 from tensorprog.gaussian.qmc import quasi_monte_carlo
@@ -28,19 +35,19 @@ from tensorprog.gaussian.series import mehler_series
 
 Array = NDArray[np.floating]
 Answer = Callable[[Any], Estimate]
-Method = Callable[[Block], Answer | Estimate | None]
+Method = Callable[[Integrand], Answer | Estimate | None]
 
 __all__ = ["LADDER", "Answer", "Method", "cross", "expectation", "integrate", "mean"]
 
 GOOD = 2e-4  # asked of functions of several variables, relative to their size
 
 
-def zero_by_parity(block: Block) -> Answer | None:
+def zero_by_parity(integrand: Integrand) -> Answer | None:
     """Exactly 0: odd times even at means 0, or an odd function of a variable at mean 0, independent of the other."""
-    if not isinstance(block, Factors) or all(f.parity >= 0 for f in block.functions):
+    if not isinstance(integrand, FactoredIntegrand) or all(f.parity >= 0 for f in integrand.functions):
         return None
 
-    def answer(part: Factors) -> Estimate:
+    def answer(part: FactoredIntegrand) -> Estimate:
         odd = [(f.parity < 0) & (mu == 0) for f, mu in zip(part.functions, part.mu, strict=True)]
         zero = odd[0] if len(odd) == 1 else (part.cov == 0) & (odd[0] | odd[1])
         if len(odd) == 2 and part.functions[0].parity * part.functions[1].parity < 0:
@@ -50,27 +57,27 @@ def zero_by_parity(block: Block) -> Answer | None:
     return answer
 
 
-def at_a_point(block: Block) -> Answer | None:
+def at_a_point(integrand: Integrand) -> Answer | None:
     """f(mu) where there is no variance, with the rounding of an evaluation."""
-    if not isinstance(block, Factors) or len(block.functions) > 1 or np.all(block.var[0]):
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) > 1 or np.all(integrand.var[0]):
         return None
 
-    def value(part: Factors) -> Estimate:
+    def value(part: FactoredIntegrand) -> Estimate:
         found = evaluate(part.functions[0], np.broadcast_to(part.mu[0], part.shape)[..., None])[..., 0]
         return Estimate(found, np.where(np.isfinite(found), 4 * EPS * np.abs(found), np.inf))
 
     return lambda part: part.for_members(np.broadcast_to(part.var[0] == 0, part.shape), value)
 
 
-def independent(block: Block) -> Answer | None:
+def independent(integrand: Integrand) -> Answer | None:
     """The product of two means."""
-    if not isinstance(block, Factors) or len(block.functions) == 1:
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
         return None
 
-    def product(part: Factors) -> Estimate:
+    def product(part: FactoredIntegrand) -> Estimate:
         return (expectation(part.single(0)) * expectation(part.single(1))).reshape(part.shape)
 
-    def answer(part: Factors) -> Estimate:
+    def answer(part: FactoredIntegrand) -> Estimate:
         chosen = np.broadcast_to(part.cov == 0, part.shape)
         if 2 * np.count_nonzero(chosen) < sum(places.size for places in part.places):
             return part.for_members(chosen, product)
@@ -93,22 +100,22 @@ LADDER: tuple[Method, ...] = (
 )
 
 
-def expectation(block: Block) -> Estimate:
-    """The expectation of the product of functions of a block.
+def expectation(integrand: Integrand) -> Estimate:
+    """The expectation of an integrand.
 
     Shapes    batch
     """
     answers: list[Answer] = []
     for method in LADDER:
-        answer = method(block)
+        answer = method(integrand)
         if isinstance(answer, Estimate):
             return answer
         if answer is not None:
             answers.append(answer)
-    return block.in_parts(partial(_climbed, answers))
+    return integrand.in_parts(partial(_climbed, answers))
 
 
-def _climbed(answers: Sequence[Answer], part: Block) -> Estimate:
+def _climbed(answers: Sequence[Answer], part: Integrand) -> Estimate:
     """Every method is asked about the members that those before it left open."""
     best = answers[0](part)
     for answer in answers[1:]:
@@ -129,7 +136,7 @@ def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
               exactly 0 for odd f and mu = 0; an integral that overflows has infinite error
     Raises    ValueError for a negative or non-finite argument, FloatingPointError if f returns nan
     """
-    return expectation(Factors.of((f,), (mu,), (var,)))
+    return expectation(FactoredIntegrand.of((f,), (mu,), (var,)))
 
 
 def cross(
@@ -158,15 +165,15 @@ def cross(
     Raises    ValueError for a negative or non-finite argument or |cov| beyond sqrt(var_f var_g),
               FloatingPointError if a function returns nan
     """
-    block = Factors.of((f, g), (mu_f, mu_g), (var_f, var_g), cov, slack, pairs)
-    numbers = (*block.mu, *block.var)
-    stationary = pairs == 1 and block.cov.ndim == 2 and block.plain and all(array.size == 1 for array in numbers)
-    diagonals = toeplitz_values(block.cov) if stationary else None
+    integrand = FactoredIntegrand.of((f, g), (mu_f, mu_g), (var_f, var_g), cov, slack, pairs)
+    numbers = (*integrand.mu, *integrand.var)
+    stationary = pairs == 1 and integrand.cov.ndim == 2 and all(array.size == 1 for array in numbers)
+    diagonals = toeplitz_values(integrand.cov) if stationary and integrand.plain else None
     if diagonals is None:
-        return expectation(block)
-    (a, b), (v, w) = ([array.ravel() for array in arrays] for arrays in (block.mu, block.var))
-    found = expectation(Factors.of(block.functions, (a, b), (v, w), diagonals, slack))
-    return Estimate(*(toeplitz_view(array, block.cov.shape) for array in (found.value, found.error)))
+        return expectation(integrand)
+    (a, b), (v, w) = ([array.ravel() for array in arrays] for arrays in (integrand.mu, integrand.var))
+    found = expectation(FactoredIntegrand.of(integrand.functions, (a, b), (v, w), diagonals, slack))
+    return Estimate(*(toeplitz_view(array, integrand.cov.shape) for array in (found.value, found.error)))
 
 
 def integrate(
@@ -181,4 +188,4 @@ def integrate(
               replicates of quasi-Monte Carlo state, whichever is smaller
     Raises    FloatingPointError if call returns nan
     """
-    return expectation(Joint(call, mu, cov, smooth, tolerance))
+    return expectation(JointIntegrand(call, mu, cov, smooth, tolerance))

@@ -29,7 +29,7 @@ __all__ = ["NO_FACTOR", "SIGNS", "WAVES", "Factor", "PairMoments", "WeightedGaus
 SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 
 
-class Value(Protocol):
+class Quantity(Protocol):
     """A number with its error, or a formula."""
 
     def __add__(self, other: Any, /) -> Self: ...
@@ -37,7 +37,7 @@ class Value(Protocol):
     def __mul__(self, other: Any, /) -> Self: ...
 
 
-V = TypeVar("V", bound=Value)
+V = TypeVar("V", bound=Quantity)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from tensorprog.gaussian.block import Block, Joint
 from tensorprog.gaussian.estimate import EPS, Estimate
+from tensorprog.gaussian.integrand import Integrand, JointIntegrand
 
 if TYPE_CHECKING:
     from scipy.stats import qmc
@@ -120,37 +120,37 @@ def expect(
         raise ValueError(f"need replicates >= 2 and min_log2 <= max_log2; got {replicates}, {min_log2}, {max_log2}")
     mu, sigma = np.asarray(mean, dtype=np.float64), np.asarray(cov, dtype=np.float64)
     mu = np.broadcast_to(mu, (*np.broadcast_shapes(mu.shape[:-1], sigma.shape[:-2]), mu.shape[-1]))
-    return _by_doubling(Joint(call, mu, sigma, False, tolerance), min_log2, max_log2, replicates, seed)
+    return _by_doubling(JointIntegrand(call, mu, sigma, False, tolerance), min_log2, max_log2, replicates, seed)
 
 
-def quasi_monte_carlo(block: Block) -> Callable[[Joint], Estimate] | None:
+def quasi_monte_carlo(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
     """The last method: any function of several variables, fewer points for each member of a larger batch."""
-    if not isinstance(block, Joint):
+    if not isinstance(integrand, JointIntegrand):
         return None
-    last = int(math.log2(most_points(block) // REPLICATES))
+    last = int(math.log2(most_points(integrand) // REPLICATES))
     return lambda part: _by_doubling(part, FIRST_LOG2, last, REPLICATES, 7919)
 
 
-def most_points(block: Joint) -> int:
+def most_points(integrand: JointIntegrand) -> int:
     """How many points a member may take."""
-    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(block.mu.shape) * block.mu.shape[-1])))
+    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(integrand.mu.shape) * integrand.mu.shape[-1])))
 
 
-def _by_doubling(block: Joint, min_log2: int, max_log2: int, replicates: int, seed: int) -> Estimate:
+def _by_doubling(integrand: JointIntegrand, min_log2: int, max_log2: int, replicates: int, seed: int) -> Estimate:
     """Twice the points for every replicate, until the error is within the tolerance."""
-    d = block.mu.shape[-1]
-    total, square, done = np.zeros((replicates, *block.shape)), np.zeros(block.shape), 0
+    d = integrand.mu.shape[-1]
+    total, square, done = np.zeros((replicates, *integrand.shape)), np.zeros(integrand.shape), 0
     for log2_size in range(min_log2, max_log2 + 1):
         # a zero-dimensional Gaussian needs no points: the function is a constant
         points = _point_sets(max(d, 1), log2_size, replicates, seed)[:, done:, :d]
         for number, new in enumerate(points):
-            sums = block.sums(new, np.ones(len(new)))
+            sums = integrand.sums(new, np.ones(len(new)))
             total[number] += sums[0]
             square += sums[1]
         done = 2**log2_size
         averages = total / done
         size = np.sqrt(square / (done * replicates))
         error = standard_errors(averages) + 8 * EPS * size
-        if np.all(error <= block.tolerance * size):
+        if np.all(error <= integrand.tolerance * size):
             break
     return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))

@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.block import Block, Factors
 from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import REACH, Function, Term, crude_norm, density, evaluate
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
@@ -41,12 +41,12 @@ CHUNK = 400_000
 BUDGET = 60_000_000
 
 
-def along_a_line(block: Block) -> Callable[[Factors], Estimate] | None:
+def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
     """One variable behind all functions: there is but one, or the correlation is +-1."""
-    if not isinstance(block, Factors):
+    if not isinstance(integrand, FactoredIntegrand):
         return None
 
-    def integral(part: Factors) -> Estimate:
+    def integral(part: FactoredIntegrand) -> Estimate:
         laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
         parts = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
         if len(parts) == 2:
@@ -54,17 +54,17 @@ def along_a_line(block: Block) -> Callable[[Factors], Estimate] | None:
             parts[1] = g, mu, sd * np.where(part.correlation.rho < 0, -1.0, 1.0)
         return integrate_line(parts)
 
-    if len(block.functions) == 1:
+    if len(integrand.functions) == 1:
         return integral
     return lambda part: part.for_members(part.correlation.s == 0, integral)
 
 
-def over_the_plane(block: Block) -> Callable[[Factors], Estimate] | None:
+def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
     """Two variables; a line is enough where one function has a closed conditional mean of rounding accuracy."""
-    if not isinstance(block, Factors) or len(block.functions) == 1:
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
         return None
 
-    def integral(part: Factors) -> Estimate:
+    def integral(part: FactoredIntegrand) -> Estimate:
         (f, g), law = part.functions, part.correlation
         (mu_f, mu_g), (sd_f, sd_g) = ([np.broadcast_to(a, part.shape) for a in arrays] for arrays in (part.mu, part.sd))
         result: Estimate | None = None

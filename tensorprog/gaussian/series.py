@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.block import Block, Factors
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import Function, density, evaluate
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 
 Array = NDArray[np.floating]
 
@@ -63,14 +63,14 @@ class HermiteSeries:
         return ORDERS[-1]
 
 
-def mehler_series(block: Block) -> Callable[[Factors], Estimate] | None:
+def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
     """For two functions one of which is no sum of terms; coefficients are computed once for each law of a variable."""
-    if not isinstance(block, Factors) or not block.plain or len(block.functions) == 1:
+    if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
         return None
-    if all(f.terms is not None for f in block.functions):
+    if all(f.terms is not None for f in integrand.functions):
         return None
-    one = _of_laws(block.functions[0], block.mu[0], block.var[0])
-    two = None if one is None else _of_laws(block.functions[1], block.mu[1], block.var[1])
+    one = _of_laws(integrand.functions[0], integrand.mu[0], integrand.var[0])
+    two = None if one is None else _of_laws(integrand.functions[1], integrand.mu[1], integrand.var[1])
     if one is None or two is None:
         return None
     order = max(one.order(), two.order())

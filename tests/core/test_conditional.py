@@ -61,12 +61,14 @@ def program(line: str, outputs: str = "y") -> tp.Program:
     return tp.Program.from_netsor(loads(f"{HEAD}  - {line}\noutputs: [{outputs}]\n"))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("method", ["dense", "collapsed"])
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
 def test_outputs_are_gaussian_given_the_rest(line: str, method: str) -> None:
     check(program(line).run(width=5, samples=30_000, seed=3, method=method, conditional=True))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ["attention_gqa", "attention_lowrank", "attention_natural", "attention_relpos", "cnn",
                                   "attention_regimes", "cross_attention", "layernorm_mlp", "rnn", "resnet"])
 def test_shipped_programs_are_gaussian_given_the_rest(name: str) -> None:

@@ -40,6 +40,7 @@ def test_gauss_legendre_is_correctly_rounded(n):
             assert abs(moment - mp.mpf(2) / (k + 1)) < 4e-16
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("size", [1e-3, 0.5, 3.0, 9.9, 10.1, 13.0, 50.0])
 @pytest.mark.parametrize("angle", [0.5, 0.51, 0.7, 1.0])
 def test_half_line_moments(size, angle):
@@ -82,6 +83,7 @@ def random_function(rng):
     return Function.from_terms(terms)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_closed_forms_of_random_terms_agree_with_quadrature(seed):
     rng = np.random.default_rng(seed)

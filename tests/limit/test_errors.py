@@ -14,10 +14,10 @@ from scipy import stats
 import tensorprog as tp
 from tensorprog.gaussian.qmc import normal_points
 from tensorprog.gaussian.rules import product_points
+from tensorprog.limit.law.averaging import Rule
 from tensorprog.limit.law.convolution import Convolution
+from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.moment.averaging import Rule
-from tensorprog.limit.moment.joint import Joint
 
 Array = NDArray[Any]
 Numbers = Callable[[Mixture], tuple[Array, Array]]  # value and error
@@ -65,6 +65,7 @@ def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: s
     assert 1e-5 < off <= error.max() <= 150 * off
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_replicates_show_their_standard_errors(name: str, count: int) -> None:

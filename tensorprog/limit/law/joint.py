@@ -1,0 +1,139 @@
+"""Joint laws of a few variables: the conditional Gaussian in several dimensions, averaged over p-ring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.language.linalg import triangular
+
+__all__ = ["Joint"]
+
+Array = NDArray[Any]
+CHUNK = 1 << 19  # numbers held at once over a grid
+UNIFORM_EDGE = 1e-16
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Draws of the conditional means and covariances of d variables, with d - 1 further normals for each draw.
+
+    Shapes    mean (replicates, draws, d), cov (replicates, draws, d, d), normals (replicates, draws, d - 1); where no
+              score matters, mean and cov have one replicate and one draw
+    Accuracy  errors are those of `standard_errors` over replicates plus the error of the covariances compiled
+    """
+
+    mean: Array
+    cov: Array
+    normals: Array
+    relative_error: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of variables, d."""
+        return int(self.mean.shape[-1])
+
+    def _averaged(self, function: Callable[[Array, Array], Array], points: Array) -> tuple[Array, Array]:
+        """Average function(x - mean, draws) over the draws of each replicate, in pieces of bounded size.
+
+        `function` takes differences (draws, points, d) and the numbers of the draws -> (draws, points)
+        """
+        replicates, draws, d = self.mean.shape
+        result = np.zeros((replicates, len(points)))
+        step = max(1, CHUNK // max(1, len(points) * d))
+        for r in range(replicates):
+            for start in range(0, draws, step):
+                chosen = np.arange(start, min(draws, start + step))
+                result[r] += function(points - self.mean[r, chosen, None], r * draws + chosen).sum(axis=0)
+        values = result / draws
+        value = values.mean(axis=0)
+        return value, standard_errors(values)
+
+    def density(self, points: Array) -> tuple[Array, Array]:
+        """Joint density.
+
+        Shapes    points (..., d) -> two arrays (...)
+        Raises    LinAlgError where a conditional covariance is singular: there is no density
+        """
+        d = self.size
+        flat = self.cov.reshape(-1, d, d)
+        scale = np.sqrt(np.einsum("nkk->nk", flat))
+        safe = np.where(scale > 0, scale, 1.0)
+        values, vectors = np.linalg.eigh(flat / safe[:, :, None] / safe[:, None, :])
+        if np.any(scale == 0) or np.any(values < 1e-12):
+            raise np.linalg.LinAlgError("singular")
+        whiten = np.swapaxes(vectors / np.sqrt(values)[:, None, :], 1, 2) / safe[:, None, :]
+        norm = np.exp(-0.5 * np.log(values).sum(axis=1)) / safe.prod(axis=1) / (2 * math.pi) ** (d / 2)
+
+        def normal(offset: Array, number: Array) -> Array:
+            square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
+            return np.asarray(norm[number, None] * np.exp(-0.5 * square))
+
+        def moved(offset: Array, number: Array) -> Array:
+            """What a relative change of the covariance does: (q + d) / 2, q the squared Mahalanobis distance."""
+            square = np.square(offset @ np.swapaxes(whiten[number], 1, 2)).sum(axis=-1)
+            return np.asarray(0.5 * (square + d) * norm[number, None] * np.exp(-0.5 * square))
+
+        value, error = self._averaged(normal, points.reshape(-1, d))
+        if self.relative_error:
+            error = error + 2 * self.relative_error * self._averaged(moved, points.reshape(-1, d))[0]
+        return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
+
+    def cdf(self, points: Array) -> tuple[Array, Array]:
+        """P(Y_1 <= x_1, ..., Y_d <= x_d): Genz's sequential conditioning, one quasi-random point for each draw.
+
+        Shapes    points (..., d) -> two arrays (...)
+        Source    Genz 1992, Numerical computation of multivariate normal probabilities
+        """
+        from scipy.special import ndtr, ndtri
+
+        d = self.size
+        lead = self.normals.shape[:2]
+        wide = replace(self, mean=np.broadcast_to(self.mean, (*lead, d)), cov=np.broadcast_to(self.cov, (*lead, d, d)))
+        factor = triangular(wide.cov.reshape(-1, d, d))
+        uniform = ndtr(self.normals.reshape(-1, d - 1))
+
+        def below(offset: Array, number: Array) -> Array:
+            result = np.ones(offset.shape[:2])
+            drawn: list[Array] = []
+            for k in range(d):
+                rest = offset[..., k] - sum(factor[number, k, m, None] * z for m, z in enumerate(drawn))
+                width = factor[number, k, k, None]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    probability = np.where(width > 0, ndtr(rest / width), rest >= 0)
+                result = result * probability
+                if k < d - 1:
+                    drawn.append(ndtri(np.clip(probability * uniform[number, k, None], UNIFORM_EDGE, 1 - UNIFORM_EDGE)))
+            return result
+
+        value, error = wide._averaged(below, points.reshape(-1, d))
+        error = error + d * self.relative_error * 0.25  # |x pdf(x)| / 2 is at most 0.121
+        return value.reshape(points.shape[:-1]), error.reshape(points.shape[:-1])
+
+    def moment(self, orders: Sequence[int]) -> tuple[float, float]:
+        """E of the product of (Y_k - E Y_k)**orders[k], by Isserlis' theorem for each draw."""
+        centred = self.mean - self.mean.mean(axis=(0, 1))
+        known: dict[tuple[int, ...], Array] = {(0,) * self.size: np.ones(self.mean.shape[:2])}
+
+        def gaussian(powers: tuple[int, ...]) -> Array:
+            # E[y_k q(y)] = m_k E[q] + sum over l of C_kl E[dq / dy_l]
+            if powers not in known:
+                k = next(k for k, p in enumerate(powers) if p)
+                fewer = tuple(p - (m == k) for m, p in enumerate(powers))
+                total = centred[..., k] * gaussian(fewer)
+                for m, p in enumerate(fewer):
+                    if p:
+                        least = tuple(q - (n == m) for n, q in enumerate(fewer))
+                        total = total + p * self.cov[..., k, m] * gaussian(least)
+                known[powers] = total
+            return known[powers]
+
+        values = gaussian(tuple(orders)).mean(axis=1)
+        value = float(values.mean())
+        return value, float(standard_errors(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
