@@ -169,7 +169,7 @@ class FactoredIntegrand(Integrand):
     ) -> FactoredIntegrand:
         """From arrays of any shapes that broadcast together with the parameters of the functions."""
         count = len(functions)
-        arrays = [np.asarray(array, dtype=np.float64) for array in (*mu, *var, cov)]
+        arrays: list[Array] = [np.asarray(array, dtype=np.float64) for array in (*mu, *var, cov)]
         known = {id(f): _plain(f) for f in functions}
         kept = tuple(plain for f in functions if (plain := known[id(f)]) is not None)
         if len(kept) == count:
@@ -204,7 +204,8 @@ class FactoredIntegrand(Integrand):
 
         Shapes    of the batch
         """
-        found = correlation(*self.var, self.cov, self.slack)
+        var_f, var_g = self.var
+        found = correlation(var_f, var_g, self.cov, self.slack)
         return Correlation(np.broadcast_to(found.rho, self.shape), np.broadcast_to(found.s, self.shape))
 
     @cached_property

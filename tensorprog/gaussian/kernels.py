@@ -98,14 +98,17 @@ def arc_kernel(integrand: Integrand) -> Estimate | None:
     if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
         return None
     f, g = map(elementary, integrand.functions)
-    # all variances zero or far from under- and overflow
-    if f is None or g is None or any(map(np.any, integrand.mu)) or not all(np.all((v == 0) | ((v > SMALL) & (v < LARGE))) for v in integrand.var):
+    if f is None or g is None or any(map(np.any, integrand.mu)):
         return None
-    refuse_covariance_of_constants(*integrand.var, integrand.cov, integrand.slack)
+    v, w = integrand.var
+    # variances are zero or far from under- and overflow
+    if not all(np.all((var == 0) | ((var > SMALL) & (var < LARGE))) for var in (v, w)):
+        return None
+    refuse_covariance_of_constants(v, w, integrand.cov, integrand.slack)
     swap = (1, 0, 2) if integrand.functions[0] is integrand.functions[1] and integrand.pairs else None
     compute = partial(kernel, f, g, slack=integrand.slack)
-    (value,) = tiled(compute, (*integrand.var, integrand.cov), TILE, pairs=integrand.pairs, swap=swap)
-    return Estimate(value, np.broadcast_to(kernel_error(f, g, *integrand.var), value.shape))
+    (value,) = tiled(compute, (v, w, integrand.cov), TILE, pairs=integrand.pairs, swap=swap)
+    return Estimate(value, np.broadcast_to(kernel_error(f, g, v, w), value.shape))
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:

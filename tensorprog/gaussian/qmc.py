@@ -133,7 +133,8 @@ def quasi_monte_carlo(integrand: Integrand) -> Callable[[JointIntegrand], Estima
 
 def most_points(integrand: JointIntegrand) -> int:
     """How many points a member may take."""
-    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(integrand.mu.shape) * integrand.mu.shape[-1])))
+    shape: tuple[int, ...] = integrand.mu.shape
+    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(shape) * shape[-1])))
 
 
 def _by_doubling(integrand: JointIntegrand, min_log2: int, max_log2: int, replicates: int, seed: int) -> Estimate:

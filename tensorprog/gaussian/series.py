@@ -75,7 +75,7 @@ def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimat
         return None
     order = max(one.order(), two.order())
     first, second = one.cut(order), two.cut(order)
-    return lambda part: product_series(first, second, *part.places, part.correlation.rho)
+    return lambda part: product_series(first, second, part.places[0], part.places[1], part.correlation.rho)
 
 
 def _of_laws(f: Function, mu: Array, var: Array) -> HermiteSeries | None:
