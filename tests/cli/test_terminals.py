@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorprog as tp
+from tensorprog.blocks import Grid
 from tensorprog.jobs.cli import main
-from tensorprog.jobs.study import default_out
 from tensorprog.language import writing_files as files
-from tensorprog.show import terminals
-from tensorprog.show.screen import Table, show, wrapped
+from tensorprog.results.study import default_out
+from tensorprog.show import terminal
+from tensorprog.show.terminal import show, wrapped
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="pseudo terminals and shells of POSIX")
@@ -97,7 +98,7 @@ def _in_a_terminal(commands: list[list[str]], columns: int, **environment: str) 
     return b"".join(parts).decode(environment.get("PYTHONIOENCODING", "utf-8"))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 @pytest.mark.parametrize("columns", [40, 60])
 def test_every_command_fits_its_screen(columns: int) -> None:
@@ -111,7 +112,7 @@ def test_every_command_fits_its_screen(columns: int) -> None:
     assert "networks at each of n = 16" in " ".join(text.split())
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @POSIX
 def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
     commands = [["check", "u.yaml"], ["plan", "u.yaml"]]
@@ -127,7 +128,7 @@ def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
         assert "?" not in ESCAPE.sub("", text).replace("0/?", "")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     command = ["run", "attention_tied", "--samples", "100", "--width", "8"]
@@ -138,7 +139,7 @@ def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     assert "holds" not in ran
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_forced_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in call("check", "attention").output
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -154,12 +155,12 @@ def test_names_and_numbers_are_never_torn(monkeypatch: pytest.MonkeyPatch) -> No
         def isatty(self) -> bool:
             return True
 
-    table = Table("title", ("name", "value", "what"), (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
+    table = Grid("title", ("name", "value", "what"), (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
                   text_columns=(0, 2))
     for columns in (24, 40, 64, 100):
         monkeypatch.setenv("COLUMNS", str(columns))
         stream = Screen()
-        show(table, stream.write, stream)
+        show([table], stream.write, stream)
         text = ESCAPE.sub("", stream.getvalue())
         assert max(map(len, text.splitlines())) <= columns
         assert "a_name_of_some_length" in text or columns == 24
@@ -205,7 +206,7 @@ def test_json_is_the_same_on_every_terminal() -> None:
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 @pytest.mark.parametrize(("script", "codes"), [
     ("tp list --atoms | true; echo ${PIPESTATUS[0]}", "141"),
@@ -230,7 +231,7 @@ QUIET = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_quiet_commands_print_nothing_but_the_object() -> None:
     for name, command in main.commands.items():
         options = {option for parameter in command.params for option in parameter.opts}
@@ -310,8 +311,8 @@ def test_texts_end_their_lines_alike_everywhere() -> None:
 
 
 def test_screens_without_a_stream() -> None:
-    assert not terminals.is_terminal(None)
+    assert not terminal.is_terminal(None)
     closed = io.StringIO()
     closed.close()
-    assert not terminals.is_terminal(closed)
-    assert terminals.columns_of(closed) == terminals.PIPE
+    assert not terminal.is_terminal(closed)
+    assert terminal.columns_of(closed) == terminal.PIPE
