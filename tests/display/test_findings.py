@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensorprog.check.clauses import Report, check
+from tensorprog.check.clauses import Fix, Report, check
 from tensorprog.show.display import show_report
 from tensorprog.show.findings import COLOURS, HEADER, notebook
 from tensorprog.show.markup import badge
@@ -172,7 +172,7 @@ def test_nothing_stands_between_a_name_and_its_comma() -> None:
 def test_notebooks_escape_everything() -> None:
     evil = "<script>alert(1)</script>"
     report = check(TIED.load())
-    finding = replace(report.findings[0], rule=evil, where=evil, message=evil, fix=evil, source=evil)
+    finding = replace(report.findings[0], rule=evil, where=evil, message=evil, fixes=(Fix(evil),), source=evil)
     page = notebook(replace(_rewritten(evil), program=evil, source=evil, findings=(finding,)))
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") >= 6
