@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from tensorprog.check.certificates.composition import COMPARISONS, LOGICAL
 from tensorprog.check.certificates.profile import Fault, shown
 from tensorprog.check.certificates.program import PROPERTIES
 from tensorprog.check.clauses.context import NOT_COVERED, SAKAI, YANG, Context, rule
 from tensorprog.check.clauses.report import Finding, Fix, Replacement
 from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.expr import Call, Expr, Number, call, rebuild, variables, walk
+from tensorprog.language.expr import COMPARISONS, LOGICAL, Call, Expr, Number, call, rebuild, variables, walk
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.language.ir import Nonlin
 

@@ -21,8 +21,7 @@ from tensorprog.check.clauses.context import (
 from tensorprog.check.clauses.report import Finding, Fix, Replacement, Says
 from tensorprog.check.graph import Operand
 from tensorprog.check.limit_numbers import ScoreMean
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Call, Expr, Number, Variable
+from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
 from tensorprog.language.facts import FAILS, HOLDS
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement, Weight
 

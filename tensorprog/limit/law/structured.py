@@ -15,7 +15,7 @@ from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, contract
-from tensorprog.limit.moment.budget import Budget, budgeted, need
+from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.moments import Equations, Moment, Product, Term, Value, difference
 
 __all__ = ["Covariance"]

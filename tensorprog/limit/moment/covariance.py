@@ -38,8 +38,7 @@ from tensorprog.limit.form.definitions import (
     single,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Part, Parts, position_names
-from tensorprog.limit.moment.averaging import REPLICATES
-from tensorprog.limit.moment.budget import keep, need
+from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.gaussians import Gaussians
 from tensorprog.limit.moment.moments import Moment, Term, Value
 from tensorprog.limit.moment.needs import in_order
@@ -47,7 +46,7 @@ from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.patterns import Patterns
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import any_reduces
-from tensorprog.limit.moment.replicates import REPLICATE, Settled, settled
+from tensorprog.limit.moment.replicates import REPLICATE, REPLICATES, Settled, settled
 
 __all__ = ["Compiler"]
 

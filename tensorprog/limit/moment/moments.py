@@ -21,7 +21,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.language.substitute import compose
-from tensorprog.limit.moment.budget import need
+from tensorprog.limit.memory import need
 
 __all__ = ["Equations", "Moment", "Product", "Term", "Value", "difference", "room", "solve"]
 

@@ -24,16 +24,15 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Expr, Variable, variables
 from tensorprog.language.ir import MatMul, Range
+from tensorprog.language.linalg import triangular
 from tensorprog.language.named_arrays import COORDINATE, Open, align, gather, multiply
 from tensorprog.language.substitute import compose
 from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.moment.averaging import REPLICATES, point_sets
-from tensorprog.limit.moment.budget import need
-from tensorprog.limit.moment.joint import triangular
+from tensorprog.limit.memory import need
 from tensorprog.limit.moment.moments import Value
 from tensorprog.limit.moment.products import factors_of, written
-from tensorprog.limit.moment.replicates import REPLICATE, members_read
+from tensorprog.limit.moment.replicates import REPLICATE, REPLICATES, members_read, point_sets
 from tensorprog.limit.moment.weights import Source, Weights, meet, plain
 
 if TYPE_CHECKING:
