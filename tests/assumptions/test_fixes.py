@@ -64,7 +64,7 @@ def _chosen(finding: Finding, which: int) -> list[Fix]:
     return written[which:][:1]
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(10)
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
 def test_what_is_proposed_helps_in_one_round(case: Case) -> None:
     netsor = case.load()
