@@ -67,8 +67,7 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
 
 def _one_layer(compiler: Compiler, name: str, box: Box, seed: int, near: float = 1.0) -> tuple[Array, Array]:
     sampler = Sampler(compiler, {name: box}, vectors=False)
-    count = sum(math.prod(b - a for a, b in members) for members in sampler.demand.values())
-    values = sampler.draw(near * _points(sampler.dim, max(sampler.dim, count), seed))
+    values = sampler.draw(near * _points(sampler.dim, max(sampler.dim, sampler.demanded), seed))
     value = plain(sampler.wanted_value(name, values), len(values[name].data))
     return value, np.full(value.shape, max((average.error for average in sampler.averages.values()), default=0.0))
 

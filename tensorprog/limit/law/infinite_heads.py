@@ -14,7 +14,7 @@ from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.mixture import Marginals, Mixture
-from tensorprog.limit.law.summands import Function, Summands
+from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.covariance import Compiler
 
@@ -81,7 +81,7 @@ class InfiniteHeads:
         """What an output is a sum of."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        return Summands(compiler, [Function(compiler, name, compiler.netsor.families[name].ranges)])
+        return Summands(compiler, [LinearVector(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
         mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)

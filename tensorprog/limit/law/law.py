@@ -33,7 +33,6 @@ from tensorprog.limit.law.arguments import check_count, check_levels, check_orde
 from tensorprog.limit.law.conditional import Conditional
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.layered import LayeredOutputs
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured import Covariance
@@ -71,8 +70,7 @@ class NumericLaw:
         with self.budget.within():
             self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
-        outputs = LayeredOutputs if self.compiler.layered else Outputs
-        self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
+        self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
@@ -293,9 +291,8 @@ class NumericLaw:
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):
                 raise ProgramError(f"{name} has no members")
-            if name in self.compiler.scores:
-                self._mixtures[key] = self._outputs.score_mixture(name, box)
-            elif self.compiled.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+            number = self.compiled.families[name].kind == "scalar" and name not in self.compiler.random
+            if number and name not in self.compiler.scores:
                 value, _ = self._mean_of(name, box)
                 self._mixtures[key] = Mixture((), value, np.zeros_like(value))
             else:
