@@ -30,7 +30,6 @@ ORDER = """
     program
     show
     jobs
-    paper
     __main__
 """
 RANK = {name: rank for rank, name in enumerate(ORDER.split())}
@@ -59,16 +58,9 @@ AGAINST = """
     show.page.html -> jobs.study
     show.page.sections -> jobs.run_files
     show.page.sections -> jobs.study
-    jobs.cli.complete -> paper.figures
-    jobs.cli.paper -> paper.experiment
-    jobs.cli.paper -> paper.figures
-    jobs.cli.paper -> paper.files
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
-    language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
-    language.validity.outputs language.validity.values
     language.samples show.samples
     finite.footprint finite.job
     limit.form.branches limit.form.residual_streams limit.form.sums_of_functions

@@ -23,8 +23,7 @@ from tensorprog.check.rewrites.editor import Editor
 from tensorprog.check.rewrites.steps import constants, expand, inline, move, turn
 from tensorprog.language import initials
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Call, Expr, Number, Variable
+from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
 from tensorprog.language.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.language.yaml_io import dump, loads
 from tensorprog.results.judge import judge

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.linalg import triangular
 from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.draw.normals import Normals
-from tensorprog.limit.form.definitions import place, product_of
+from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.compilable import refuse_sums

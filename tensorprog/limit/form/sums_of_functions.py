@@ -11,7 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.language.atoms import REDUCTIONS
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    factors,
+    product_of,
+    rebuild,
+    sum_of,
+    variables,
+    walk,
+)
 from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.language.substitute import fresh_substitute, reindexed, replace_variables, substitute, with_stars
 from tensorprog.limit.form.branches import branches_apart
@@ -20,10 +33,8 @@ from tensorprog.limit.form.definitions import (
     carried,
     depth,
     indicator,
-    multiplied,
     not_compiled,
     positions_of,
-    product_of,
     readings,
     reduces_numbered,
     target_box,
@@ -302,7 +313,7 @@ class Parts:
             if expr.atom == "divide" and not self.is_vector(expr.args[1]):
                 inverse = Call("divide", (ONE, expr.args[1]))
                 return [self.scale(part, inverse) for part in self.split(expr.args[0])]
-            found = multiplied(expr)
+            found = factors(expr)
             numbers = [factor for factor in found if not self.is_vector(factor)]
             if numbers:
                 others = product_of([factor for factor in found if self.is_vector(factor)])
@@ -352,20 +363,14 @@ class Parts:
         """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
         forms: dict[Inner, int] = {}
 
-        def rewrite(node: Expr) -> Expr:
-            if not self.is_vector(node):
-                return node
+        def numbered(node: Expr) -> Expr | None:
             form = self.affine(node)
-            if form is not None:
-                inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
-                variable = Variable(f".{forms.setdefault(inner, len(forms))}")
-                return variable if form[1] == ZERO else Call("add", (variable, form[1]))
-            if isinstance(node, Call):
-                return Call(node.atom, tuple(map(rewrite, node.args)))
-            assert isinstance(node, Reduction), node
-            return Reduction(node.reducer, node.indices, rewrite(node.arg), node.column, node.at)
+            if form is None or not self.is_vector(node):
+                return None if form is None else node
+            inner = tuple((c, *key) for key, c in sorted(form[0].items(), key=lambda item: str(item[0])))
+            return sum_of((Variable(f".{forms.setdefault(inner, len(forms))}"), form[1]))
 
-        return rewrite(expr), list(forms)
+        return rebuild(expr, numbered), list(forms)
 
     def affine(self, node: Expr) -> tuple[dict[Key, Expr], Expr] | None:
         """Weights of the vectors and the offset, if an expression is affine in vectors."""

@@ -25,21 +25,24 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.several import POINTS, integrate
 from tensorprog.language.errors import AccuracyError
-from tensorprog.language.evaluate import Scope, evaluate, factors
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    factors,
+    product_of,
+    variables,
+    with_children,
+)
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.language.substitute import reindexed, replace_variables
 from tensorprog.limit.form.affine import Form, free_indices
-from tensorprog.limit.form.definitions import (
-    Box,
-    indicator,
-    not_compiled,
-    positions_of,
-    product_of,
-    readings,
-    reduces_numbered,
-)
+from tensorprog.limit.form.definitions import Box, indicator, not_compiled, positions_of, readings, reduces_numbered
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.covariance import Compiler
@@ -229,11 +232,8 @@ class _Term:
         form = parts.affine(node)
         if form is not None:
             return self._form(tuple((c, *key) for key, c in form[0].items()), form[1], inside)
-        if isinstance(node, Call):
-            return Call(node.atom, tuple(self._rewrite(arg, inside) for arg in node.args))
-        assert isinstance(node, Reduction), node
-        arg = self._rewrite(node.arg, (*inside, *node.indices))
-        return Reduction(node.reducer, node.indices, arg, node.column, node.at)
+        deeper = (*inside, *node.indices) if isinstance(node, Reduction) else inside
+        return with_children(node, *(self._rewrite(child, deeper) for child in node.children))
 
     def _form(self, inner: Inner, offset: Expr, inside: Collection[str]) -> Expr:
         own = {name for expr, variable, bound in inner for name in free_indices(expr, variable, bound)}
@@ -338,13 +338,13 @@ class _Term:
             return None
         assert self.body is not None
         groups: list[list[Expr]] = [[], []]
-        for factor in factors(self.body):
+        for factor in factors(self.body, signs=True):
             names = {v.name for v in variables(factor) if v.name.startswith(".")}
             if len(names) > 1:
                 return None
             groups[names == {".1"}].append(factor)
         f, g = (
-            function(replace_variables(_multiplied(group), _formal), scope, axes) if group else None for group in groups
+            function(replace_variables(product_of(group), _formal), scope, axes) if group else None for group in groups
         )
         if f is None or g is None or (f.terms is None and g.terms is None):
             return None
@@ -356,10 +356,3 @@ class _Term:
 
 def _formal(reference: Variable) -> Expr | None:
     return FORMAL if reference.name.startswith(".") else None
-
-
-def _multiplied(factors: Sequence[Expr]) -> Expr:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = Call("multiply", (result, factor))
-    return result

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
-from tensorprog.language.evaluate import Scope, evaluate, factors
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables, walk
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, factors, variables, walk
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align, broadcast, union
 from tensorprog.language.substitute import indices_of, replace_variables, substitute
@@ -37,7 +37,7 @@ def factors_of(parts: Parts, part: Part) -> list[Part]:
         return []
     if not part.joint:
         return [part.without_coefficient]
-    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function)]
+    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function, signs=True)]
 
 
 def written(factor: Part) -> Expr:

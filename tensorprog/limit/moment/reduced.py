@@ -30,12 +30,12 @@ from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import ORDERS, product_points
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
 from tensorprog.language.ir import Nonlin, Range
 from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
 from tensorprog.language.substitute import compose, replace_variables, substitute
 from tensorprog.limit.form.affine import free_indices, plain_text
-from tensorprog.limit.form.definitions import ONE, ZERO, product_of, reduces_numbered, reductions
+from tensorprog.limit.form.definitions import ONE, ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
 from tensorprog.limit.form.univariate import smooth
 from tensorprog.limit.memory import pieces
@@ -194,11 +194,8 @@ class Reduced:
             self._readings.append(_Reading(tuple((w, *key) for key, w in form[0].items()), inside))
             variable = Variable(f".{len(self._readings) - 1}")
             return variable if form[1] == ZERO else Call("add", (variable, form[1]))
-        if isinstance(node, Call):
-            return Call(node.atom, tuple(self._rewrite(arg, inside) for arg in node.args))
-        assert isinstance(node, Reduction), node
-        arg = self._rewrite(node.arg, inside | set(node.indices))
-        return Reduction(node.reducer, node.indices, arg, node.column, node.at)
+        deeper = inside | set(node.indices) if isinstance(node, Reduction) else inside
+        return with_children(node, *(self._rewrite(child, deeper) for child in node.children))
 
     def _cells(self) -> tuple[str, ...]:
         """Indices that are free beside a reduced one, and those that stand where such an index stands elsewhere."""

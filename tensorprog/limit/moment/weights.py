@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.expr import Expr, Variable
+from tensorprog.language.expr import Expr, Variable, product_of
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align, contract, multiply
-from tensorprog.limit.form.definitions import place, product_of
+from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Part
 from tensorprog.limit.moment.products import factors_of, written
 from tensorprog.limit.moment.recurrences import Box, box_ranges, merged
