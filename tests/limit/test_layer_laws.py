@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
 from tensorprog.law import Law
-from tensorprog.limit.draw.conditioned import Conditioned
+from tensorprog.limit.draw.layers import Conditioned
 from tensorprog.limit.law import given_draws
 
 Array = NDArray[np.float64]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.conditioned import Conditioned
-from tensorprog.limit.draw.layers import ARRAYS, Layers
+from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
 from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import Part

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
-from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, check_points
 from tensorprog.limit.law.mixture import Marginals, Mixture
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted

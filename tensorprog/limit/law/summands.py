@@ -25,7 +25,7 @@ from tensorprog.language.substitute import compose, reindexed
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.law.intervals import TAME, Moving, Steepness, moving_values
+from tensorprog.limit.law.intervals import TAME, Moving, Steepness
 from tensorprog.limit.moment.covariance import Compiler
 from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
 from tensorprog.limit.moment.moments import Equations, canonical, difference, solve
@@ -175,10 +175,8 @@ class Block:
 
         Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
         """
-        count = len(low)
-        values = moving_values(self.sampler, low, high)
-        read = self.sampler.reader(values)
-        return self._ranges(count, [Moving(read, count, half) for half in (False, True)])
+        reader = Moving(self.sampler, low, high)
+        return self._ranges(len(low), [reader, reader.halved()])
 
     def conditional(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
@@ -216,8 +214,7 @@ class Block:
     @cached_property
     def _region(self) -> Region:
         reader = Steepness(self.sampler)
-        readers = [copy(reader) for _ in range(2)]
-        readers[1].half = True
+        readers = [copy(reader), reader.halved()]
         ranges = self._ranges(reader.boxes, readers)
         return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
 
