@@ -11,10 +11,10 @@ import click
 import pytest
 
 import tensorprog as tp
+from tensorprog.blocks.mathml import mathml
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
-from tensorprog.show.mathml import mathml
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

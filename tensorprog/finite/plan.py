@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensorprog.blocks import Block, Grid, code
+from tensorprog.blocks.html import Shown
+from tensorprog.blocks.text import to_text
 from tensorprog.finite.frames import Draw
 from tensorprog.language.initials import InitialLaw
 from tensorprog.language.ir import Netsor
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
-from tensorprog.show.markup import code, notebook, table
 
 __all__ = ["Op", "Plan", "Row"]
 
@@ -43,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The decisions taken before any number is drawn; `str` prints them as a table.
 
     Shapes    `normals` and `chi_squares` are drawn per network; `work` are rough nanoseconds per network on one core
@@ -97,29 +99,14 @@ class Plan:
             + " per network"
         )
 
-    @property
-    def table(self) -> list[tuple[str, ...]]:
-        """Header and rows."""
-        columns = 4 if self.chi_squares else 3
-        rows = [("statement", "representation", "normals", "chi-squares")]
-        rows += [
-            (row.line, row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
-            for row in self.rows
-        ]
-        return [row[:columns] for row in rows]
-
-    def _repr_html_(self) -> str:
-        header, *rows = self.table
-        return notebook(table(header, [(code(row[0]), *row[1:]) for row in rows], self.title, text=(0, 1)))
+    def blocks(self) -> list[Block]:
+        """The title, and one row for each line of the program."""
+        header = ("statement", "representation", "normals", "chi-squares")[: 4 if self.chi_squares else 3]
+        rows = tuple(
+            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
+            [: len(header)] for row in self.rows
+        )
+        return [Grid(self.title, header, rows, text_columns=(0, 1))]
 
     def __str__(self) -> str:
-        cells = self.table
-        sizes = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
-        lines = [
-            "  ".join(
-                cell.ljust(size) if column < 2 else cell.rjust(size)
-                for column, (cell, size) in enumerate(zip(row, sizes, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
-        return "\n".join([self.title, "", lines[0], "  ".join("-" * size for size in sizes), *lines[1:]])
+        return to_text(self.blocks())

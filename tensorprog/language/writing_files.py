@@ -1,15 +1,18 @@
-"""Files written in one step: readers see the old one or the new one, never half of one."""
+"""Files written in one step: readers see the old one or the new one, never half of one; and JSON as text."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tensorprog.language.errors import Problem, ProgramError
 
-__all__ = ["is_reserved", "partial_name", "whole", "writing"]
+__all__ = ["is_reserved", "json_text", "partial_name", "whole", "write_text", "writing"]
 
 DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789"}
 
@@ -47,3 +50,24 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: readers see the old one or the new one."""
+    with writing(path), whole(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def json_text(report: Mapping[str, Any]) -> str:
+    """One JSON object as text; numbers that are not finite have become null before."""
+    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value

@@ -12,7 +12,7 @@ from calculus_expressions import EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tensorprog.check.certificates import Calculus, facts_table
+from tensorprog.check.certificates import Calculus, facts_blocks, facts_table
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import written_out
 from tensorprog.language.errors import ProgramError
@@ -22,7 +22,6 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.substitute import free_indices
 from tensorprog.language.yaml_io import load, loads
 from tensorprog.results.judge import judge
-from tensorprog.show.display import facts_of
 from tests.corpus import CASES
 from tests.rotation import some
 
@@ -77,11 +76,11 @@ def test_rows_tell_where_properties_are_lost() -> None:
 
 
 def test_the_facts_are_followed_by_a_table_of_losses_only_if_there_are_any() -> None:
-    facts, losses = facts_of(loads(LOSING))
+    facts, losses = facts_blocks(loads(LOSING))
     assert facts.header[0] == "statement"
     assert losses.rows[0] == ("x", "bounded", "relu(u): relu is unbounded on the range of u")
     assert len(set(losses.rows)) == len(losses.rows)
-    assert len(facts_of(load(ATTENTION))) == 1
+    assert len(facts_blocks(load(ATTENTION))) == 1
 
 
 def test_facts_are_three_valued() -> None:

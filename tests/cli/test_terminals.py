@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorprog as tp
+from tensorprog.blocks import Grid
 from tensorprog.jobs.cli import main
-from tensorprog.jobs.study import default_out
 from tensorprog.language import writing_files as files
-from tensorprog.show import terminals
-from tensorprog.show.screen import Table, show, wrapped
+from tensorprog.results.study import default_out
+from tensorprog.show import terminal
+from tensorprog.show.terminal import show, wrapped
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="pseudo terminals and shells of POSIX")
@@ -154,12 +155,12 @@ def test_names_and_numbers_are_never_torn(monkeypatch: pytest.MonkeyPatch) -> No
         def isatty(self) -> bool:
             return True
 
-    table = Table("title", ("name", "value", "what"), (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
+    table = Grid("title", ("name", "value", "what"), (("a_name_of_some_length", "0.1234567(89)", "words " * 9),),
                   text_columns=(0, 2))
     for columns in (24, 40, 64, 100):
         monkeypatch.setenv("COLUMNS", str(columns))
         stream = Screen()
-        show(table, stream.write, stream)
+        show([table], stream.write, stream)
         text = ESCAPE.sub("", stream.getvalue())
         assert max(map(len, text.splitlines())) <= columns
         assert "a_name_of_some_length" in text or columns == 24
@@ -310,8 +311,8 @@ def test_texts_end_their_lines_alike_everywhere() -> None:
 
 
 def test_screens_without_a_stream() -> None:
-    assert not terminals.is_terminal(None)
+    assert not terminal.is_terminal(None)
     closed = io.StringIO()
     closed.close()
-    assert not terminals.is_terminal(closed)
-    assert terminals.columns_of(closed) == terminals.PIPE
+    assert not terminal.is_terminal(closed)
+    assert terminal.columns_of(closed) == terminal.PIPE

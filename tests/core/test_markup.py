@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 import tensorprog as tp
-from tensorprog.show.markup import Html, joined, table, tag
-from tensorprog.show.mathml import displayed, mathml
-from tensorprog.show.svg import embedded, palette
+from tensorprog.blocks import Grid
+from tensorprog.blocks.html import to_html
+from tensorprog.blocks.markup import Html, joined, tag
+from tensorprog.blocks.mathml import displayed, mathml
+from tensorprog.blocks.svg import embedded, palette
 
 EVIL = "<script>alert('x')</script> & \""
 
@@ -25,7 +27,8 @@ def test_text_is_escaped_and_markup_is_not() -> None:
 
 
 def test_tables_have_captions_and_headings() -> None:
-    shown = ElementTree.fromstring(table(("name", EVIL), [(EVIL, 1), ("", 2)], EVIL, marked=[1], shades={(0, 1): -0.5}))
+    shown = ElementTree.fromstring(to_html([Grid(EVIL, ("name", EVIL), ((EVIL, "1"), ("", "2")), marked=(1,),
+                                                 shades={(0, 1): -0.5})]))
     assert shown.findtext(".//caption") == EVIL
     assert [cell.get("scope") for cell in shown.iter("th")] == ["col", "col", "row"]
     assert [cell.text for cell in shown.iter("td")] == ["1", None, "2"]

@@ -11,12 +11,12 @@ import pytest
 from scipy import integrate, special, stats
 
 import tensorprog as tp
-from tensorprog.jobs import study
+from tensorprog.jobs import run as job
 from tensorprog.language.yaml_io import loads
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.results import divergence
 from tensorprog.results.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
-from tensorprog.show.display import run_tables
+from tensorprog.results.study import settings_of
 
 
 def standard(var: float = 1.0) -> Mixture:
@@ -413,12 +413,12 @@ outputs: [y]
 @pytest.mark.parametrize(("name", "precise"), [("attention", True), ("attention_tied", False), ("mlp", True)])
 def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise: bool) -> None:
     program = tp.load(name, **({"s": 2, "H": 1} if name == "attention" else {}))
-    found = study.run(program, study.settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
+    found = job.run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
     (entry,) = found.finite[1]["outputs"].values()
     assert found.settings.conditional is precise
     if precise:
         assert np.isfinite(entry["kl_precise"] + entry["kl_precise_se"] + entry["energy"]).all()
-        table = next(run_tables(found))
+        table = found.blocks()[0]
         assert table.header[-1] == "precise KL"
         assert "precise KL" in table.note
         assert "KL in nats (the paper's estimator); precise KL" in table.note
@@ -426,4 +426,4 @@ def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise:
 
 def test_runs_with_many_outputs_do_without_conditional_laws() -> None:
     netsor = tp.load("attention", s=17).netsor
-    assert not study._conditional(netsor, study.settings_of(netsor, {}))
+    assert not job._conditional(netsor, settings_of(netsor, {}))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from tensorprog.blocks import COLOURS, badge, paragraph
+from tensorprog.blocks.html import COLUMNS, to_html
 from tensorprog.check.clauses import Report, check
-from tensorprog.show.display import show_report
-from tensorprog.show.findings import COLOURS, HEADER, notebook
-from tensorprog.show.markup import badge
+from tensorprog.check.rewrites import Rewrite
+from tensorprog.show.terminal import show
 from tests.corpus import CASES
 
 TIED = CASES["tied queries and keys"]
@@ -28,29 +29,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@dataclass(frozen=True)
-class Step:
-    """A rewrite as reports hold them."""
-
-    kind: str
-    where: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Rewritten(Report):
-    """A report with rewrites."""
-
-    rewrites: tuple[Any, ...] = ()  # type: ignore[misc]
-
-
 def _shown(report: Report, columns: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal()
-    show_report(report, stream.write, stream)
+    show(report.blocks(), stream.write, stream)
     return stream.getvalue()
+
+
+def notebook(report: Report) -> str:
+    return report._repr_html_()
 
 
 def _words(text: str) -> str:
@@ -103,19 +91,19 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_pipe_gets_the_plain_text() -> None:
     report, stream = check(TIED.load()), io.StringIO()
-    show_report(report, stream.write, stream)
+    show(report.blocks(), stream.write, stream)
     assert stream.getvalue() == str(report)
 
 
-def _rewritten(text: str = "WO[a] moved inside the sum") -> Rewritten:
-    report = check(CASES["attention"].load())
-    return Rewritten(report.program, report.grade, report.source, report.findings, report.claims,
-                     rewrites=(Step("moved MatMul", "w[a,i]", 17, text),))
+def _rewritten(text: str = "WO[a] moved inside the sum") -> Report:
+    return replace(check(CASES["attention"].load()), rewrites=(Rewrite("move", "w[a,i]", 17, text),))
 
 
 def test_rewrites_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "moved MatMul w[a,i], line 17: WO[a] moved inside" in _shown(_rewritten(), 120, monkeypatch)
-    assert "moved MatMul w[a,i], line 17: WO[a] moved inside" in notebook(_rewritten())
+    told = "move: WO[a] moved inside the sum (exact at every n)   [line 17]"
+    assert told in _shown(_rewritten(), 120, monkeypatch)
+    assert told in notebook(_rewritten())
+    assert f"rewrite {told}" in str(_rewritten())
 
 
 class Balanced(HTMLParser):
@@ -153,8 +141,8 @@ def test_reasons_stand_below_where_there_is_no_room_for_a_column() -> None:
 
 
 def test_verdicts_fit_into_their_column() -> None:
-    em = float(re.fullmatch(r"0 1 ([\d.]+)em", HEADER["verdict"])[1])  # type: ignore[index]
-    frame = re.search(r"border:([\d.]+)px.*padding:[\d.]+em ([\d.]+)em", badge("fails", "#000000"))
+    em = float(re.fullmatch(r"0 1 ([\d.]+)em", COLUMNS["verdict"])[1])  # type: ignore[index]
+    frame = re.search(r"border:([\d.]+)px.*padding:[\d.]+em ([\d.]+)em", to_html([paragraph(badge("fails"))]))
     assert frame is not None
     sides = 2 * (float(frame[1]) / 14 + float(frame[2]))
     widest = max(len(word) for word in COLOURS if word not in GRADES) * 0.75  # bold letters of wide typefaces

@@ -15,11 +15,14 @@ import pytest
 from fakes import MixtureLaw, draw, netsor
 
 from tensorprog import load
-from tensorprog.jobs.run_files import SamplesFile, to_text, write_text
+from tensorprog.blocks import Grid
+from tensorprog.jobs.run import SamplesFile
 from tensorprog.language.errors import ProgramError
+from tensorprog.language.writing_files import json_text, write_text
 from tensorprog.results.comparison import compare
 from tensorprog.show import plots
-from tensorprog.show.display import Progress, Table, show, stacked
+from tensorprog.show.progress import Progress
+from tensorprog.show.terminal import show, stacked
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +256,7 @@ def test_samples_file_keeps_whole_arrays_only(tmp_path, monkeypatch):
 
 def test_json_has_no_nan():
     values = {"a": float("nan"), "b": np.array([1.0, np.inf]), "c": [np.float32(0.5), np.int64(3)], "d": (None, "ü")}
-    text = to_text(values)
+    text = json_text(values)
     assert json.loads(text) == {"a": None, "b": [1.0, None], "c": [0.5, 3], "d": [None, "ü"]}
 
 
@@ -262,14 +265,14 @@ class Screen(io.StringIO):
         return True
 
 
-TABLE = Table("title [bold]", ("name", "value"), (("first", "1.0(2)"), ("second", "20.0(1)")), "a note", marked=(1,))
+TABLE = Grid("title [bold]", ("name", "value"), (("first", "1.0(2)"), ("second", "20.0(1)")), "a note", marked=(1,))
 
 
 def shown(monkeypatch, columns, stream=None, **env):
     stream = stream or Screen()
     for key, value in {"COLUMNS": str(columns), "TERM": "xterm", **env}.items():
         monkeypatch.setenv(key, value)
-    show(TABLE, lambda text: print(text, file=stream), stream)
+    show([TABLE], lambda text: print(text, file=stream), stream)
     return stream.getvalue()
 
 

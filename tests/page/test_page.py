@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import tensorprog as tp
-from tensorprog.jobs import study as job
-from tensorprog.show.page import Page
-from tensorprog.show.page.formulas import derived
-from tensorprog.show.svg import palette
+from tensorprog.blocks.html import to_html
+from tensorprog.blocks.svg import palette
+from tensorprog.jobs import run as job
+from tensorprog.results.study import Listener, Study, settings_of
+from tensorprog.show.page import Page, derived
 from tests.rotation import some
 
 VOID = {"meta", "br"}
@@ -63,8 +64,8 @@ class Document(HTMLParser):
         return [attrs[name] or "" for _, attrs in self.tags if name in attrs]
 
 
-def run(program: Any, folder: Path, **given: Any) -> job.Study:
-    settings = job.settings_of(program.netsor, {"width": (8, 16), "samples": 200} | given)
+def run(program: Any, folder: Path, **given: Any) -> Study:
+    settings = settings_of(program.netsor, {"width": (8, 16), "samples": 200} | given)
     return job.run(program, settings, folder, page=Page())
 
 
@@ -168,12 +169,12 @@ def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
 
 @pytest.mark.turns(3)
 def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
-    class Stop(job.Listener):
-        def width_done(self, study: job.Study) -> None:
+    class Stop(Listener):
+        def width_done(self, study: Study) -> None:
             raise KeyboardInterrupt
 
     program = tp.load("mlp")
-    settings = job.settings_of(program.netsor, {"width": (8, 16), "samples": 200})
+    settings = settings_of(program.netsor, {"width": (8, 16), "samples": 200})
     with pytest.raises(KeyboardInterrupt):
         job.run(program, settings, tmp_path, Stop(), page=Page())
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -183,7 +184,7 @@ def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
 
 def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None:
     program = tp.load("mlp")
-    study = job.Study(program.netsor, program.check(), job.settings_of(program.netsor, {}))
+    study = Study(program.netsor, program.check(), settings_of(program.netsor, {}))
     made: list[int] = []
     page = job._Page(study, tmp_path, lambda study: str(made.append(len(study.finite))))
     page.again()
@@ -212,13 +213,13 @@ def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch:
 
 def test_formulas_that_take_too_long_are_cut_short() -> None:
     program = tp.load("mlp")
-    whole, some = derived(program.netsor, "theorem"), derived(program.netsor, "theorem", seconds=0.0)
+    whole, some = (to_html(derived(program.netsor, "theorem", seconds)) for seconds in (5.0, 0.0))
     assert whole.count("<li>") > some.count("<li>") == 1
     assert "tp limit FILE --latex" in some and "left out" not in whole
 
 
 def test_nothing_scrolls_on_paper() -> None:
-    sheet = files("tensorprog.show.page").joinpath("page.css").read_text(encoding="utf-8")
+    sheet = files("tensorprog.show").joinpath("page.css").read_text(encoding="utf-8")
     printed = sheet.partition("@media print")[2]
     assert ".picture, [role=region] { overflow: visible !important; }" in printed
 
@@ -236,7 +237,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_text_is_readable_in_light_and_dark() -> None:
-    sheet = files("tensorprog.show.page").joinpath("page.css").read_text(encoding="utf-8")
+    sheet = files("tensorprog.show").joinpath("page.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{([^}]*)\}", sheet)[:2]
     themes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in blocks]
     for theme in themes:

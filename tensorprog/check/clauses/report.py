@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, paragraph, strong
+from tensorprog.blocks.html import Shown
+from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
-from tensorprog.show.findings import notebook
 
 __all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
 
@@ -42,17 +44,15 @@ class Finding:
             "nodes": list(self.nodes),
         }
 
+    @property
+    def judgement(self) -> Judgement:
+        """What is shown: verdict, rule and place, why, from where unless that is said already, and what to try."""
+        known = self.verdict != "holds" and self.source in self.message
+        texts = ("why", self.message), ("from", "" if known else self.source), ("try", self.fix)
+        return Judgement(self.verdict, self.rule, self.where, self.line, tuple(pair for pair in texts if pair[1]))
+
     def __str__(self) -> str:
-        if self.verdict == "holds":
-            return f"{self.verdict:<8}{self.rule}: {self.message}" + (f" ({self.source})" if self.source else "")
-        place = f"   [{'line ' + str(self.line)}]" if self.line else ""
-        head = f"{self.verdict:<8}{self.rule}" + (f": {self.where}" if self.where else "") + place
-        lines = [head, f"        why   {self.message}"]
-        if self.source and self.source not in self.message:
-            lines.append(f"        from  {self.source}")
-        if self.fix:
-            lines.append(f"        try   {self.fix}")
-        return "\n".join(lines)
+        return judgement_text(self.judgement)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """The grade of a program and the findings behind it, worst first."""
 
     program: str
@@ -115,12 +115,21 @@ class Report:
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
         }[self.grade]
 
-    def __str__(self) -> str:
-        lines = [f"{self.program}: {self.grade} - {self.says}"]
-        lines += [f"claim   {claim}" for claim in self.claims]
-        lines += [f"rewrite {rewrite}" for rewrite in self.rewrites]
-        lines += map(str, self.findings)
-        return "\n".join(lines)
+    @property
+    def summary(self) -> Paragraph:
+        """The grade and what it means, in a line."""
+        return paragraph(badge(self.grade), " - ", self.says)
 
-    def _repr_html_(self) -> str:
-        return notebook(self)
+    def blocks(self) -> list[Block]:
+        """The grade, what it rests on besides the clauses, and the findings."""
+        return [paragraph(strong(self.program), ": ", *self.summary.words), *self.basis]
+
+    @property
+    def basis(self) -> list[Block]:
+        """Results beyond Assumption 1 and exact rewrites that the grade rests on, then the findings."""
+        claims = (paragraph(claim, label="claim") for claim in self.claims)
+        rewrites = (paragraph(f"{rewrite}   [line {rewrite.line}]", label="rewrite") for rewrite in self.rewrites)
+        return [*claims, *rewrites, Judgements(tuple(finding.judgement for finding in self.findings))]
+
+    def __str__(self) -> str:
+        return to_text(self.blocks())

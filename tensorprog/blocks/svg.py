@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from xml.etree import ElementTree
 
-from tensorprog.show.markup import Html, joined, tag
+from tensorprog.blocks.markup import Html, joined, tag
 
 __all__ = ["embedded", "palette"]
 

@@ -2,70 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import math
-import re
+import os
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tensorprog.finite.cost import parse_memory
-from tensorprog.jobs import run_files as files
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
-from tensorprog.language.writing_files import is_reserved
+from tensorprog.language.writing_files import json_text, partial_name, write_text, writing
 from tensorprog.language.yaml_io import pack
-from tensorprog.results.comparison import MAX_MEMBERS, Comparison, compare
+from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.law_summary import Reference, column, label, members, split
+from tensorprog.results.law_summary import MAX_COVARIANCE, Reference, column, label, members, split
+from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
-__all__ = ["GRADES", "Listener", "Settings", "Study", "default_out", "estimate", "run", "settings_of"]
+__all__ = ["SamplesFile", "estimate", "run"]
+
+Array = NDArray[Any]
 
 MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
-MAX_PICTURED = 6  # outputs in pictures
 MOST_TIMES = 2.0  # as long may a run take for them
-GRADES = ("outside", "extension", "remark", "theorem")  # each claims more than the one before
-DEFAULTS: dict[str, Any] = {
-    "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
-    "max_memory": "1GiB", "dtype": "float64", "keep": (), "averages": (),
-}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to run: the command line first, then the program's `run:` section, then defaults."""
-
-    width: tuple[int, ...]
-    samples: int
-    seed: int = 0
-    method: str = "auto"
-    coordinates: int = 1
-    threads: int | None = None
-    max_memory: str | int = "1GiB"
-    dtype: str = "float64"
-    keep: tuple[str, ...] = ()
-    averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
-    conditional: bool = False  # decided by `run`, where it is cheap
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of `Program.run` besides width and progress."""
-        return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
-                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype, "keep": self.keep,
-                "averages": dict(self.averages), "conditional": self.conditional}
-
-
-def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
-    """Merge options given (those not None) with the program's defaults and ours."""
-    chosen = DEFAULTS | {key: value for key, value in netsor.run if key in DEFAULTS}
-    chosen |= {key: value for key, value in given.items() if value is not None}
-    widths = chosen["width"] if isinstance(chosen["width"], tuple | list) else (chosen["width"],)
-    return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
 
 
 def _whole(netsor: Netsor, settings: Settings) -> Netsor:
@@ -102,79 +71,6 @@ def estimate(
     return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
 
 
-class Listener:
-    """What a run tells while it runs; the base class is silent."""
-
-    def stage(self, text: str) -> None:
-        """A step begins."""
-
-    def note(self, text: str) -> None:
-        """Something the user should know."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Networks drawn at the current width."""
-
-    def width_done(self, study: Study) -> None:
-        """One more width is complete."""
-
-
-@dataclass
-class Study:
-    """What is known so far; `to_json` is the content of report.json."""
-
-    netsor: Netsor
-    report: Any  # of the check
-    settings: Settings
-    reference: Reference | None = None
-    refusal: Exception | None = None  # why there is no limit, or none to compare with
-    comparisons: list[Comparison] = field(default_factory=list)
-    finite: list[dict[str, Any]] = field(default_factory=list)
-    columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
-    limit: dict[str, Any] | None = None
-    written: list[Path] = field(default_factory=list)
-
-    @property
-    def compared(self) -> Reference | None:
-        """The limit that networks are compared with; None where there is none, or where asking it failed."""
-        return None if self.refusal is not None else self.reference
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What is reported: the outputs, and the names kept."""
-        return tuple(dict.fromkeys([*self.netsor.outputs, *self.settings.keep]))
-
-    @property
-    def averaged(self) -> dict[str, str]:
-        """The averages asked for: left side -> psi."""
-        return dict(with_averages(self.netsor, dict(self.settings.averages)).psi) if self.settings.averages else {}
-
-    @property
-    def pictured(self) -> tuple[str, ...]:
-        """What is shown in pictures: of the first few outputs the first member each."""
-        return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
-
-    def to_json(self) -> dict[str, Any]:
-        """The object of `tp run --format json`."""
-        return {"program": self.netsor.name, "constants": files.constants_json(self.netsor),
-                "assumptions": self.report.to_json(), "limit": self.limit,
-                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
-
-    @property
-    def reason(self) -> str | None:
-        """Why there is no limit, or none to compare with, as text; a program outside has its findings instead."""
-        if self.refusal is None or self.report.grade == "outside":
-            return None
-        if isinstance(self.refusal, TensorprogError):
-            return str(self.refusal)
-        return f"{type(self.refusal).__name__}: {self.refusal}"
-
-
-def default_out(netsor: Netsor) -> Path:
-    """runs/<program>, with a name that is safe as that of a folder."""
-    name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
-    return Path("runs") / (f"{name}_" if is_reserved(name) else name)
-
-
 def run(
     program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None, *,
     executor: Executor | None = None, stream: bool = False, page: Callable[[Study], str] | None = None,
@@ -209,12 +105,12 @@ def run(
         stack.callback(written.finish)
         store = None
         if out is not None:
-            with files.writing(out):
+            with writing(out):
                 out.mkdir(parents=True, exist_ok=True)
             if not stream:
                 text, tables = pack(netsor)
-                store = stack.enter_context(files.SamplesFile(out / "samples.npz", _meta(text, settings), tables))
-            _write(study, out, "program.svg", lambda path: files.write_text(path, _svg(study)))
+                store = stack.enter_context(SamplesFile(out / "samples.npz", _meta(text, settings), tables))
+            _write(study, out, "program.svg", lambda path: write_text(path, _svg(study)))
         _limit(program, study, told)
         if settings.averages:
             _note_averages(study, told)
@@ -251,16 +147,9 @@ class _Page:
         if self.out is None or self.make is None or self.shows == len(self.study.finite):
             return
         started, make = time.monotonic(), self.make
-        _write(self.study, self.out, "report.html", lambda path: files.write_text(path, make(self.study)))
+        _write(self.study, self.out, "report.html", lambda path: write_text(path, make(self.study)))
         self.started, self.shows = time.monotonic(), len(self.study.finite)
         self.took = self.started - started
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, roughly."""
-    if seconds < 90:
-        return f"{max(seconds, 0.1):.2g} s"
-    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
 
 
 def _meta(text: str, settings: Settings) -> dict[str, Any]:
@@ -278,7 +167,7 @@ def _limit(program: Any, study: Study, told: Listener) -> None:
     told.stage("compiling the limit")
     try:
         reference = Reference(program.limit(max_memory=study.settings.max_memory))
-        found = files.limit_json(reference, study.settings.keep)
+        found = reference.to_json(study.settings.keep)
     except Exception as error:  # networks of finite width do not depend on it
         _refused(study, error, told)
         return
@@ -333,7 +222,7 @@ def uncertified(added: Averages) -> dict[str, list[str]]:
     return result
 
 
-def _width(study: Study, samples: Samples, store: files.SamplesFile | None, stream: bool, told: Listener) -> None:
+def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bool, told: Listener) -> None:
     width = samples.width
     told.stage(f"comparing n = {width}")
     shown = _head(study, samples) if stream else samples
@@ -349,7 +238,7 @@ def _width(study: Study, samples: Samples, store: files.SamplesFile | None, stre
         _refused(study, error, told)
         comparison = compare(shown, None, wanted)
     study.comparisons.append(comparison)
-    entry = files.finite_json(shown, comparison, study.settings.keep)
+    entry = finite_json(shown, comparison, study.settings.keep)
     study.finite.append(entry | {"samples": samples.samples})
     for variable in study.pictured:
         draws = column(shown, *split(study.netsor, variable)).copy()
@@ -368,7 +257,7 @@ def _head(study: Study, samples: Samples) -> Samples:
 
     sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
     held = len(study.settings.width) * len(study.pictured)
-    copies = 16 + held + 4 * max(min(size, files.MAX_COVARIANCE) for size in sizes)  # of a column
+    copies = 16 + held + 4 * max(min(size, MAX_COVARIANCE) for size in sizes)  # of a column
     count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
     if count >= samples.samples:
         return samples
@@ -380,7 +269,7 @@ def _head(study: Study, samples: Samples) -> Samples:
 
 
 def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
-    with files.writing(out / name):
+    with writing(out / name):
         write(out / name)
     if out / name not in study.written:
         study.written.append(out / name)
@@ -388,7 +277,7 @@ def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) ->
 
 def _save_report(study: Study, out: Path | None) -> None:
     if out is not None:
-        _write(study, out, "report.json", lambda path: files.write_text(path, files.to_text(study.to_json())))
+        _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
 
 
 def _svg(study: Study) -> str:
@@ -421,3 +310,51 @@ def _pictures(study: Study, out: Path, told: Listener) -> None:
             raise
         _refused(study, error, told)
         draw()
+
+
+# ---- samples.npz ----------------------------------------------------------------------------------------------------
+
+
+class SamplesFile:
+    """samples.npz, written array by array: memory holds one width at a time, and leaving the block completes the file.
+
+    Holds `meta.json` (program text, version, seed, widths), the program's tables, and, for each output and width, e.g.
+    `y_n64` with shape (samples, *members) or (samples, coordinates, *members).
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], meta: Mapping[str, Any], tables: Mapping[str, Array] | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.partial = partial_name(self.path)
+        self.meta, self.tables = dict(meta), dict(tables or {})
+        self.names: list[str] = []
+
+    def __enter__(self) -> SamplesFile:
+        with writing(self.path):
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            self._zip = zipfile.ZipFile(self.partial, "w", zipfile.ZIP_STORED)
+        return self
+
+    def add(self, name: str, array: Array) -> None:
+        """Append one array."""
+        try:
+            with writing(self.path), self._zip.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+        except BaseException:  # interrupted half way: leave this array out
+            half = self._zip.NameToInfo.pop(f"{name}.npy", None)
+            self._zip.filelist[:] = [entry for entry in self._zip.filelist if entry is not half]
+            raise
+        self.names.append(name)
+
+    def __exit__(self, *exception: object) -> None:
+        with writing(self.path):
+            try:
+                if self.names:
+                    for name, array in (self.tables | {"meta.json": np.array(json.dumps(self.meta))}).items():
+                        self.add(name, array)
+                self._zip.close()
+                if self.names:
+                    self.partial.replace(self.path)
+            finally:
+                self.partial.unlink(missing_ok=True)

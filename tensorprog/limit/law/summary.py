@@ -1,24 +1,20 @@
-"""What a notebook shows of a law: what converges to what, and the numbers that are there or come at once."""
+"""What is shown of a law: what converges to what, and the numbers that are there or come at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.formats import label, quantity
 from tensorprog.language.schedule import steps
-from tensorprog.show import findings
-from tensorprog.show.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
+from tensorprog.limit.law.law import NumericLaw
 
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import NumericLaw
-
-__all__ = ["converges", "show"]
+__all__ = ["blocks_of", "converges"]
 
 LISTED = 4  # members of a family with numbers
 MATRIX = 8  # members of a family whose covariance is shown
@@ -26,26 +22,26 @@ SMALL = 64  # members of the largest family of vectors up to which covariances c
 NUMBERS = ("mean", "var", "kurtosis")
 
 
-def show(law: NumericLaw) -> str:
-    """The law as HTML; nothing is computed that takes longer than showing it."""
+def blocks_of(law: NumericLaw) -> list[Block]:
+    """The law in short; nothing is computed that takes longer than showing it."""
     netsor, quick = law.netsor, _quick(law)
-    rows = [row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick)]
-    matrices = [shown for name in (*law.outputs, *law.scores) for shown in _matrix(law, name, quick)]
-    grade = [" ", badge(law.grade, findings.COLOURS[law.grade])] if law.grade in findings.COLOURS else []
+    names = (*law.outputs, *law.scores)
+    rows = tuple(row for name in names for row in _rows(law, name, quick))
+    grade = [" ", badge(law.grade)] if law.grade in COLOURS else []
     header = ("variable", "members", "limit", "mean", "variance", "kurtosis")
     foot = "In brackets: the error of the last digits."
     if any("" in row[3:] for row in rows):
         foot += " What is left out takes a computation: ask law.var, law.kurtosis, law.cov."
-    return notebook(
-        paragraph(tag("b", netsor.title or netsor.name), ": infinite-width limit", *grade),
+    return [
+        paragraph(strong(netsor.title or netsor.name), ": infinite-width limit", *grade),
         paragraph(converges(law)),
-        table(header, rows, f"limit of {netsor.name}", text=(0, 1, 2)),
-        *matrices,
-        note(foot),
-    )
+        Grid(f"limit of {netsor.name}", header, rows, text_columns=(0, 1, 2)),
+        *(shown for name in names for shown in _matrix(law, name, quick)),
+        paragraph(foot, note=True),
+    ]
 
 
-def converges(law: Any) -> str:
+def converges(law: NumericLaw) -> str:
     """The theorem for a program, in a sentence."""
     infinite = [name for name, value in law.widths.items() if value == math.inf]
     fixed = [f"{name} = {value:g}" for name, value in law.widths.items() if value != math.inf]
@@ -73,7 +69,7 @@ def _quick(law: NumericLaw) -> bool:
     )
 
 
-def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
+def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
     members = family.members(LISTED)
@@ -114,7 +110,7 @@ def _sort(law: NumericLaw, name: str) -> str:
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
 
 
-def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Html]:
+def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Block]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)
@@ -125,9 +121,9 @@ def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Html]:
         value, error = (np.asarray(part).reshape(size, size) for part in law.cov(name, with_error=True))
         largest = float(np.abs(value).max()) or 1.0
         names = [label(name, index) for index in family.members()]
-        rows = [
+        rows = tuple(
             (member, *(_number(float(v), float(e)) for v, e in zip(*pair, strict=True)))
             for member, *pair in zip(names, value, error, strict=True)
-        ]
-        shades: Shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
-        yield table(("", *names), rows, f"covariance of {name}", shades=shades)
+        )
+        shades = {(i, j + 1): float(value[i, j]) / largest for i, j in np.ndindex(size, size)}
+        yield Grid(f"covariance of {name}", ("", *names), rows, shades=shades)

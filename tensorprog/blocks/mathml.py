@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
-from tensorprog.show.markup import Html, joined, paragraph, tag
+from tensorprog.blocks.markup import PARAGRAPH, Html, joined, tag
 
-__all__ = ["displayed", "mathml", "numbered"]
+__all__ = ["displayed", "mathml"]
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 MATHEMATICS = re.compile(r"\\\[(?P<one>.*?)\\\]|\\begin\{multline\*\}(?P<many>.*?)\\end\{multline\*\}", re.DOTALL)
@@ -56,11 +56,6 @@ LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", 
 SEPARATORS = ("&", r"\\")
 
 
-def numbered(blocks: Iterable[str]) -> Html:
-    """Texts as for `displayed`, numbered."""
-    return tag("ol", *(tag("li", displayed(block)) for block in blocks), class_="derivation")
-
-
 def displayed(text: str) -> Html:
     """Paragraphs of prose with mathematics in $ $, and displayed formulas."""
     parts, last = [], 0
@@ -76,7 +71,7 @@ def _prose(text: str) -> Html:
     shown = []
     for line in filter(None, map(str.strip, text.splitlines())):
         pieces = INLINE.split(line)  # text and formulas by turns
-        shown.append(paragraph(*(mathml(piece) if k % 2 else piece for k, piece in enumerate(pieces))))
+        shown.append(tag("p", *(mathml(piece) if k % 2 else piece for k, piece in enumerate(pieces)), style=PARAGRAPH))
     return joined(shown)
 
 
