@@ -95,8 +95,8 @@ class Source(Protocol):
         """Draws that are worked on at once."""
         ...
 
-    def at(self, points: Array) -> AbstractContextManager[Given]:
-        """The variables given the draws at points (draws, dim)."""
+    def at(self, points: Array) -> AbstractContextManager[Any]:
+        """The variables given the draws at points (draws, dim): a `Given`, or blocks that are read otherwise."""
         ...
 
     def hidden(self, mass: float) -> float:
