@@ -136,7 +136,7 @@ CERTIFIED = [  # expression, range, growth, modulus
 ]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(("text", "interval", "growth", "modulus"), CERTIFIED, ids=[c[0] for c in CERTIFIED])
 def test_relations_are_seen(text: str, interval: tuple[float, float], growth: float, modulus: float) -> None:
     expr = parsed(text)
@@ -215,7 +215,7 @@ UNDECIDED = [
 ]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(("text", "name"), UNDECIDED, ids=[c[0] for c in UNDECIDED])
 def test_what_the_rules_do_not_decide_is_not_claimed(text: str, name: str) -> None:
     calculus, _ = profile(parsed(text))
@@ -264,6 +264,7 @@ SHAPES = [  # expression, monotone, kinks
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("text", "monotone", "kinks"), SHAPES, ids=[c[0] for c in SHAPES])
 def test_shapes_are_seen(text: str, monotone: int, kinks: dict[str, tuple[float, ...]] | None) -> None:
     expr = parsed(text)
