@@ -104,7 +104,7 @@ class CompiledNumbers(LimitNumbers):
 
     def _random_mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         """The same at draws of the scores upstream; None if no theorem says that these have a limit."""
-        from tensorprog.limit.law.coefficients import coefficients
+        from tensorprog.limit.law.score_checks import coefficients
 
         alone, averaged = _averaged(netsor, dot)
         report = check(alone, _Upstream())
@@ -166,7 +166,7 @@ class CompiledNumbers(LimitNumbers):
     def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[DegenerateScores]:
         if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
             return []
-        from tensorprog.limit.law.degenerate import degenerate
+        from tensorprog.limit.law.score_checks import degenerate
 
         known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
         names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
