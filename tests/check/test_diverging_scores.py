@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tensorprog.limit.law.coefficients import coefficients
+from tensorprog.limit.law.score_checks import coefficients
 from tensorprog.results.judge import judge
 from tests.corpus import Case
 

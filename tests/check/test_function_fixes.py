@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorprog.check.certificates import composition
-from tensorprog.check.clauses import check
-from tensorprog.check.clauses.report import GRADES
+from tensorprog.check.clauses import GRADES, check
 from tensorprog.language.yaml_io import loads
 
 PROGRAM = """program: p

@@ -12,7 +12,7 @@ import pytest
 
 from tensorprog.blocks import COLOURS, badge, paragraph
 from tensorprog.blocks.html import COLUMNS, to_html
-from tensorprog.check.clauses import Report, check
+from tensorprog.check.clauses import Fix, Report, check
 from tensorprog.check.rewrites import Rewrite
 from tensorprog.show.terminal import show
 from tests.corpus import CASES
@@ -160,7 +160,7 @@ def test_nothing_stands_between_a_name_and_its_comma() -> None:
 def test_notebooks_escape_everything() -> None:
     evil = "<script>alert(1)</script>"
     report = check(TIED.load())
-    finding = replace(report.findings[0], rule=evil, where=evil, message=evil, fix=evil, source=evil)
+    finding = replace(report.findings[0], rule=evil, where=evil, message=evil, fixes=(Fix(evil),), source=evil)
     page = notebook(replace(_rewritten(evil), program=evil, source=evil, findings=(finding,)))
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") >= 6
