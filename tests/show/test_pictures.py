@@ -12,17 +12,17 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fakes import MixtureLaw, draw, netsor
 
 from tensorprog import load
 from tensorprog.blocks import Grid
 from tensorprog.jobs.run import SamplesFile
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.writing_files import json_text, write_text
+from tensorprog.language.files import json_text, write_text
 from tensorprog.results.comparison import compare
 from tensorprog.show import plots
 from tensorprog.show.progress import Progress
 from tensorprog.show.terminal import show, stacked
+from tests.results.fakes import MixtureLaw, draw, netsor
 
 
 @pytest.fixture(scope="module")
