@@ -16,7 +16,7 @@ from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.replicates import REPLICATE
 
 __all__ = ["ARRAYS", "Layers"]

@@ -11,7 +11,7 @@ from tensorprog.limit.formulas.latex import defined, displayed_cases, left_side,
 from tensorprog.limit.formulas.names import pair_names, readable, tex_name
 from tensorprog.limit.formulas.statements import initial_tex, statement_tex
 from tensorprog.limit.formulas.text import definitions
-from tensorprog.limit.moment.moments import Equations
+from tensorprog.limit.moment.indexed import Equations
 
 if TYPE_CHECKING:
     from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
@@ -124,7 +124,7 @@ def _outputs(law: SymbolicLaw, written: set[tuple[str, str, int]]) -> Iterator[l
         left = left_side(array).replace(r"\right)", rf" \,\middle|\, {given}\right)")
         lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
         mean = law.conditional_mean(name)
-        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.values.items()}
+        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.table.items()}
         mean_left = left_side(mean).replace(r"\right]", rf" \,\middle|\, {given}\right]")
         lines.append(displayed_cases(mean_left, values, {}))
         shown_values = shown(law, array)

@@ -12,14 +12,14 @@ from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.language.substitute import replace_variables
-from tensorprog.limit.form.sums_of_functions import FORMAL, Part
+from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.formulas.convert import Lookup
 from tensorprog.limit.formulas.indexed import IndexSum, Softmax
 from tensorprog.limit.formulas.statements import expression_tex
 from tensorprog.limit.formulas.terms import Term, expand_terms, parity, scalar_function
 
-__all__ = ["Body", "Entry", "Expectation", "factor_of", "in_variables", "indexed"]
+__all__ = ["Body", "Entry", "Expectation", "factor_of", "indexed"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
@@ -66,17 +66,6 @@ def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr
         return Variable(f".p{len(numbers) - 1}")
 
     return sp.Tuple(Body(rebuild(expr, change)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
-
-
-def in_variables(part: Part) -> Expr:
-    """A part's function in its variables."""
-    assert part.function is not None
-    if part.joint:
-        return part.function
-    form: Expr = part.offset
-    for weight, variable, _ in part.inner:
-        form = Call("add", (form, Call("multiply", (weight, variable))))
-    return replace_variables(part.function, lambda v: form if v == FORMAL else None)
 
 
 def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:

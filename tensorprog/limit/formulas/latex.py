@@ -18,7 +18,7 @@ from tensorprog.limit.formulas.expectation import Entry, Expectation
 from tensorprog.limit.formulas.names import pair_names, readable, tex_name
 from tensorprog.limit.formulas.statements import form_tex, reference_tex
 from tensorprog.limit.formulas.text import definitions
-from tensorprog.limit.moment.moments import Equations
+from tensorprog.limit.moment.indexed import Equations
 
 if TYPE_CHECKING:
     from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
@@ -157,7 +157,7 @@ def shown(law: SymbolicLaw, array: FormulaArray) -> dict[Equations, Any]:
     """Formulas in the program's indices: written out where that is short, else with the names of earlier lines."""
     names = pair_names(law.netsor, array.names)
     found = {}
-    for key, value in array.cases.values.items():
+    for key, value in array.cases.table.items():
         whole = law.formulas.expand(value)
         found[key] = readable(whole if width(tex(whole)) <= EXPANDED else value, names)
     return found

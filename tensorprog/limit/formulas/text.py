@@ -10,7 +10,7 @@ from sympy.printing.str import StrPrinter
 from tensorprog.language.expr import Affine
 from tensorprog.limit.formulas.expectation import Entry
 from tensorprog.limit.formulas.names import pair_names, readable
-from tensorprog.limit.moment.moments import Equations
+from tensorprog.limit.moment.indexed import Equations
 
 if TYPE_CHECKING:
     from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
@@ -40,8 +40,8 @@ def shown_cases(array: FormulaArray) -> list[tuple[Equations, Any]]:
     """Formulas in the indices of the program, the most special cases first; long ones by the names of earlier lines."""
     formulas, names = array.law.formulas, pair_names(array.law.netsor, array.names)
     found = []
-    for key in sorted(array.cases.values, key=len, reverse=True):
-        value = array.cases.values[key]
+    for key in sorted(array.cases.table, key=len, reverse=True):
+        value = array.cases.table[key]
         whole = formulas.expand(value)
         if len(formula_text(whole)) > LONG:
             whole = value
@@ -108,7 +108,7 @@ def law_text(law: SymbolicLaw) -> str:
     for name in law.families:
         scalar = law.netsor.families[name].kind == "scalar" and name not in law.scores
         for what, array in (("mean", law.mean(name)), ("cov", law.cov(name))):
-            zero = all(value == 0 for value in array.cases.values.values())
+            zero = all(value == 0 for value in array.cases.table.values())
             if (what == "mean" and zero and not scalar) or (what == "cov" and scalar):
                 continue
             label = label_text(array.names, pair_names(law.netsor, array.names))
@@ -125,7 +125,7 @@ def law_json(law: SymbolicLaw) -> dict[str, Any]:
         return [
             {
                 "where": [_condition(e, positions) for e in sorted(key, key=str)],
-                "formula": formula_text(readable(law.formulas.expand(array.cases.values[key]), positions)),
+                "formula": formula_text(readable(law.formulas.expand(array.cases.table[key]), positions)),
             }
             for key, _ in shown_cases(array)
         ]

@@ -19,8 +19,8 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.outputs import plain
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Value
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import Value
 from tensorprog.limit.moment.replicates import REPLICATE
 
 __all__ = ["coefficients"]

@@ -13,7 +13,7 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.ir import Range
 
 if TYPE_CHECKING:
-    from tensorprog.limit.moment.covariance import Compiler
+    from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["degenerate"]
 

@@ -14,7 +14,7 @@ from tensorprog.limit.law.arguments import check_count, check_levels, check_orde
 from tensorprog.limit.law.mixture import Marginals, Mixture
 from tensorprog.limit.law.summands import Function, Summands
 from tensorprog.limit.moment.budget import Budget, budgeted
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 if TYPE_CHECKING:
     from tensorprog.language.ir import Netsor

@@ -23,9 +23,10 @@ from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.law.summands import Block, Function, Summands
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.averaging import MIN_LOG2, ORDERS, REPLICATES, Quadrature, Rule, converge
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.joint import Joint
-from tensorprog.limit.moment.moments import Moment, Term
+from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.values import IndexedValues
 from tensorprog.limit.moment.panels import panels
 
 __all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
@@ -287,7 +288,7 @@ class Outputs:
             if f not in self.compiler.random:
                 value = self.compiler.mean(f)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
-                mean[k] = Moment((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
+                mean[k] = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
             for m, (g, other) in enumerate(members):
                 if (f in self.compiler.random) != (g in self.compiler.random):
                     continue

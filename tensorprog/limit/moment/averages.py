@@ -42,7 +42,7 @@ from tensorprog.limit.form.definitions import (
 )
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
 from tensorprog.limit.form.univariate import function, smooth
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.linear import LinearCovariance, coefficient, linear_mean, sum_product
 
 __all__ = ["ConditionalAverage"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,11 @@ from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.moment.averaging import REPLICATES, point_sets
 from tensorprog.limit.moment.budget import need
 from tensorprog.limit.moment.joint import triangular
-from tensorprog.limit.moment.moments import Value
+from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, written
 from tensorprog.limit.moment.replicates import REPLICATE, members_read
+from tensorprog.limit.moment.values import Value
 from tensorprog.limit.moment.weights import Source, Weights, meet, plain
-
-if TYPE_CHECKING:
-    from tensorprog.limit.moment.covariance import Compiler
 
 __all__ = ["Paths"]
 
@@ -61,16 +59,16 @@ class Paths:
     """Draws of all that carried families depend on, as far as recurrences have come.
 
     Shapes    values of a carried family (replicates, *members, draws)
-    Scale     `numbers` are held at once by all draws: more of them, and fewer draws, for longer recurrences
+    Scale     `held` numbers are held at once by all draws: more of them, and fewer draws, for longer recurrences
     """
 
-    def __init__(self, compiler: Compiler, numbers: int, pilot: Callable[[], Paths] | None = None) -> None:
-        self.compiler, self.netsor, self.parts = compiler, compiler.netsor, compiler.parts
+    def __init__(self, numbers: Numbers, held: int, pilot: Callable[[], Paths] | None = None) -> None:
+        self.numbers, self.netsor, self.parts = numbers, numbers.netsor, numbers.parts
         self.replicates = 1 if pilot is None else REPLICATES
         self.range: Range = (0, self.replicates)
         self.relative = 0.0  # the largest relative error of the covariances drawn with, without the spread
         vectors = [name for name in self.parts.carried if self.netsor.families[name].kind == "vector"]
-        self.families = families = sorted(set(vectors) - compiler.random)
+        self.families = families = sorted(set(vectors) - numbers.random)
         self._sources = self._closure(families)
         self.weights = Weights(self)
         drawn = {name for name in self.netsor.families if self.parts.is_base(name)}
@@ -79,7 +77,7 @@ class Paths:
         self.dim = sum(math.prod(self.netsor.families[name].shape) for name in drawn)
         carried = sum(math.prod(self.netsor.families[name].shape) for name in families)
         members = (self.dim + 1) // 2 + carried * (1 + self.weights.count)
-        log2 = int(math.log2(max(1, numbers // (self.replicates * max(1, members)))))
+        log2 = int(math.log2(max(1, held // (self.replicates * max(1, members)))))
         self._log2 = min(max(log2, LEAST_LOG2), MOST_LOG2)
         self.points = 1 << self._log2
         need(
@@ -123,7 +121,7 @@ class Paths:
     def _reached(self) -> set[str]:
         """The weights and initial vectors that are drawn: all that some factor has together with carried families."""
         vectors = [name for name, family in self.netsor.families.items() if family.kind == "vector"]
-        parts = [part for name in vectors if name not in self.compiler.random for part in self.parts.of(name)]
+        parts = [part for name in vectors if name not in self.numbers.random for part in self.parts.of(name)]
         factors = {self.sources_of(factor) for part in parts for factor in factors_of(self.parts, part)}
         found = frozenset[Source]().union(*self._sources.values())
         while joined := {sources for sources in factors if meet(found, sources)}:
@@ -171,7 +169,7 @@ class Paths:
     def _covariance(self, f: str, first: Sequence[Array], g: str, second: Sequence[Array]) -> Array:
         at = {str(k): p[None, :, None] for k, p in enumerate(first)}
         at |= {f"{k}_": p[None, None, :] for k, p in enumerate(second)}
-        moment = self.compiler.base(f, g)
+        moment = self.numbers.base(f, g)
         found = moment.at({**at, REPLICATE: np.arange(self.replicates)[:, None, None]})
         self.relative = max(self.relative, float(found.error.max() / max(np.abs(found.value).max(), 1e-300)))
         return np.broadcast_to(found.value, (self.replicates, *(len(p[0]) if p else 1 for p in (first, second))))
@@ -197,7 +195,7 @@ class Paths:
 
         Shapes    (dim, dim), orthogonal
         """
-        self.compiler.recurrences.ensure(*self.families)
+        self.numbers.ready(*self.families)
         self._normals = np.tile(np.eye(self.dim, self.dim + 1), (self.replicates, 1, 1))
         effects = []
         for position in (p for name in self.families for p in self.netsor.families[name].statements):
@@ -222,7 +220,7 @@ class Paths:
     def _gaussian(self, reference: Variable, ranges: Mapping[str, Range], part: slice) -> Open:
         """Draws of a Gaussian variable."""
         name, family = reference.name, self.netsor.families[reference.name]
-        self.compiler.recurrences.ensure(name)
+        self.numbers.ready(name)
         if name not in self._rows:
             self.draw(name, family.ranges)
         joint = self._joints[self.parts.source(name)]
@@ -232,7 +230,7 @@ class Paths:
         flat = rows.data.reshape(-1)
         drawn = np.stack([_product(factor[flat], normals[joint.columns])
                           for factor, normals in zip(joint.factor[part], self.normals[part], strict=True)])  # fmt: skip
-        mean = self.compiler.base_mean(reference, ranges)
+        mean = self.numbers.base_mean(reference, ranges)
         value = Open((REPLICATE, *rows.axes, COORDINATE), drawn.reshape(len(drawn), *rows.data.shape, -1))
         if mean.zero():
             return value
@@ -242,13 +240,13 @@ class Paths:
     def _read(self, part: slice, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         family = self.netsor.families[reference.name]
         if family.kind == "scalar":
-            found: Open = self.compiler.scope(ranges).variable(reference, ranges)
+            found: Open = self.numbers.scope(ranges).variable(reference, ranges)
             if REPLICATE not in found.axes:
                 return found
             return Open(found.axes, found.data[(slice(None),) * found.axes.index(REPLICATE) + (part,)])
         if reference.name not in self.parts.carried:
             return self._gaussian(reference, ranges, part)
-        self.compiler.recurrences.ensure(reference.name)
+        self.numbers.ready(reference.name)
         return members_read(self._values[reference.name][part], reference, family, ranges, COORDINATE)
 
     def evaluate(self, expr: Expr, ranges: Mapping[str, Range], part: slice = slice(None)) -> Open:

@@ -68,7 +68,7 @@ class Weights:
 
     def _wanted(self) -> bool:
         """Whether second moments of carried variables themselves are read, not of nonlinear functions of them."""
-        vectors = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul)} - self.paths.compiler.random
+        vectors = {s.vector.name for s in self.netsor.body if isinstance(s, MatMul)} - self.paths.numbers.random
         parts = [part for name in sorted({*vectors, *self.netsor.outputs}) for part in self._parts_of(name)]
         return any(plain(factor, self.parts.carried) for part in parts for factor in factors_of(self.parts, part))
 
@@ -158,8 +158,8 @@ class Weights:
         return numbers
 
     def _enter_moment(self, first: _Summand, box: Box, second: _Summand, known: Box) -> None:
-        compiler, ranges = self.paths.compiler, box_ranges(box, known)
-        moment = compiler.expectation(first.function, second.function, compiler.over(ranges))
+        numbers, ranges = self.paths.numbers, box_ranges(box, known)
+        moment = numbers.expectation(first.function, second.function, numbers.over(ranges))
         grid = [np.arange(*span).reshape([-1 if k == n else 1 for n in range(len(ranges) + 1)])
                 for k, span in enumerate(ranges.values(), 1)]  # fmt: skip
         at = dict(zip(ranges, grid, strict=True))
@@ -183,7 +183,7 @@ class Weights:
 
     def average(self, first: Variable, second: Variable, ranges: Mapping[str, Range]) -> Open | None:
         """E[c c'] of two carried variables, for every replicate; None where their weights are not known."""
-        self.paths.compiler.recurrences.ensure(first.name, second.name)
+        self.paths.numbers.ready(first.name, second.name)
         if self.summands is None:
             return None
         families = (self.netsor.families[reference.name] for reference in (first, second))
