@@ -38,7 +38,7 @@ CHILD = """
 import json, resource, sys
 import numpy as np, scipy.stats, sympy
 import tensorprog as tp
-from tensorprog.limit.law import law as _
+from tensorprog import law as _
 program, given, allowed, question = sys.argv[1:]
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 P = tp.load(program, **json.loads(given))

@@ -27,15 +27,16 @@ _HOMES = {
          "WorkerError"),
         "language.errors",
     ),
-    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "limit.law.law",
+    "Program": "program", "load": "program", "Report": "check.clauses", "Law": "law",
     "Samples": "language.samples",
-    "Comparison": "results.comparison", "compare": "results.comparison", "atom": "language.functions",
+    "Comparison": "results.comparison", "compare": "results.comparison", "atom": "check.declare",
     "kl": "results.divergence", "kl_gaussian": "results.divergence",
     "sweep": "jobs.sweeps", "rate": "results.rates",
 }
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
+    from tensorprog.check.declare import atom
     from tensorprog.jobs.sweeps import sweep
     from tensorprog.language.errors import (
         AccuracyError,
@@ -46,9 +47,8 @@ if TYPE_CHECKING:
         TensorprogError,
         WorkerError,
     )
-    from tensorprog.language.functions import atom
     from tensorprog.language.samples import Samples
-    from tensorprog.limit.law.law import Law
+    from tensorprog.law import Law
     from tensorprog.program import Program, load
     from tensorprog.results.comparison import Comparison, compare
     from tensorprog.results.divergence import kl, kl_gaussian

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
     from tensorprog.finite.plan import Plan
     from tensorprog.language.samples import Samples
+    from tensorprog.law import Law
     from tensorprog.limit.formulas import SymbolicLaw
-    from tensorprog.limit.law.law import Law
 
 __all__ = ["Program", "load"]
 
@@ -185,7 +185,7 @@ class Program(Builder):
             from tensorprog.limit.formulas import SymbolicLaw
 
             return SymbolicLaw(self.netsor, symbolic, grade=report.grade)
-        from tensorprog.limit.law.law import Law
+        from tensorprog.law import Law
 
         return Law(self.netsor, grade=report.grade, accuracy=accuracy, max_memory=parse_memory(max_memory), seed=seed)
 

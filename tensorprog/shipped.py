@@ -1,13 +1,16 @@
-"""The programs that ship with the package, and the meaning of FILE on the command line."""
+"""The programs and the experiments that ship with the package, and the meaning of FILE on the command line."""
 
 from __future__ import annotations
 
 import os
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
-__all__ = ["SCHEMA", "STARTER", "resolve", "shipped_programs"]
+__all__ = ["SCHEMA", "STARTER", "paper_figures", "resolve", "shipped_programs"]
 
 PACKAGE = Path(__file__).resolve().parent
 SCHEMA, STARTER = PACKAGE / "program.schema.json", PACKAGE / "starter.yaml"
@@ -15,12 +18,33 @@ SCHEMA, STARTER = PACKAGE / "program.schema.json", PACKAGE / "starter.yaml"
 
 def shipped_programs() -> dict[str, Path]:
     """Shipped program files by bare name: inside the installed package, or beside it in a clone."""
-    folder = PACKAGE / "programs"
-    if not folder.is_dir():
-        folder = PACKAGE.parent / "programs"
-        if not (PACKAGE.parent / "pyproject.toml").is_file():  # installed: what stands beside the package is not ours
-            return {}
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    folder = _folder("programs")
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
+
+
+def paper_figures() -> ModuleType:
+    """`examples/paper`, which has the figures of the paper: `FIGURES` by name, `Settings`, `make`.
+
+    Raises    ProgramError where it was not installed
+    """
+    name, folder = "tensorprog_paper", _folder("examples/paper")
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = folder and spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    if not spec or not spec.loader:
+        raise ProgramError(Problem("the figures of the paper are not here", fix="install the package from its wheel"))
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _folder(name: str) -> Path | None:
+    """A folder of the project that is no part of the package."""
+    if (PACKAGE / name).is_dir():
+        return PACKAGE / name
+    if (PACKAGE.parent / "pyproject.toml").is_file():  # else installed: what stands beside the package is not ours
+        return PACKAGE.parent / name
+    return None
 
 
 def resolve(file: str) -> Path:

@@ -44,6 +44,15 @@ def pytest_report_header() -> str:
             f"OPENBLAS_NUM_THREADS={THREADS}")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of dear tests that have not their turn."""
+    if rotation.ALL or any("::" in argument for argument in config.args):
+        return
+    turns = rotation.having_their_turn(items)
+    config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
+    items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
+
+
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
     """The registry of functions, as it was before the test when the test is over."""

@@ -35,7 +35,7 @@ from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.results import law_summary as reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -282,6 +282,7 @@ def _draw(page: Path) -> bool:
     return any(args[0] == "tp-run" or not LONG.keys().isdisjoint(args[1:2]) for args in commands)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if _draw(page) or page.name in DEAR],
                          ids=lambda page: page.name)

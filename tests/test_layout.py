@@ -23,13 +23,13 @@ ORDER = """
     language
     check gaussian
     finite
-    limit.form limit.moment limit.draw limit.law limit.formulas
+    limit.memory limit.form limit.moment limit.draw limit.law limit.formulas
     results
+    law
     shipped
     program
     show
     jobs
-    paper
     __main__
 """
 RANK = {name: rank for rank, name in enumerate(ORDER.split())}
@@ -42,14 +42,10 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    language.atoms.declared -> check.falsifier.claims
-    language.atoms.declared -> check.falsifier.search
     language.samples -> show.samples
     check.clauses.report -> show.findings
     finite.plan -> show.markup
-    limit.law.law -> limit.formulas
-    limit.law.law -> results.selfcheck
-    limit.law.law -> show.law
+    law -> show.law
     limit.formulas.law -> show.markup
     limit.formulas.law -> show.mathml
     results.comparison -> show.markup
@@ -62,27 +58,15 @@ AGAINST = """
     show.page.html -> jobs.study
     show.page.sections -> jobs.run_files
     show.page.sections -> jobs.study
-    jobs.cli.complete -> paper.figures
-    jobs.cli.paper -> paper.experiment
-    jobs.cli.paper -> paper.figures
-    jobs.cli.paper -> paper.files
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    check.falsifier.admission check.falsifier.claims language.atoms.declared
-    language.evaluate language.ir language.schedule language.validity language.validity.body language.validity.checker
-    language.validity.declarations language.validity.expressions language.validity.kinds language.validity.masks
-    language.validity.outputs language.validity.values
     language.samples show.samples
     finite.footprint finite.job
-    limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
-    limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
-    limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
     check.clauses.report show.findings
-    limit.formulas limit.formulas.cases limit.formulas.convert limit.formulas.derivation limit.formulas.expectation
-    limit.formulas.indexed limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers
-    limit.formulas.outputs limit.formulas.recursion limit.formulas.statements limit.formulas.text
-    limit.law.draws limit.law.given_scores limit.law.infinite limit.law.law results.selfcheck show.law
+    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
+    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
+    limit.formulas.text
     check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
     check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
     check.relations.spans

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from tensorprog.language.atoms import REDUCTIONS
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.language.expr import Expr, Number, Variable, fold, is_call, linear_arguments, variables
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.schedule import upstream
 
@@ -35,30 +34,21 @@ def _sum_of(forms: Collection[Form]) -> Form:
 
 def form_of(expr: Expr, vectors: Collection[str]) -> Form:
     """Classify an expression: linear and affine ones have scalars, constants and indices as coefficients."""
-    if isinstance(expr, Number):
-        return Form.CONSTANT if expr.value else Form.ZERO
-    if isinstance(expr, Variable):
-        return Form.LINEAR if expr.name in vectors else Form.CONSTANT
-    inner = [form_of(child, vectors) for child in expr.children]
-    if all(form in (Form.ZERO, Form.CONSTANT) for form in inner):
-        zero = isinstance(expr, Call) and expr.atom == "multiply" and Form.ZERO in inner
-        return Form.ZERO if zero else Form.CONSTANT
-    if isinstance(expr, Reduction):
-        return inner[0] if REDUCTIONS[expr.reducer].linear else Form.NONLINEAR
-    assert isinstance(expr, Call)
-    if expr.atom in ("add", "subtract"):
-        return _sum_of(inner)
-    if expr.atom == "negative":
-        return inner[0]
-    if expr.atom == "multiply":
-        scalars = [form for form in inner if form in (Form.ZERO, Form.CONSTANT)]
-        other = next(form for form in inner if form not in (Form.ZERO, Form.CONSTANT))
-        return other if scalars else Form.NONLINEAR
-    if expr.atom == "divide" and inner[1] is Form.CONSTANT:
-        return inner[0]
-    if expr.atom == "where" and inner[0] in (Form.ZERO, Form.CONSTANT):
-        return _sum_of(inner[1:])
-    return Form.NONLINEAR
+    def leaf(node: Expr) -> Form | None:
+        if isinstance(node, Number):
+            return Form.CONSTANT if node.value else Form.ZERO
+        if isinstance(node, Variable):
+            return Form.LINEAR if node.name in vectors else Form.CONSTANT
+        return None if node.children else Form.CONSTANT
+
+    def combined(node: Expr, *args: Form) -> Form:
+        scalars = [arg in (Form.ZERO, Form.CONSTANT) for arg in args]
+        if all(scalars):
+            return Form.ZERO if is_call(node, "multiply") and Form.ZERO in args else Form.CONSTANT
+        linear = linear_arguments(node, scalars)
+        return _sum_of([args[k] for k in linear]) if linear else Form.NONLINEAR
+
+    return fold(expr, {}, leaf, combined)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from tensorprog.finite.plan import Op, Plan
 from tensorprog.language.atoms import REDUCTIONS
-from tensorprog.language.evaluate import factors
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Reduction, Variable
+from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, is_call
 from tensorprog.language.ir import Nonlin, Range
+from tensorprog.language.substitute import index_names
 
 if TYPE_CHECKING:
     from tensorprog.finite.job import Stage
@@ -98,21 +98,20 @@ class _Part:
 
 
 def _peak(expr: Expr, ranges: Mapping[str, Range], lengths: Mapping[str, int]) -> _Part:
-    if isinstance(expr, IndexValue):
-        return _Part(frozenset({expr.name}), 1)
-    if isinstance(expr, Constant | Variable):
-        indices = frozenset(name for slot in expr.slots for name in slot.indices)
-        return _Part(indices, lengths.get(expr.name, 1))
-    if isinstance(expr, Reduction) and REDUCTIONS[expr.reducer].linear:
-        return _contracted(expr.arg, frozenset(expr.indices), ranges, lengths)
-    parts = [_peak(child, ranges, lengths) for child in expr.children]
-    whole = _joined(parts)
-    if isinstance(expr, Reduction):
-        whole = _Part(whole.indices | set(expr.indices), whole.length)
-    most = max([whole.size(ranges) if parts else 0, *(part.most for part in parts)])
-    if isinstance(expr, Reduction) and expr.removes:
-        whole = _Part(whole.indices - set(expr.indices), whole.length)
-    return _Part(whole.indices, whole.length, most)
+    def leaf(node: Expr) -> _Part | None:
+        if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear:
+            return _contracted(node.arg, frozenset(node.indices), ranges, lengths)
+        length = lengths.get(node.name, 1) if isinstance(node, Variable) else 1
+        return None if node.children else _Part(frozenset(index_names(node)), length)
+
+    def combined(node: Expr, *parts: _Part) -> _Part:
+        indices = frozenset(index_names(node)).union(*(part.indices for part in parts))
+        whole = _Part(indices, max(part.length for part in parts))
+        most = max(whole.size(ranges), *(part.most for part in parts))
+        removed = frozenset(node.indices) if isinstance(node, Reduction) and node.removes else frozenset[str]()
+        return _Part(indices - removed, whole.length, most)
+
+    return fold(expr, {}, leaf, combined)
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -122,13 +121,13 @@ def _joined(parts: Sequence[_Part]) -> _Part:
 
 def _contracted(expr: Expr, summed: frozenset[str], ranges: Mapping[str, Range], lengths: Mapping[str, int]) -> _Part:
     """A sum: of terms one by one, and of a product without forming it, but for that of its factors of one kind."""
-    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "negative"):
+    if is_call(expr, "add", "subtract", "negative"):
         terms = [_contracted(arg, summed, ranges, lengths) for arg in expr.args]
         whole = _joined(terms)
         return _Part(whole.indices, whole.length, max(whole.size(ranges), *(term.most for term in terms)))
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _contracted(expr.arg, summed | set(expr.indices), ranges, lengths)
-    parts = [_peak(factor, ranges, lengths) for factor in factors(expr)]
+    parts = [_peak(factor, ranges, lengths) for factor in factors(expr, signs=True)]
     kinds = [[part for part in parts if (part.length > 1) == large] for large in (False, True)]
     whole = _joined(parts)
     result = _Part(whole.indices - summed, whole.length)

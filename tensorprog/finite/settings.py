@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorprog.finite.job import Job
 from tensorprog.finite.task import libraries
-from tensorprog.language.atoms.declared import own
+from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 
@@ -68,7 +68,7 @@ def _tables(netsor: Netsor) -> dict[str, str]:
 
 def _functions(netsor: Netsor) -> dict[str, dict[str, str]]:
     """Digest of each function declared in Python, where there are any: the text has only their names."""
-    digests = {name: own(name).digest for name in netsor.own}
+    digests = {name: declared_function(name).digest for name in netsor.own}
     return {"functions": digests} if digests else {}
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tensorprog.finite.block import draw_blocks
 from tensorprog.finite.job import Job
 from tensorprog.finite.normals import prepare
-from tensorprog.language.atoms.declared import install, own
+from tensorprog.language.atoms.declared import declared_function, install
 from tensorprog.language.errors import Problem, WorkerError
 
 __all__ = ["Packed", "draw_packed", "libraries", "one_blas_thread", "opened", "pack", "ready"]
@@ -82,7 +82,7 @@ def pack(job: Job, normals: float) -> Packed:
 
 def _written(name: str) -> bytes:
     try:
-        return pickle.dumps(own(name).fn)
+        return pickle.dumps(declared_function(name).fn)
     except Exception as error:  # of many kinds: the function may hold anything
         raise _not_sent(name, f"it cannot be pickled ({error})") from error
 

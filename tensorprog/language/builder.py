@@ -35,10 +35,9 @@ from tensorprog.language.entries import (
 )
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
-from tensorprog.language.ir import ConstantDef, Initial, Netsor, Table, Weight
+from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Table, Weight
 from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
-from tensorprog.language.validity import Draft, problems_of
-from tensorprog.language.validity.checker import statement_parts
+from tensorprog.language.validity import problems_of, statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.language.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, variables
-from tensorprog.language.ir import Dot, Index, MatMul, Nonlin, Statement, Table
+from tensorprog.language.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, fold, is_call, variables
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
+from tensorprog.language.records import Dot, Index, MatMul, Nonlin, Statement, Table
 from tensorprog.language.schema import RUN_KEYS
 from tensorprog.language.substitute import free_indices
 
@@ -112,23 +112,25 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
     expr = parse_expression(text, names, span)
     fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
 
-    def parts(part: Expr) -> tuple[Fraction, int]:  # coefficient, power of n
+    def leaf(part: Expr) -> tuple[Fraction, int] | None:  # coefficient, power of n
         if isinstance(part, Variable) and part.name == "n" and not part.slots:
             return Fraction(1), 1
         if isinstance(part, Variable) and not part.slots:
             raise fail(f"width {name}: {part.name} is neither n nor a constant", span,
                        did_you_mean(part.name, ["n", *names.constants]))
-        if isinstance(part, Call) and part.atom in ("multiply", "divide"):
-            (first, p), (second, q) = parts(part.args[0]), parts(part.args[1])
-            if part.atom == "multiply":
-                return first * second, p + q
-            if second == 0:
-                raise fail(f"width {name}: division by zero", span)
-            return first / second, p - q
+        if is_call(part, "multiply", "divide"):
+            return None
         number = constant_value(part, names.constants)
         return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
 
-    ratio, power = parts(expr)
+    def product(part: Call, left: tuple[Fraction, int], right: tuple[Fraction, int]) -> tuple[Fraction, int]:
+        if part.atom == "multiply":
+            return left[0] * right[0], left[1] + right[1]
+        if right[0] == 0:
+            raise fail(f"width {name}: division by zero", span)
+        return left[0] / right[0], left[1] - right[1]
+
+    ratio, power = fold(expr, {}, leaf, product)
     if power != 1:
         raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
     if ratio <= 0 or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:

@@ -12,18 +12,28 @@ from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
-from tensorprog.language.ir import ConstantDef, Netsor, Range, Table
+from tensorprog.language.expr import (
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    factors,
+    fold,
+    is_call,
+)
 from tensorprog.language.named_arrays import COORDINATE, Open, add, align, broadcast, contract, gather, take, union
+from tensorprog.language.records import ConstantDef, Draft, Range, Table
 
-__all__ = ["Scope", "constant_array", "evaluate", "factors", "index_array", "overflow"]
+__all__ = ["Scope", "constant_array", "evaluate", "index_array", "overflow"]
 
 
 @dataclass(frozen=True)
 class Scope:
     """What the names of an expression stand for while it is evaluated."""
 
-    netsor: Netsor
+    netsor: Draft
     ranges: Mapping[str, Range]
     variable: Callable[[Variable, Mapping[str, Range]], Open]
     dtype: Any = np.float64
@@ -36,18 +46,23 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
 
     Shapes    the result has an axis for each free index that matters, and those of the variables read
     """
-    if isinstance(expr, Number):
-        return Open((), np.asarray(expr.value, dtype=scope.dtype))
-    if isinstance(expr, IndexValue):
-        return Open((expr.name,), np.arange(*scope.ranges[expr.name]).astype(scope.dtype))
-    if isinstance(expr, Constant):
-        value = constant_array(scope.netsor, expr, scope.ranges)
-        return Open(value.axes, value.data.astype(scope.dtype, copy=False))
-    if isinstance(expr, Variable):
-        return scope.variable(expr, scope.ranges)
-    if isinstance(expr, Call):
-        return _apply(ATOMS[expr.atom].numpy, [evaluate(arg, scope) for arg in expr.args])
-    assert isinstance(expr, Reduction)
+    def leaf(node: Expr) -> Open | None:
+        if isinstance(node, Number):
+            return Open((), np.asarray(node.value, dtype=scope.dtype))
+        if isinstance(node, IndexValue):
+            return Open((node.name,), np.arange(*scope.ranges[node.name]).astype(scope.dtype))
+        if isinstance(node, Constant):
+            value = constant_array(scope.netsor, node, scope.ranges)
+            return Open(value.axes, value.data.astype(scope.dtype, copy=False))
+        if isinstance(node, Variable):
+            return scope.variable(node, scope.ranges)
+        return _reduced(node, scope) if isinstance(node, Reduction) else None
+
+    return fold(expr, {}, leaf, lambda call, *args: _apply(ATOMS[call.atom].numpy, args))
+
+
+def _reduced(expr: Reduction, scope: Scope) -> Open:
+    """Value of a reduction."""
     if REDUCTIONS[expr.reducer].linear:
         count = int(np.prod([scope.ranges[name][1] - scope.ranges[name][0] for name in expr.indices]))
         total = _sum(expr.arg, expr.indices, scope)
@@ -95,7 +110,7 @@ def _sizes(value: Open, scope: Scope) -> dict[str, int]:
 
 def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     """Sum over indices: linear in its terms, and a product of factors is contracted, never broadcast."""
-    if isinstance(expr, Call) and expr.atom in ("add", "subtract", "negative"):
+    if is_call(expr, "add", "subtract", "negative"):
         return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
@@ -107,7 +122,7 @@ def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
 
 
 def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
-    values = [evaluate(factor, scope) for factor in factors(expr)]
+    values = [evaluate(factor, scope) for factor in factors(expr, signs=True)]
     # the factors with coordinates are large, the others small: one product each, then one contraction
     small = _product([value for value in values if COORDINATE not in value.axes])
     large = _product([value for value in values if COORDINATE in value.axes])
@@ -123,17 +138,6 @@ def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     return result if repeated == 1 else Open(result.axes, result.data * repeated)
 
 
-def factors(expr: Expr) -> list[Expr]:
-    """The factors of a product, as a sum over it takes them apart."""
-    if isinstance(expr, Call) and expr.atom == "multiply":
-        return [*factors(expr.args[0]), *factors(expr.args[1])]
-    if isinstance(expr, Call) and expr.atom == "divide":
-        return [*factors(expr.args[0]), Call("divide", (Number(1), expr.args[1]))]
-    if isinstance(expr, Call) and expr.atom == "negative":
-        return [Number(-1), *factors(expr.args[0])]
-    return [expr]
-
-
 def _product(values: Sequence[Open]) -> Open | None:
     result: Open | None = None
     for value in values:
@@ -141,7 +145,7 @@ def _product(values: Sequence[Open]) -> Open | None:
     return result
 
 
-def constant_array(netsor: Netsor, node: Constant, ranges: Mapping[str, Range]) -> Open:
+def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -> Open:
     """Value of a constant at its slots."""
     definition = netsor.constant[node.name]
     if isinstance(definition.value, int | float):
@@ -151,7 +155,7 @@ def constant_array(netsor: Netsor, node: Constant, ranges: Mapping[str, Range]) 
     return take(_full_constant(netsor, definition), (), starts, node.slots, (), ranges, rules)
 
 
-def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
+def _full_constant(netsor: Draft, definition: ConstantDef) -> NDArray[Any]:
     if isinstance(definition.value, Table):
         return definition.value.array
     assert isinstance(definition.value, Expr)
@@ -159,7 +163,7 @@ def _full_constant(netsor: Netsor, definition: ConstantDef) -> NDArray[Any]:
 
 
 def index_array(
-    netsor: Netsor, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
+    netsor: Draft, expr: Expr, axes: Sequence[str], ranges: Mapping[str, Range] | None = None
 ) -> NDArray[Any]:
     """Evaluate an expression of constants and indices over the full grid of the axes named.
 
@@ -172,8 +176,3 @@ def index_array(
     value = evaluate(expr, Scope(netsor, own, refuse))
     sizes = {name: own[name][1] - own[name][0] for name in axes}
     return broadcast(value, axes, sizes)
-
-
-def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
-    """Slots that are the bare indices named."""
-    return tuple(Affine(((name, 1),)) for name in names)

@@ -4,36 +4,31 @@
             | Reduction(reducer, indices, arg)
     slot  ::= affine form in indices with integer coefficients
 
-Python's operators build the same trees as the parser, and `str` prints text that parses back to an equal tree.
+Python's operators build the same trees as the parser, and `str` prints text that parses back to an equal tree.  `fold`
+is the way to interpret expressions: one table of rules for each interpretation; `walk`, `rebuild`, `factors` and
+`summands` are for the rest, and `substitute` for indices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from functools import reduce
+from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
-    "Affine",
-    "Call",
-    "Constant",
-    "Expr",
-    "IndexValue",
-    "Number",
-    "Operand",
-    "Reduction",
-    "Variable",
-    "as_expr",
-    "call",
-    "rebuild",
-    "variables",
-    "walk",
+    "COMPARISONS", "LOGICAL", "Affine", "Call", "Constant", "Expr", "IndexValue", "Number", "Operand", "Reduction",
+    "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of", "rebuild",
+    "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
 ]
 
+V = TypeVar("V")
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+LOGICAL = ("logical_and", "logical_or")
 Operand = Union["Expr", int, float]
 MAX_INTEGER = 2**53
 
@@ -75,6 +70,11 @@ class Affine:
         if self.offset or not parts:
             parts += f" {'-' if self.offset < 0 else '+'} {abs(self.offset)}" if parts else str(self.offset)
         return parts
+
+
+def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
+    """Slots that are the bare indices named."""
+    return tuple(Affine(((name, 1),)) for name in names)
 
 
 class Expr:
@@ -157,7 +157,7 @@ class Expr:
         return ()
 
     def __str__(self) -> str:
-        return _print(self, 0)
+        return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
 
 
 @dataclass(frozen=True, eq=True)
@@ -358,22 +358,102 @@ def variables(expr: Expr) -> list[Variable]:
     return list(dict.fromkeys(node for node in walk(expr) if isinstance(node, Variable)))
 
 
+def fold(
+    expr: Expr, rules: Mapping[str, Callable[..., V]], leaf: Callable[[Expr], V | None], other: Callable[..., V]
+) -> V:
+    """What an expression means, from what its parts mean.
+
+    `leaf` is asked at each node, parents first: it gives the meaning of what is not taken apart, None for the rest.  Of
+    the rest, the rule of the atom or reducer, or `other` where `rules` has none, is given the node and the meanings of
+    its children.
+    """
+    def meaning(node: Expr) -> V:
+        found = leaf(node)
+        if found is not None or not node.children:
+            return cast("V", found)
+        name = node.reducer if isinstance(node, Reduction) else cast("Call", node).atom
+        return rules.get(name, other)(node, *map(meaning, node.children))
+
+    return meaning(expr)
+
+
+def with_children(expr: Expr, *children: Expr) -> Expr:
+    """The expression with other children; the same object if they are the same."""
+    if all(new is old for new, old in zip(children, expr.children, strict=True)):
+        return expr
+    if isinstance(expr, Call):
+        return Call(expr.atom, children, expr.column)
+    assert isinstance(expr, Reduction)
+    return Reduction(expr.reducer, expr.indices, children[0], expr.column, expr.at)
+
+
 def rebuild(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Replace every outermost subexpression for which `change` gives an expression."""
-    replacement = change(expr)
-    if replacement is not None:
-        return replacement
-    if isinstance(expr, Call):
-        return Call(expr.atom, tuple(rebuild(arg, change) for arg in expr.args), expr.column)
-    if isinstance(expr, Reduction):
-        return Reduction(expr.reducer, expr.indices, rebuild(expr.arg, change), expr.column, expr.at)
-    return expr
+    def leaf(node: Expr) -> Expr | None:
+        new = change(node)
+        return node if new is None and not node.children else new
 
+    return fold(expr, {}, leaf, with_children)
+
+
+def is_call(expr: Expr, *atoms: str) -> TypeGuard[Call]:
+    """Whether one of the atoms is applied."""
+    return isinstance(expr, Call) and expr.atom in atoms
+
+
+def factors(expr: Expr, signs: bool = False) -> list[Expr]:
+    """What a product multiplies; with `signs`, a / b is a times 1 / b, and -a is -1 times a."""
+    if is_call(expr, "multiply"):
+        return [*factors(expr.args[0], signs), *factors(expr.args[1], signs)]
+    if signs and is_call(expr, "divide"):
+        return [*factors(expr.args[0], signs), Call("divide", (Number(1), expr.args[1]))]
+    if signs and is_call(expr, "negative"):
+        return [Number(-1), *factors(expr.args[0], signs)]
+    return [expr]
+
+
+def product_of(parts: Iterable[Expr]) -> Expr:
+    """The product of expressions; nothing is multiplied by 1."""
+    others = [part for part in parts if part != Number(1)]
+    return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else Number(1)
+
+
+def summands(expr: Expr) -> list[Expr]:
+    """The terms of a sum; a difference is one term."""
+    return [*summands(expr.args[0]), *summands(expr.args[1])] if is_call(expr, "add") else [expr]
+
+
+def sum_of(parts: Iterable[Expr]) -> Expr:
+    """The sum of expressions; nothing is added to 0."""
+    others = [part for part in parts if part != Number(0)]
+    return reduce(lambda a, b: Call("add", (a, b)), others) if others else Number(0)
+
+
+def linear_arguments(expr: Expr, scalars: Sequence[bool]) -> tuple[int, ...]:
+    """Positions of the children in which an expression is linear, given which are scalars; none if it is not."""
+    if isinstance(expr, Reduction):
+        return (0,) if REDUCTIONS[expr.reducer].linear else ()
+    if is_call(expr, "add", "subtract", "negative"):
+        return tuple(range(len(expr.args)))
+    if is_call(expr, "multiply") and any(scalars):
+        return (1,) if scalars[0] else (0,)
+    if is_call(expr, "divide") and scalars[1]:
+        return (0,)
+    return (1, 2) if is_call(expr, "where") and scalars[0] else ()
+
+
+# ---- expressions as text: each part with how strongly it binds, 9 for what needs no brackets ------------------------
 
 # binding strength of the operators, weakest first, as in Python, where & and | bind tighter than comparisons
-_LEVEL = {"less": 1, "less_equal": 1, "greater": 1, "greater_equal": 1, "equal": 1, "not_equal": 1, "logical_or": 2,
-          "logical_and": 3, "add": 5, "subtract": 5, "multiply": 6, "divide": 6, "negative": 7, "power": 8}
+_LEVEL = {**dict.fromkeys(COMPARISONS, 1), "logical_or": 2, "logical_and": 3, "add": 5, "subtract": 5, "multiply": 6,
+          "divide": 6, "negative": 7, "power": 8}
 _SPELLING = {"minimum": "min", "maximum": "max"}
+_Printed = tuple[str, int]
+
+
+def _bracketed(part: _Printed, level: int) -> str:
+    """The text of a part where brackets stand around what binds less than `level`."""
+    return part[0] if part[1] >= level else f"({part[0]})"
 
 
 def _number(value: float) -> str:
@@ -384,35 +464,43 @@ def _number(value: float) -> str:
     return repr(value)
 
 
-def _slots(name: str, slots: tuple[Affine, ...]) -> str:
-    return f"{name}[{','.join(map(str, slots))}]" if slots else name
+def _listed(slots: Sequence[Affine]) -> str:
+    return f"[{','.join(map(str, slots))}]" if slots else ""
 
 
-def _print(expr: Expr, level: int) -> str:
-    if isinstance(expr, Number):
-        text, own = _number(expr.value), 7 if expr.value < 0 else 9
-    elif isinstance(expr, Constant | Variable):
-        text, own = _slots(expr.name, expr.slots), 9
-    elif isinstance(expr, IndexValue):
-        text, own = expr.name, 9
-    elif isinstance(expr, Reduction):
-        place = f" at [{','.join(map(str, expr.at))}]" if expr.at else ""
-        text, own = f"{expr.reducer}[{','.join(expr.indices)}]({_print(expr.arg, 0)}){place}", 9
-    elif isinstance(expr, Call) and expr.atom in _LEVEL:
-        own = _LEVEL[expr.atom]
-        operator = ATOMS[expr.atom].operator
-        if expr.atom == "negative":
-            # -(2) would read back as the number -2
-            inner = expr.args[0]
-            text = f"-({_print(inner, 0)})" if isinstance(inner, Number) else f"-{_print(inner, own)}"
-        elif expr.atom == "power":
-            text = f"{_print(expr.args[0], own + 1)}**{_print(expr.args[1], own - 1)}"
-        else:
-            strict = own == 1  # comparisons do not chain
-            text = f"{_print(expr.args[0], own + strict)} {operator} {_print(expr.args[1], own + 1)}"
-    elif isinstance(expr, Call):
-        text = f"{_SPELLING.get(expr.atom, expr.atom)}({', '.join(_print(arg, 0) for arg in expr.args)})"
-        own = 9
-    else:
-        raise TypeError(f"not an expression: {expr!r}")
-    return f"({text})" if own < level else text
+def _printed_leaf(node: Expr) -> _Printed | None:
+    if isinstance(node, Number):
+        return _number(node.value), 7 if node.value < 0 else 9
+    if isinstance(node, Constant | Variable):
+        return f"{node.name}{_listed(node.slots)}", 9
+    return (node.name, 9) if isinstance(node, IndexValue) else None
+
+
+def _printed_call(node: Call, *args: _Printed) -> _Printed:
+    return f"{_SPELLING.get(node.atom, node.atom)}({', '.join(text for text, _ in args)})", 9
+
+
+def _printed_operator(node: Call, left: _Printed, right: _Printed) -> _Printed:
+    own = _LEVEL[node.atom]
+    first = own + (node.atom in COMPARISONS)  # these do not chain
+    return f"{_bracketed(left, first)} {ATOMS[node.atom].operator} {_bracketed(right, own + 1)}", own
+
+
+def _printed_negative(node: Call, arg: _Printed) -> _Printed:
+    # -(2) would read back as the number -2
+    return f"-({arg[0]})" if isinstance(node.args[0], Number) else f"-{_bracketed(arg, 7)}", 7
+
+
+def _printed_power(_: Call, base: _Printed, exponent: _Printed) -> _Printed:
+    return f"{_bracketed(base, 9)}**{_bracketed(exponent, 7)}", 8
+
+
+def _printed_reduction(node: Reduction, arg: _Printed) -> _Printed:
+    place = f" at {_listed(node.at)}" if node.at else ""
+    return f"{node.reducer}[{','.join(node.indices)}]({arg[0]}){place}", 9
+
+
+_PRINTED: dict[str, Callable[..., _Printed]] = {
+    **dict.fromkeys(_LEVEL, _printed_operator), **dict.fromkeys(REDUCTIONS, _printed_reduction),
+    "negative": _printed_negative, "power": _printed_power,
+}

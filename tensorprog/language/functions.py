@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 from tensorprog.language.expr import Expr, IndexValue, Operand, Reduction, as_expr, call
 
-__all__ = ["Function", "atom", "function", "function_names"]
+__all__ = ["Function", "function", "function_names"]
 
 _PAIRWISE = {"min": "minimum", "max": "maximum"}  # spelt like Python's, and taking any number of arguments
 
@@ -27,42 +27,6 @@ def function(name: str) -> Function:
     """
     if name not in ATOMS and name not in REDUCTIONS and name not in _PAIRWISE:
         raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names())))
-    return Function(name)
-
-
-def atom(
-    name: str,
-    fn: Callable[[Any], Any],
-    *,
-    range: Interval | None = None,
-    growth: float | None = None,
-    modulus: float | None = None,
-    lipschitz: float | None = None,
-    derivative: Callable[[Any], Any] | None = None,
-    kinks: tuple[float, ...] | None = None,
-    monotone: int = 0,
-    parity: int = 0,
-    sympy: Callable[[Any], Any] | None = None,
-    doc: str = "",
-) -> Function:
-    """Declare a nonlinearity of one's own and return it as a function of expressions.
-
-    `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is attacked by
-    search before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
-    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
-    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
-    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
-    one sympy expression.
-
-    Shapes    fn, derivative: (k,) -> (k,)
-    Scale     a few 10^6 evaluations, once
-    Accuracy  what survives the search is not proved; reports say what rests on it
-    Raises    ProgramError with a witness for each false claim, or if the name is taken; nothing is declared then
-    Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
-    """
-    from tensorprog.language.atoms.declared import Declaration, declare
-
-    declare(Declaration(name, fn, range, growth, modulus, lipschitz, derivative, kinks, monotone, parity, sympy, doc))
     return Function(name)
 
 

@@ -7,13 +7,14 @@ zeros in dependent directions: a normalised rounding residue would poison later 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "unit_roundoff"]
+__all__ = ["alike", "nearest_semidefinite", "pivoted_cholesky", "psd_cholesky", "triangular", "unit_roundoff"]
 
 COLUMNS = 32  # taken at a time off what is left of a matrix, so that large matrices cost products of matrices
 
@@ -125,3 +126,18 @@ def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
         values, vectors = np.linalg.eigh(gram)
     near = vectors * np.maximum(values, 0.0) @ vectors.T
     return (near + near.T) / 2, max(0.0, -float(values[0]))
+
+
+def triangular(cov: NDArray[Any]) -> NDArray[Any]:
+    """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
+
+    Shapes    (..., d, d) -> (..., d, d)
+    """
+    factor = np.zeros_like(cov)
+    for k in range(cov.shape[-1]):
+        rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
+        pivot = rest[..., 0]
+        real = pivot > 1e-14 * cov[..., k, k]
+        root = np.sqrt(np.where(real, pivot, 1.0))
+        factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
+    return factor

@@ -24,6 +24,8 @@ from tensorprog.language.expr import (
     Transposed,
     Variable,
     call,
+    fold,
+    is_call,
 )
 
 __all__ = [
@@ -45,6 +47,7 @@ _COMPARE: dict[type[ast.AST], str] = {
 }
 _SPELLING = {"min": "minimum", "max": "maximum"}
 _OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *_SPELLING.values()}
+_Form = tuple[dict[str, int], int]  # coefficients of indices, and an offset
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
 _EXACT: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
@@ -319,22 +322,27 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
 
     Raises    _Error inside the parser; ProgramError through the public functions
     """
-    def collect(part: Expr) -> tuple[dict[str, int], int]:
+    def times(scale: int, form: _Form) -> _Form:
+        return {key: scale * value for key, value in form[0].items()}, scale * form[1]
+
+    def plus(left: _Form, right: _Form) -> _Form:
+        return {key: left[0].get(key, 0) + right[0].get(key, 0) for key in [*left[0], *right[0]]}, left[1] + right[1]
+
+    def product(_: Call, left: _Form, right: _Form) -> _Form:
+        if left[0] and right[0]:
+            raise _Error(f"the index expression {expr} is not affine", node, "use sums of indices times integers")
+        return times(right[1], left) if left[0] else times(left[1], right)
+
+    rules: dict[str, Callable[..., _Form]] = {
+        "add": lambda _, left, right: plus(left, right), "negative": lambda _, arg: times(-1, arg),
+        "subtract": lambda _, left, right: plus(left, times(-1, right)), "multiply": product,
+    }
+
+    def leaf(part: Expr) -> _Form | None:
         if isinstance(part, IndexValue):
             return {part.name: 1}, 0
-        if isinstance(part, Call) and part.atom in ("add", "subtract"):
-            (left, a), (right, b) = collect(part.args[0]), collect(part.args[1])
-            sign = 1 if part.atom == "add" else -1
-            return {key: left.get(key, 0) + sign * right.get(key, 0) for key in [*left, *right]}, a + sign * b
-        if isinstance(part, Call) and part.atom == "negative":
-            inner, a = collect(part.args[0])
-            return {key: -value for key, value in inner.items()}, -a
-        if isinstance(part, Call) and part.atom == "multiply":
-            (left, a), (right, b) = collect(part.args[0]), collect(part.args[1])
-            if left and right:
-                raise _Error(f"the index expression {expr} is not affine", node, "use sums of indices times integers")
-            scale, (inner, offset) = (b, (left, a)) if left else (a, (right, b))
-            return {key: scale * value for key, value in inner.items()}, scale * offset
+        if is_call(part, *rules):
+            return None
         if isinstance(part, Variable):
             known = [*names.indices, *names.constants]
             hint = did_you_mean(part.name, known)
@@ -345,7 +353,7 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
             raise _Error(f"the index expression {expr} is not made of whole numbers", node)
         return {}, int(value)
 
-    terms, offset = collect(expr)
+    terms, offset = fold(expr, rules, leaf, product)
     plain = isinstance(expr, IndexValue | Number)
     return Affine(tuple((key, value) for key, value in terms.items() if value), offset, "" if plain else str(expr))
 
@@ -366,34 +374,35 @@ def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> i
 
     Raises    ProgramError if something else occurs in it, or the value is not a finite number
     """
-    def value(part: Expr) -> int | float:
+    def leaf(part: Expr) -> int | float | None:
         if isinstance(part, Number) and math.isfinite(part.value):
             return part.value
         if isinstance(part, Number):
             raise ProgramError(f"{part} is not a finite number")
         if isinstance(part, Constant) and not part.slots and constants.get(part.name) is not None:
-            return constants[part.name]  # type: ignore[return-value]
+            return constants[part.name]
         if isinstance(part, Call):
-            args = [value(arg) for arg in part.args]
-            exact = _EXACT.get(part.atom)
-            if exact is not None and all(isinstance(arg, int) for arg in args):
-                result: int | float = exact(*args)
-            else:
-                with_floats = ATOMS[part.atom].numpy(*(float(arg) for arg in args))
-                result = float(with_floats)
-                integers = all(isinstance(arg, int) for arg in args) and part.atom in ("divide", "power")
-                if integers and abs(result) <= MAX_INTEGER and result == int(result):
-                    result = int(result)
-            if (isinstance(result, float) and math.isnan(result)) or abs(result) > 1e300:
-                raise ProgramError(f"{part} is not a finite number")
-            return result
+            return None
         hint = did_you_mean(part.name, list(constants)) if isinstance(part, Variable) else ""
         raise ProgramError(Problem(f"{part} is not a constant number", fix=hint))
+
+    def value(part: Call, *args: int | float) -> int | float:
+        integers = all(isinstance(arg, int) for arg in args)
+        if integers and part.atom in _EXACT:
+            result: int | float = _EXACT[part.atom](*args)
+        else:
+            with_floats = ATOMS[part.atom].numpy(*(float(arg) for arg in args))
+            result = float(with_floats)
+            whole = integers and part.atom in ("divide", "power") and abs(result) <= MAX_INTEGER
+            result = int(result) if whole and result == int(result) else result
+        if (isinstance(result, float) and math.isnan(result)) or abs(result) > 1e300:
+            raise ProgramError(f"{part} is not a finite number")
+        return result
 
     import numpy as np
 
     with np.errstate(all="ignore"):
-        return value(expr)
+        return fold(expr, {}, leaf, value)
 
 
 def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool = False) -> Expr:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.atoms.declared import own
+from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.language.writing_files import whole, writing
@@ -96,7 +96,7 @@ class Samples(Mapping[str, NDArray[Any]]):
             "samples": self.samples,
             "coordinates": self.coordinates,
             "averages": dict(self.psi),
-            "functions": {name: own(name).sketch for name in self.netsor.own},
+            "functions": {name: declared_function(name).sketch for name in self.netsor.own},
         }
         arrays = dict(self.arrays) | {f"averages/{name}": array for name, array in self.averages.items()} | tables
         for name, pair in self.conditional.items():

@@ -10,7 +10,7 @@ import networkx as nx
 
 from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Affine, Variable
-from tensorprog.language.ir import Netsor, Range, Statement
+from tensorprog.language.records import Draft, Range, Statement
 
 __all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps", "upstream"]
 
@@ -179,7 +179,7 @@ def _members(entry: int | Loop) -> Iterator[int]:
             yield from _members(inner)
 
 
-def upstream(netsor: Netsor, names: Iterable[str]) -> frozenset[str]:
+def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
     """Families that some families depend on, these too, through vectors that are multiplied as well."""
     found, waiting = set(names), list(names)
     while waiting:
@@ -195,7 +195,7 @@ def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
     return bool(nx.is_directed_acyclic_graph(nx.DiGraph((f, g) for f in reads for g in reads[f] if g in reads)))
 
 
-def steps(netsor: Netsor, key: Callable[[int], Any] | None = None) -> list[Step]:
+def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
     """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only."""
     boundaries = {name: family.boundaries for name, family in netsor.families.items()}
     order, _ = schedule(netsor.body, netsor.ranges, boundaries, key)

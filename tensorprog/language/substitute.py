@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -13,13 +14,16 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    fold,
     rebuild,
+    sum_of,
     walk,
+    with_children,
 )
 
 __all__ = [
-    "MAX_NODES", "affine_expr", "compose", "free_indices", "fresh_substitute", "indices_of", "reindexed",
-    "replace_variables", "substitute", "with_stars",
+    "MAX_NODES", "affine_expr", "bound_indices", "compose", "free_indices", "fresh_substitute", "index_names",
+    "indices_of", "reindexed", "replace_variables", "substitute", "with_stars",
 ]
 
 Range = tuple[int, int]
@@ -46,13 +50,9 @@ def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
 
 def affine_expr(slot: Affine) -> Expr:
     """The affine form as an expression."""
-    result: Expr | None = None
-    for name, coefficient in slot.terms:
-        part: Expr = IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
-        result = part if result is None else Call("add", (result, part))
-    if result is None:
-        return Number(slot.offset)
-    return Call("add", (result, Number(slot.offset))) if slot.offset else result
+    parts = [IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
+             for name, coefficient in slot.terms]
+    return sum_of([*parts, Number(slot.offset)])
 
 
 def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) -> Expr:
@@ -61,23 +61,21 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
     A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
     its indices is read at the values (see `Reduction.at`) or, with `along`, runs over them, which must be bare too.
     """
-    if isinstance(expr, IndexValue):
-        return affine_expr(values[expr.name]) if expr.name in values else expr
-    if isinstance(expr, Constant | Variable):
-        slots = tuple(compose(slot, values) for slot in expr.slots)
-        return type(expr)(expr.name, slots, expr.column)
-    if isinstance(expr, Call):
-        return Call(expr.atom, tuple(substitute(arg, values, along) for arg in expr.args), expr.column)
-    if isinstance(expr, Reduction) and not expr.removes and not along:
-        return _read_at(expr, values)
-    if isinstance(expr, Reduction):
-        names = []
-        for name in expr.indices:
-            bare = values[name].bare if name in values else name
-            assert bare is not None
-            names.append(bare)
-        return Reduction(expr.reducer, tuple(names), substitute(expr.arg, values, along), expr.column)
-    return expr
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, IndexValue):
+            return affine_expr(values[node.name]) if node.name in values else node
+        if isinstance(node, Constant | Variable):
+            return type(node)(node.name, tuple(compose(slot, values) for slot in node.slots), node.column)
+        if isinstance(node, Reduction) and not node.removes and not along:
+            return _read_at(node, values)
+        return None if node.children else node
+
+    def renamed(node: Reduction, arg: Expr) -> Expr:
+        names = tuple(values[name].bare or "" if name in values else name for name in node.indices)
+        assert all(names), (node, values)
+        return Reduction(node.reducer, names, arg, node.column)
+
+    return fold(expr, dict.fromkeys(REDUCTIONS, renamed), leaf, with_children)
 
 
 def _read_at(expr: Reduction, values: Mapping[str, Affine]) -> Reduction:
@@ -106,24 +104,24 @@ def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
 
 def free_indices(expr: Expr) -> list[str]:
     """Indices that no reduction removes, in order of appearance, without repetition."""
-    return list(dict.fromkeys(_free(expr, frozenset())))
+    def leaf(node: Expr) -> dict[str, None] | None:
+        return None if node.children else dict.fromkeys(index_names(node))
+
+    def reduced(node: Reduction, inside: dict[str, None]) -> dict[str, None]:
+        if not node.removes and not node.at:
+            return dict.fromkeys(node.indices) | inside
+        outside = dict.fromkeys(name for form in node.at for name in form.indices)
+        return outside | {name: None for name in inside if name not in node.indices}
+
+    def joined(_: Expr, *parts: dict[str, None]) -> dict[str, None]:
+        return {name: None for part in parts for name in part}
+
+    return list(fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, joined))
 
 
-def _free(expr: Expr, bound: frozenset[str]) -> Iterator[str]:
-    """Indices that no reduction removes, in order of appearance."""
-    if isinstance(expr, IndexValue) and expr.name not in bound:
-        yield expr.name
-    elif isinstance(expr, Constant | Variable):
-        yield from (name for slot in expr.slots for name in slot.indices if name not in bound)
-    elif isinstance(expr, Reduction) and expr.removes:
-        bound = bound | set(expr.indices)
-    elif isinstance(expr, Reduction) and expr.at:
-        yield from (name for form in expr.at for name in form.indices if name not in bound)
-        bound = bound | set(expr.indices)
-    elif isinstance(expr, Reduction):
-        yield from (name for name in expr.indices if name not in bound)
-    for child in expr.children:
-        yield from _free(child, bound)
+def bound_indices(expr: Expr) -> set[str]:
+    """Indices over which an expression reduces or takes softmaxes."""
+    return {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
 
 
 def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:
@@ -141,14 +139,15 @@ def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> 
     return rebuild(expr, lambda node: change(node) if isinstance(node, Variable) else None)
 
 
+def index_names(node: Expr) -> tuple[str, ...]:
+    """Indices that a node itself mentions, its children left aside."""
+    if isinstance(node, IndexValue):
+        return (node.name,)
+    if isinstance(node, Reduction):
+        return (*node.indices, *(name for form in node.at for name in form.indices))
+    return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()
+
+
 def indices_of(expr: Expr, ranges: Collection[str]) -> tuple[str, ...]:
     """Names of indices that occur free or bound in an expression and have a range here."""
-    found: dict[str, None] = {}
-    for node in walk(expr):
-        if isinstance(node, IndexValue):
-            found[node.name] = None
-        elif isinstance(node, Constant | Variable):
-            found |= dict.fromkeys(name for slot in node.slots for name in slot.indices)
-        elif isinstance(node, Reduction):
-            found |= dict.fromkeys(name for form in node.at for name in form.indices)
-    return tuple(name for name in found if name in ranges)
+    return tuple(dict.fromkeys(name for node in walk(expr) for name in index_names(node) if name in ranges))

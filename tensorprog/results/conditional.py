@@ -23,14 +23,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.check.rewrites.editor import Editor
-from tensorprog.check.rewrites.linear import Stuck, bound_indices, linear_arguments
+from tensorprog.check.rewrites.linear import Stuck
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Affine, Call, Expr, IndexValue, Number, Reduction, Variable, variables, walk
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    linear_arguments,
+    slots_of,
+    variables,
+    walk,
+)
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.samples import Samples
 from tensorprog.language.schedule import upstream
-from tensorprog.language.substitute import MAX_NODES, affine_expr, reindexed, replace_variables, substitute
+from tensorprog.language.substitute import (
+    MAX_NODES,
+    affine_expr,
+    bound_indices,
+    reindexed,
+    replace_variables,
+    substitute,
+)
 
 __all__ = ["Conditional", "with_conditional"]
 
@@ -165,9 +183,11 @@ class _Output:
 
     def _opens(self, node: Expr) -> bool:
         """Whether an expression is a combination, with scalars, of expressions below it."""
-        if isinstance(node, Reduction):
-            return node.reducer in ("sum", "mean")
-        return isinstance(node, Call) and bool(linear_arguments(node, self.editor.vector))
+        return bool(self._linear(node))
+
+    def _linear(self, node: Expr) -> tuple[int, ...]:
+        """Which children of an expression it combines."""
+        return linear_arguments(node, [not self.editor.vector(child) for child in node.children])
 
     def _picked(self, node: Expr, term: Callable[[Expr], Expr | None]) -> Expr | None:
         """A combination with other terms, None for 0."""
@@ -177,7 +197,7 @@ class _Output:
             inner = self._picked(node.arg, term)
             return None if inner is None else replace(node, arg=inner)
         assert isinstance(node, Call)
-        places = linear_arguments(node, self.editor.vector)
+        places = self._linear(node)
         found = {k: self._picked(node.args[k], term) for k in places}
         kept = {k: part for k, part in found.items() if part is not None}
         if not kept:

@@ -30,7 +30,7 @@ from tensorprog.results.law_summary import column, label, members, split
 from tensorprog.show.markup import note, notebook, table
 
 if TYPE_CHECKING:
-    from tensorprog.limit.law.law import Law
+    from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["CHANCE", "LawCheck", "LawRow", "check_law"]
 
@@ -157,7 +157,7 @@ class LawCheck:
 
 
 def check_law(
-    law: Law, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
+    law: NumericLaw, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
 ) -> LawCheck:
     """What `Law.check` gives."""
     widths = tuple(widths or ())
@@ -179,7 +179,7 @@ def check_law(
 class _Check:
     """The law, the members compared, and what it says of them, asked once."""
 
-    def __init__(self, law: Law, samples: int, seed: int) -> None:
+    def __init__(self, law: NumericLaw, samples: int, seed: int) -> None:
         self.law, self.samples, self.seed = law, samples, seed
         self.netsor = law.netsor
         self.missing: dict[str, None] = {}

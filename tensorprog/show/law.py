@@ -16,7 +16,7 @@ from tensorprog.show import findings
 from tensorprog.show.markup import Html, Shades, badge, code, note, notebook, paragraph, table, tag
 
 if TYPE_CHECKING:
-    from tensorprog.limit.law.law import Law
+    from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["converges", "show"]
 
@@ -26,7 +26,7 @@ SMALL = 64  # members of the largest family of vectors up to which covariances c
 NUMBERS = ("mean", "var", "kurtosis")
 
 
-def show(law: Law) -> str:
+def show(law: NumericLaw) -> str:
     """The law as HTML; nothing is computed that takes longer than showing it."""
     netsor, quick = law.netsor, _quick(law)
     rows = [row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick)]
@@ -61,7 +61,7 @@ def converges(law: Any) -> str:
     )
 
 
-def _quick(law: Law) -> bool:
+def _quick(law: NumericLaw) -> bool:
     """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
     compiler, families = law.compiler, law.compiled.families.values()
     sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
@@ -73,7 +73,7 @@ def _quick(law: Law) -> bool:
     )
 
 
-def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
+def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
     """One row for each of the first members, or one for the family if there are no numbers."""
     family = law.compiled.families[name]
     members = family.members(LISTED)
@@ -86,7 +86,7 @@ def _rows(law: Law, name: str, quick: bool) -> Iterator[tuple[Any, ...]]:
         yield code(label(name, index)), *about, *row
 
 
-def _asked(law: Law, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
+def _asked(law: NumericLaw, ask: str, name: str, index: tuple[int, ...], place: int, free: bool) -> str:
     """A number of one member that is at hand, or may be asked for as it comes at once."""
     member = label(name, index)
     known = [text for text in (name, member) if law._knows(ask, text)]
@@ -104,7 +104,7 @@ def _number(value: float, error: float) -> str:
     return "0" if value == 0 and not error > 1e-15 else quantity(value, error)
 
 
-def _sort(law: Law, name: str) -> str:
+def _sort(law: NumericLaw, name: str) -> str:
     """Which law a family has, in words."""
     given = "" if name not in law.compiler.random else f" given {', '.join(law.scores)}"
     if name in law.compiler.scores:
@@ -114,7 +114,7 @@ def _sort(law: Law, name: str) -> str:
     return ("Gaussian" if law.is_linear(name) else "a function of Gaussian variables") + given
 
 
-def _matrix(law: Law, name: str, quick: bool) -> Iterator[Html]:
+def _matrix(law: NumericLaw, name: str, quick: bool) -> Iterator[Html]:
     """The covariance of a small family, shaded."""
     family = law.compiled.families[name]
     size = math.prod(family.shape)

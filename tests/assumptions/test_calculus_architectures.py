@@ -247,6 +247,7 @@ CASES = {path.stem: lambda path=path: load(path) for path in FILES} | {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 def test_every_fact_of_a_realistic_program_is_decided(name: str) -> None:
     netsor = CASES[name]()

@@ -189,6 +189,7 @@ def _regularity(calculus: Calculus) -> tuple[float, ...]:
     return *map(float, flaws), -p.low, p.high, p.growth, p.modulus
 
 
+@pytest.mark.turns(2)
 @settings(max_examples=40)
 @given(EXPRESSIONS, st.data())
 def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) -> None:
@@ -207,6 +208,7 @@ def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) ->
     assert all(a <= b or math.isclose(a, b) for a, b in pairs), (str(part), str(whole))
 
 
+@pytest.mark.turns(3)
 def test_deep_networks_are_blamed_without_deep_calls() -> None:
     lines = ["r0[i] = Nonlin(h[i])"]
     for k in range(500):
@@ -218,6 +220,7 @@ SHIPPED = sorted((ROOT / "programs").glob("*.yaml"))
 WHOLE = {path.stem: partial(load, path) for path in SHIPPED} | {name: CASES[name].load for name in some(CASES, 6)}
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", WHOLE)
 def test_rewritten_programs_get_the_same_grade(name: str) -> None:
     netsor = WHOLE[name]()

@@ -8,7 +8,6 @@ from calculus_hunter import violation
 from test_calculus_witness import refutes
 
 from tensorprog.language.facts import FAILS, HOLDS
-from tests.rotation import some
 
 BOUNDED = {  # bounded and pseudo-Lipschitz
     "hardsigmoid": "clip(g[i]/6+0.5,0,1)",
@@ -185,6 +184,7 @@ OPEN = {  # pseudo-Lipschitz; of their being bounded nothing is said
 CERTIFIED = BOUNDED | UNBOUNDED | OPEN
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", CERTIFIED | ROUGH)
 def test_what_papers_use_gets_its_verdict(name: str) -> None:
     calculus, facts = profile(parsed((CERTIFIED | ROUGH)[name]))
@@ -200,7 +200,8 @@ def test_what_papers_use_gets_its_verdict(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(CERTIFIED, 6))
+@pytest.mark.turns(6)
+@pytest.mark.parametrize("name", CERTIFIED)
 def test_certificates_of_what_papers_use_survive_the_hunt(name: str) -> None:
     expr = parsed(CERTIFIED[name])
     assert violation(expr, profile(expr)[1]) == ""

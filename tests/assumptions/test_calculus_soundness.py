@@ -28,7 +28,7 @@ def _valid(expr: Expr) -> tuple[Calculus, Profile]:
         raise
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(EXPRESSIONS)
 def test_certified_facts_survive_the_hunt(expr: Expr) -> None:
     _, facts = _valid(expr)
@@ -37,7 +37,7 @@ def test_certified_facts_survive_the_hunt(expr: Expr) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_certified_facts_of_many_expressions_survive_the_hunt(kind: str, data: st.DataObject) -> None:
     expr = data.draw(KINDS[kind])
@@ -45,7 +45,7 @@ def test_certified_facts_of_many_expressions_survive_the_hunt(kind: str, data: s
     assert violation(expr, facts) == "", (str(expr), facts)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(EXPRESSIONS)
 def test_what_is_certified_has_no_witness_against_it(expr: Expr) -> None:
     calculus, facts = _valid(expr)
@@ -136,6 +136,7 @@ CERTIFIED = [  # expression, range, growth, modulus
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("text", "interval", "growth", "modulus"), CERTIFIED, ids=[c[0] for c in CERTIFIED])
 def test_relations_are_seen(text: str, interval: tuple[float, float], growth: float, modulus: float) -> None:
     expr = parsed(text)
@@ -214,6 +215,7 @@ UNDECIDED = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("text", "name"), UNDECIDED, ids=[c[0] for c in UNDECIDED])
 def test_what_the_rules_do_not_decide_is_not_claimed(text: str, name: str) -> None:
     calculus, _ = profile(parsed(text))

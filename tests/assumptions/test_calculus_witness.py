@@ -273,14 +273,14 @@ def check_refutations(expr: Expr) -> None:
             assert refutes(BASE, name, witness), (str(expr), name, witness)
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(EXPRESSIONS)
 def test_refutations_of_random_expressions_check_out(expr: Expr) -> None:
     check_refutations(expr)
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(EXPRESSIONS)
 def test_refutations_of_many_expressions_check_out(expr: Expr) -> None:
     check_refutations(expr)

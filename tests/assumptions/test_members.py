@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import pytest
 
 from tensorprog.check.graph.overlaps import Form, System
 from tensorprog.language.facts import FAILS, HOLDS
@@ -64,6 +65,7 @@ class Question:
         return inside and all(one is not None and one == two for one, two in reads)
 
 
+@pytest.mark.turns(2)
 def test_systems_agree_with_all_their_points() -> None:
     generator = np.random.default_rng(0)
     seen = set()

@@ -14,7 +14,7 @@ import scipy.special
 
 from tensorprog.check.falsifier.claims import attack
 from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.atoms.declared import Declaration, Own
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 INF = math.inf
 CHOSEN = {"clip": (-1.0, 2.0), "leaky_relu": (0.1,), "elu": (1.5,), "power": (3,)}
@@ -56,7 +56,7 @@ each = pytest.mark.parametrize("known", DECLARED, ids=[d.name for d in DECLARED]
 def problems(declaration: Declaration) -> list[str]:
     """What the attack says against a declaration."""
     claims = declaration if declaration.lipschitz is None else replace(declaration, modulus=0)
-    return [str(problem) for problem in attack(claims, Own(declaration.fn)).problems]
+    return [str(problem) for problem in attack(claims, DeclaredFunction(declaration.fn)).problems]
 
 
 def refused(declaration: Declaration, word: str) -> None:
@@ -65,11 +65,13 @@ def refused(declaration: Declaration, word: str) -> None:
     assert all("try" in text for text in found)
 
 
+@pytest.mark.turns(4)
 @each
 def test_true_facts_pass(known: Declaration) -> None:
     assert problems(known) == []
 
 
+@pytest.mark.turns(4)
 @each
 def test_a_narrower_range_is_refused(known: Declaration) -> None:
     if known.range is None:
@@ -86,6 +88,7 @@ def test_a_narrower_range_is_refused(known: Declaration) -> None:
         refused(replace(known, range=(low, 1e4), growth=None, modulus=None, lipschitz=None), "does not stay below")
 
 
+@pytest.mark.turns(4)
 @each
 def test_less_growth_is_refused(known: Declaration) -> None:
     if not known.growth:
@@ -96,6 +99,7 @@ def test_less_growth_is_refused(known: Declaration) -> None:
     assert problems(right) == []
 
 
+@pytest.mark.turns(3)
 @each
 def test_less_modulus_is_refused(known: Declaration) -> None:
     if known.modulus:
@@ -105,6 +109,7 @@ def test_less_modulus_is_refused(known: Declaration) -> None:
         refused(replace(known, modulus=3.0), "jumps" if known.name in ("my_step", "my_sign") else "outgrows")
 
 
+@pytest.mark.turns(4)
 @each
 def test_a_smaller_lipschitz_constant_is_refused(known: Declaration) -> None:
     if known.lipschitz is not None:
@@ -113,6 +118,7 @@ def test_a_smaller_lipschitz_constant_is_refused(known: Declaration) -> None:
         refused(replace(known, lipschitz=0.99 * best), "not Lipschitz")
 
 
+@pytest.mark.turns(5)
 @each
 def test_wrong_symmetry_is_refused(known: Declaration) -> None:
     atom = ATOMS[known.name.removeprefix("my_")]
@@ -122,6 +128,7 @@ def test_wrong_symmetry_is_refused(known: Declaration) -> None:
         refused(replace(known, monotone=monotone), "is not increasing" if monotone > 0 else "is not decreasing")
 
 
+@pytest.mark.turns(4)
 @each
 def test_a_derivative_that_is_off_by_a_hundredth_somewhere_is_refused(known: Declaration) -> None:
     right = known.derivative
@@ -137,6 +144,7 @@ def test_a_derivative_that_is_off_by_a_hundredth_somewhere_is_refused(known: Dec
     refused(replace(known, derivative=wrong), "derivative")
 
 
+@pytest.mark.turns(3)
 @each
 def test_a_kink_left_out_is_refused(known: Declaration) -> None:
     if known.kinks and known.name != "my_power":
@@ -251,11 +259,13 @@ FALSE: list[tuple[Declaration, str]] = [
 ]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("declaration", TRUE, ids=lambda d: d.name)
 def test_awkward_truths_pass(declaration: Declaration) -> None:
     assert problems(declaration) == []
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("declaration", "word"), FALSE, ids=lambda d: d.name if isinstance(d, Declaration) else "")
 def test_falsehoods_are_refused(declaration: Declaration, word: str) -> None:
     refused(declaration, word)
@@ -291,8 +301,9 @@ PROPOSED: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("fn", "given"), PROPOSED)
 def test_what_is_proposed_instead_is_accepted(fn: Callable[[Any], Any], given: dict[str, Any]) -> None:
-    (problem,) = attack(Declaration("f", fn, **given), Own(fn)).problems
+    (problem,) = attack(Declaration("f", fn, **given), DeclaredFunction(fn)).problems
     name, value = problem.fix.split("=")
     assert problems(Declaration("f", fn, **{name: eval(value, {"inf": INF})})) == []

@@ -11,7 +11,7 @@ import scipy.special
 from tensorprog.check.falsifier.claims import attack
 from tensorprog.check.falsifier.search import Line
 from tensorprog.check.falsifier.trends import rising
-from tensorprog.language.atoms.declared import Declaration, Own
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 
 def log1(x: Any) -> Any:
@@ -111,15 +111,17 @@ TRUE: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 def refusals(fn: Any, facts: dict[str, Any]) -> list[str]:
-    return [str(problem) for problem in attack(Declaration("f", fn, **facts), Own(fn)).problems]
+    return [str(problem) for problem in attack(Declaration("f", fn, **facts), DeclaredFunction(fn)).problems]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "fn", "facts"), FALSE, ids=[f"{name}-{[*facts]}" for name, _, facts in FALSE])
 def test_false_growth_is_refused(name: str, fn: Any, facts: dict[str, Any]) -> None:
     found = refusals(fn, facts)
     assert any("outgrows" in text or "jumps" in text for text in found), found
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "fn", "facts"), TRUE, ids=[name for name, _, _ in TRUE])
 def test_true_growth_passes(name: str, fn: Any, facts: dict[str, Any]) -> None:
     assert refusals(fn, facts) == []

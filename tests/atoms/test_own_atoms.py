@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog.check.declare import declare
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration, Own, declare
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 INF = math.inf
 
@@ -221,7 +222,7 @@ def test_the_function_sees_one_dimensional_doubles_only() -> None:
         seen.add((x.ndim, x.dtype))
         return np.tanh(x)
 
-    function = Own(fn)
+    function = DeclaredFunction(fn)
     for x in (np.float32(0.5), np.ones((2, 3), dtype=np.float32), np.ones((4, 3, 2)).T, 1, np.ones(0)):
         value = function(x)
         assert value.shape == np.shape(x)

@@ -15,8 +15,8 @@ from tests import rotation
 from . import agreement
 from .generator import write
 
-PROGRAMS = 30
-SLICES = 34
+PROGRAMS = 8
+SLICES = 128
 FEATURES = ("zero boundary", "wrap boundary", "recurrence", "average", "1/n attention", "attention", "mask",
             "neighbours", "softmax", "layer behind scores", "nonlinear output")
 
@@ -31,6 +31,7 @@ def test_a_program_is_the_same_in_both_front_ends_and_in_every_style(seed: int) 
 
 
 @pytest.mark.slow
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("seed", rotation.examples(PROGRAMS, SLICES))
 def test_interpreters_agree(seed: int) -> None:
     found = agreement.examine(seed, 2000)
@@ -38,9 +39,7 @@ def test_interpreters_agree(seed: int) -> None:
     assert not found.faults, "\n".join([*found.faults, write(seed).text])
 
 
-def test_the_programs_drawn_for_a_commit_cover_the_language() -> None:
+def test_the_programs_of_all_slices_cover_the_language() -> None:
     """So that a change of the generator cannot make the battery empty."""
-    seen = Counter(feature for seed in rotation.examples(PROGRAMS, SLICES) for feature in write(seed).features)
     every = Counter(feature for seed in range(SLICES * PROGRAMS) for feature in write(seed).features)
-    assert len(seen) >= 0.7 * len(every)
     assert all(every[feature] >= 20 for feature in FEATURES), every

@@ -29,7 +29,7 @@ run: {width: [8, 32], samples: 4000}
 """
 SLOWLY = """
 import sys, time
-from tensorprog import display
+from tensorprog.show import display
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job, store
 job.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
@@ -46,6 +46,7 @@ def _report(text: str) -> Any:
     return report
 
 
+@pytest.mark.turns(2)
 def test_streamed_samples_give_the_same_report(tp: Tp) -> None:
     plain, streamed, again = (
         tp("run", "small.yaml", "--format", "json", "--out", out, *extra)
@@ -60,6 +61,7 @@ def test_streamed_samples_give_the_same_report(tp: Tp) -> None:
     assert "samples/n32" in tp("run", "small.yaml", "--out", "b", "--stream", "--samples", "5000")[1].replace("\\", "/")
 
 
+@pytest.mark.turns(3)
 def test_other_settings_are_refused_before_anything_is_written(tp: Tp) -> None:
     tp("run", "small.yaml", "--stream", "--out", "a", "--quiet")
     before = {path: path.stat().st_mtime_ns for path in Path("a").rglob("*")}
@@ -69,6 +71,7 @@ def test_other_settings_are_refused_before_anything_is_written(tp: Tp) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path("a").rglob("*")} == before
 
 
+@pytest.mark.turns(3)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_command_goes_on_when_it_is_given_again(tp: Tp, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["run", "small.yaml", "--stream", "--out", "a", "--threads", "1", "--format", "json"]
@@ -93,6 +96,7 @@ def test_too_many_samples_for_memory_are_told_to_stream(tp: Tp) -> None:
     assert "--stream" in err
 
 
+@pytest.mark.turns(3)
 def test_only_the_first_networks_are_compared_where_memory_does_not_hold_all(tp: Tp) -> None:
     Path("small.yaml").write_text(PROGRAM.replace("samples: 4000", "samples: 400000, max_memory: 40MB"))
     code, out, err = tp("run", "small.yaml", "--stream", "--width", "8", "--format", "json")

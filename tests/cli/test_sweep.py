@@ -36,6 +36,7 @@ def tp(tp: Tp) -> Tp:
     return lambda *args: tp("sweep", *args)
 
 
+@pytest.mark.turns(3)
 def test_the_object_and_the_files(tp: Tp) -> None:
     code, out, err = tp("small.yaml", "--set", "s=3", "--over", "c=1,4", "--repeats", "3", "--format", "json")
     assert code == 0
@@ -61,6 +62,7 @@ def test_the_object_and_the_files(tp: Tp) -> None:
     assert again == (0, out, "nothing is to be drawn: all cells are on disk\n")
 
 
+@pytest.mark.turns(3)
 def test_the_tables(tp: Tp) -> None:
     code, out, _ = tp("small.yaml", "--over", "c=1,4", "--repeats", "2", "--width", "4,8", "--out", "a")
     assert code == 0

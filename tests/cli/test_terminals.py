@@ -56,7 +56,7 @@ def call(*words: str) -> Result:
 EVERY = [  # one process calls them all, in a pseudo terminal
     ["list"], ["list", "--atoms"], ["check", "attention_tied"], ["check", "attention_tied", "--facts"],
     ["plan", "attention", "--width", "64"], ["limit", "mlp"], ["limit", "attention", "--infinite", "a"],
-    ["run", "attention_tied", "--samples", "2000", "--width", "16,64"], ["run", "mlp", "--samples", "200"],
+    ["run", "attention_tied", "--samples", "200", "--width", "16,64"], ["run", "mlp", "--samples", "200"],
     ["sample", "mlp", "--size", "100", "--out", "draws.npz"], ["new", "mine"], ["graph", "mlp", "-o", "mlp.svg"],
 ]
 CALLS = """
@@ -97,6 +97,7 @@ def _in_a_terminal(commands: list[list[str]], columns: int, **environment: str) 
     return b"".join(parts).decode(environment.get("PYTHONIOENCODING", "utf-8"))
 
 
+@pytest.mark.turns(2)
 @POSIX
 @pytest.mark.parametrize("columns", [40, 60])
 def test_every_command_fits_its_screen(columns: int) -> None:
@@ -110,9 +111,10 @@ def test_every_command_fits_its_screen(columns: int) -> None:
     assert "networks at each of n = 16" in " ".join(text.split())
 
 
+@pytest.mark.turns(3)
 @POSIX
 def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
-    commands = [["check", "u.yaml"], ["list"]]
+    commands = [["check", "u.yaml"], ["plan", "u.yaml"]]
     plain = _in_a_terminal(commands, 60, NO_COLOR="1")
     assert "\x1b[1m" in plain
     assert not re.search(r"\x1b\[[0-9;]*3[0-8]", plain)
@@ -125,6 +127,7 @@ def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
         assert "?" not in ESCAPE.sub("", text).replace("0/?", "")
 
 
+@pytest.mark.turns(2)
 @POSIX
 def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     command = ["run", "attention_tied", "--samples", "100", "--width", "8"]
@@ -135,6 +138,7 @@ def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     assert "holds" not in ran
 
 
+@pytest.mark.turns(2)
 def test_forced_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in call("check", "attention").output
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -189,6 +193,7 @@ def test_every_character_can_be_written_everywhere(encoding: str) -> None:
     assert all(character in read for character in every[:128])
 
 
+@pytest.mark.turns(3)
 @POSIX
 def test_json_is_the_same_on_every_terminal() -> None:
     for encoding in ("ascii", "cp437"):
@@ -200,6 +205,7 @@ def test_json_is_the_same_on_every_terminal() -> None:
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(2)
 @POSIX
 @pytest.mark.parametrize(("script", "codes"), [
     ("tp list --atoms | true; echo ${PIPESTATUS[0]}", "141"),
@@ -224,6 +230,7 @@ QUIET = {
 }
 
 
+@pytest.mark.turns(2)
 def test_quiet_commands_print_nothing_but_the_object() -> None:
     for name, command in main.commands.items():
         options = {option for parameter in command.params for option in parameter.opts}

@@ -114,8 +114,9 @@ outputs: [y, t]
 """
 
 
+@pytest.mark.turns(3)
 def test_weights_at_sums_of_indices_have_the_right_law_in_both_engines_and_the_limit() -> None:
-    from tensorprog.limit.law.law import Law
+    from tensorprog.law import Law
 
     netsor = loads(WEIGHTS_BY_SUM)
     expected = np.asarray(Law(netsor).cov("t")).reshape(9, 9)

@@ -18,6 +18,7 @@ def _rules(report, *verdicts: str) -> set[str]:
     return {finding.rule for finding in report.findings if finding.verdict in verdicts}
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_grade_and_reason(case: Case) -> None:
     netsor = case.load()

@@ -106,6 +106,7 @@ def test_variables_are_chosen_by_name():
         compare(samples, law)["y[9]"]
 
 
+@pytest.mark.turns(3)
 def test_variables_that_are_no_outputs_are_compared_with_draws_of_their_own():
     program = tp.load("attention", s=2, H=1)
     law = program.limit()

@@ -105,6 +105,7 @@ def test_kl_is_the_estimator_of_the_paper():
     assert measure(x, curve())["kl"] == pytest.approx(paper_kl(x, stats.norm.pdf), rel=2e-3)
 
 
+@pytest.mark.turns(3)
 def test_errors_and_floors_are_those_seen_over_repetitions():
     def spread(scale):
         rng = np.random.default_rng(11)
@@ -119,6 +120,7 @@ def test_errors_and_floors_are_those_seen_over_repetitions():
         assert far[f"{key}_se"][0] == pytest.approx(far[key][1], rel=0.35), key
 
 
+@pytest.mark.turns(3)
 def test_errors_of_distances_between_samples_count_both():
     rng = np.random.default_rng(12)
     rows = [measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k)

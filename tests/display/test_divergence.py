@@ -273,6 +273,7 @@ def test_errors_of_the_law_are_part_of_the_error() -> None:
     assert error == pytest.approx(sampling + spread, rel=1e-3)
 
 
+@pytest.mark.turns(3)
 def test_densities_that_underflow_give_numbers() -> None:
     net = tp.load("resnet").run(4, 20_000, conditional=True)
     value, error = tp.kl(net, tp.load("resnet").limit(), "f[0]")
@@ -367,6 +368,7 @@ def test_limits_against_gaussians(name: str, heads: int, beta: float, near: floa
     assert value == pytest.approx(near, rel=3e-3)
 
 
+@pytest.mark.turns(3)
 def test_limits_of_many_heads_give_no_warnings() -> None:
     """Densities that round to 0 have no logarithm; warnings are errors here."""
     value, error = tp.kl_gaussian(tp.load("attention", s=64, H=32).limit(), "y[0]")

@@ -11,7 +11,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.formats import quantity
-from tensorprog.limit.law.draws import Draws
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.results.rates import fit
 
 EVIL = "<script>alert(1)</script>"

@@ -35,7 +35,7 @@ QUICK = 8192
 COLUMNS = 24  # of one program: more are thinned out evenly
 CHUNK = 1 << 13
 KS_NETWORKS = 200_000
-SLICES = 10  # of the programs that are drawn very often
+SLICES = 30  # of the programs that are drawn very often
 OTHERS = [method for method in METHODS if method != "dense"]
 
 
@@ -207,6 +207,7 @@ def against_dense(name: str, method: str, samples: int) -> Comparison:
     return compare(*reference(name, samples), draw(CASES[name], method, samples, 2))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("method", OTHERS)
 @pytest.mark.parametrize("name", CASES)
 def test_few_networks_agree_with_dense(name: str, method: str) -> None:
@@ -215,6 +216,7 @@ def test_few_networks_agree_with_dense(name: str, method: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turns(1)  # the cases of a program share its reference
 @pytest.mark.parametrize("method", OTHERS)
 @pytest.mark.parametrize("name", some(CASES, SLICES))
 def test_many_networks_agree_with_dense(name: str, method: str) -> None:
@@ -227,6 +229,7 @@ def test_many_networks_agree_with_dense(name: str, method: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", some(CASES, SLICES))
 def test_blocks_are_cut_into_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at large widths: a few networks at a time where all coordinates are touched."""
@@ -258,6 +261,7 @@ def against_oracle(name: str, method: str, samples: int) -> Comparison:
     return compare(*by_hand(name, samples), draw(CASES[name], method, samples, 4))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", oracles.ORACLES)
 def test_few_networks_agree_with_numpy(name: str, method: str) -> None:
@@ -266,6 +270,7 @@ def test_few_networks_agree_with_numpy(name: str, method: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", some(oracles.ORACLES, 6))
 def test_many_networks_agree_with_numpy(name: str, method: str) -> None:
@@ -301,6 +306,7 @@ def test_one_percent_more_variance_is_found() -> None:
     assert compare(first, found, scale, Drawn.of(same | {"y": points})).p < SMALLEST_P
 
 
+@pytest.mark.turns(3)
 def test_reused_weights_know_their_history() -> None:
     """E |W x|**2 |W W x|**2 / n**2 at n = 4: independent rows given the Gram matrix would give 1.12, not 1.87."""
     # With |x|**2 = n, A = |u1|**2 ~ chi2(n) and z = (x.u1)**2 / n ~ chi2(1), a component of A: given u1,

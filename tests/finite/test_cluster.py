@@ -87,6 +87,7 @@ def _workers(executor: Any) -> list[int]:
     return list(executor._client.run(os.getpid).values())
 
 
+@pytest.mark.turns(4)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_worker_ended_in_mid_run_changes_nothing(address: str, tmp_path: Path) -> None:
     program = tp.load(ATTENTION)

@@ -126,6 +126,7 @@ def test_what_nobody_reads_is_not_drawn() -> None:
         assert "v" not in found.lengths and "not needed" in str(found)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:

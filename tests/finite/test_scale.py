@@ -56,6 +56,7 @@ class Backwards(Executor):
                 future.set_exception(error)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", ["dense", "lazy", "collapsed"])
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_one_seed_gives_the_same_numbers_in_every_executor(
@@ -72,6 +73,7 @@ def test_one_seed_gives_the_same_numbers_in_every_executor(
                 assert np.array_equal(reference[name], drawn[name]), (how, name)
 
 
+@pytest.mark.turns(3)
 def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     program = tp.load(ATTENTION, s=16)
     job = make_job(program.netsor, 8, 7, "lazy", 1, (), "float64")
@@ -195,6 +197,7 @@ print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
 """
 
 
+@pytest.mark.turns(2)
 @pytest.mark.skipif(os.name != "posix", reason="memory is measured where the system tells")
 def test_memory_stays_within_the_budget_when_results_do_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PEAK, str(tmp_path / "samples")]

@@ -88,6 +88,7 @@ def test_averages_are_stored(folder: Path) -> None:
     assert np.array_equal(stored.averages["m"], program.run(samples=400, averages=averages, **RUN).averages["m"])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(folder: Path) -> None:
     program = tp.load(ATTENTION)

@@ -20,6 +20,7 @@ from tensorprog.language.yaml_io import dump, load, loads
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
 
 
+@pytest.mark.turns(3)
 @settings(max_examples=40)
 @given(programs())
 def test_random_programs_round_trip(netsor):

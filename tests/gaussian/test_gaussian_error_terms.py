@@ -296,6 +296,7 @@ def test_standard_errors_are_those_of_a_sample(count, factor):
     assert not standard_errors(replicates[:1]).any()
 
 
+@pytest.mark.turns(3)
 def test_coverage_is_that_of_student():
     """Means of four functions over 120 seeds: as many within the error as Student's law with 15 degrees says."""
     exact = [np.exp(0.045), special.ndtr(0.3), np.sqrt(2 / np.pi), np.exp(-0.5) * np.cos(0.2)]

@@ -201,6 +201,7 @@ def integral(first, second, mu, sd, rho):
     return mpmath.quad(lambda z: outer(z) * inner(z) * mpmath.npdf(z), inside)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_bounds_and_laws(seed):
     """Infinite bounds, variances of zero, correlations of +-1 and next to it."""

@@ -41,6 +41,7 @@ def test_gauss_legendre_is_correctly_rounded(n):
             assert abs(moment - mp.mpf(2) / (k + 1)) < 4e-16
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("size", [1e-3, 0.5, 3.0, 9.9, 10.1, 13.0, 50.0])
 @pytest.mark.parametrize("angle", [0.5, 0.51, 0.7, 1.0])
 def test_half_line_moments(size, angle):

@@ -88,6 +88,7 @@ def test_means_of_functions_carry_errors(name, wrong):
         assert_covers(lambda *args: mean(f, *args), lambda *args: mean_of_estimates(f, *args), [mu, var], errors, 5)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("wrong", [(0, 1), (2, 3), (4,), (0, 1, 2, 3, 4)], ids=["means", "variances", "cov", "all"])
 @pytest.mark.parametrize("names", ["relu relu", "abs erf", "exp cube", "erf tanh"])
 def test_products_at_means_other_than_zero_carry_errors(names, wrong):

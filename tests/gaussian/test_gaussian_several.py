@@ -52,6 +52,7 @@ def test_smooth_functions_reach_the_error_asked_for():
     assert found.error.max() < 1e-10
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("smooth", [True, False])
 def test_errors_of_all_moments_count(smooth):
     """E exp(sum z) for means and covariances that are off by what they state, each by its own amount."""

@@ -87,6 +87,7 @@ def _points(path: str) -> list[tuple[float, float]]:
     return points
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", DRAWN.values(), ids=DRAWN)
 def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
     netsor = case.load()
@@ -119,6 +120,7 @@ def test_drawings_are_well_formed_and_nothing_overlaps(case: Case) -> None:
     assert graphs.layout(view) == graphs.layout(view)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", DRAWN.values(), ids=DRAWN)
 def test_arrows_end_apart_from_each_other(case: Case) -> None:
     view = graph.build(case.load())
@@ -214,6 +216,7 @@ def test_the_way_from_a_layer_to_the_next_is_told_and_drawn() -> None:
     assert not marks.joins("z[l]", "z[l]")
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("case", DRAWN.values(), ids=DRAWN)
 def test_the_ways_of_findings_are_ways_of_the_program(case: Case) -> None:
     netsor = case.load()

@@ -29,10 +29,12 @@ def test_tables_are_as_large_as_promised() -> None:
     assert len({(row.gap, row.group) for row in rows("hostile")}) >= 900
 
 
+@pytest.mark.turns(3)
 def test_realistic_programs_have_their_grade() -> None:
     assert wrong("realistic", every=14) == []
 
 
+@pytest.mark.slow
 def test_hostile_programs_have_no_better_grade() -> None:
     assert wrong("hostile", every=50) == []
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 import tensorprog as tp
+from tensorprog.limit.law import averaging
 from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.moment import averaging
 from tensorprog.shipped import shipped_programs
 
 from . import oracles

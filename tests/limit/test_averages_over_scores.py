@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.results.divergence import kl_gaussian
 
 Function = Callable[[Any], Any]
@@ -207,6 +207,7 @@ def test_divergences_of_densities_with_a_singularity(output: str, g: Function) -
     assert error < 1e-8
 
 
+@pytest.mark.turns(2)
 def test_divergences_that_are_known() -> None:
     for output, scale in (("0.01*v + p", 1.0), ("p + v", 40), ("1e-7*v + 2*p", 1.0)):
         value, error = kl_gaussian(law(output, scale=scale), "y")
@@ -280,6 +281,7 @@ def test_narrow_noise_behind_two_scores() -> None:
     assert abs(value) <= error < 1e-10
 
 
+@pytest.mark.slow
 def test_noise_that_is_narrow_for_some_scores_only() -> None:
     """Draws miss most of it; the truth is the slope of the distribution function."""
     value, error = law("sigmoid(30*(p-r))*v + relu(p)", "pr").density("y", 0.3, with_error=True)

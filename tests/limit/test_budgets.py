@@ -15,8 +15,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
 from tensorprog.limit.draw import weight_factors as rows
+from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment import paths
-from tensorprog.limit.moment.budget import Budget, amount, need
 from tensorprog.program import Program
 
 MIB = 1 << 20
@@ -24,7 +24,7 @@ CHILD = """
 import json, resource, sys
 import numpy as np, scipy.stats, sympy
 import tensorprog as tp
-import tensorprog.limit.law.law
+import tensorprog.law
 allowed, *cases = json.loads(sys.argv[1])
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 programs = [tp.load(program, **given) for program, given, _ in cases]
@@ -60,6 +60,7 @@ def quoted(message: str) -> list[float]:
     return [float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)]
 
 
+@pytest.mark.turns(2)
 def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     used, said = peak(
         40,
@@ -77,6 +78,7 @@ def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     assert used <= 40
 
 
+@pytest.mark.turns(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["gru", "lstm", "attention_fixed_head", "batchnorm_mlp"])
 def test_draws_of_what_is_carried_keep_to_the_budget(program: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.law.law import Law
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.program import Program
 from tensorprog.results.judge import judge
@@ -74,6 +74,7 @@ def test_graded_programs_are_compiled_or_said_not_to_be(name: str) -> None:
     _compiled(CASES[name].load())
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", GRADED[:: len(GRADED) // 12])
 def test_a_few_graded_programs_are_compiled(name: str) -> None:
     _compiled(CASES[name].load())

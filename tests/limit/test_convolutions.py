@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 from . import oracles
 
@@ -106,6 +106,7 @@ outputs: [w]
         np.testing.assert_allclose(law.mean("w"), moved + 2, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_scores_of_neighbours() -> None:
     """Attention to the two neighbours on a circle: scores are those of a program that writes the neighbours out."""
     text = """

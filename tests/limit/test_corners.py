@@ -9,7 +9,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 HEAD = """
 program: corner
@@ -88,6 +88,7 @@ CASES = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", [name for name, (_, function) in CASES.items() if function])
 def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
     lines, function = CASES[name]
@@ -217,6 +218,7 @@ outputs: [u]
     np.testing.assert_array_equal(cov, np.subtract.outer(np.arange(6), np.arange(6)) % 3 == 0)
 
 
+@pytest.mark.turns(3)
 def test_covariances_are_copies() -> None:
     law = tp.load("attention").limit()
     first = law.cov("y")

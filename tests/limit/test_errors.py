@@ -14,10 +14,10 @@ from scipy import stats
 import tensorprog as tp
 from tensorprog.gaussian.qmc import normal_points
 from tensorprog.gaussian.several import product_points
+from tensorprog.limit.law.averaging import Rule
 from tensorprog.limit.law.convolution import Convolution
+from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.moment.averaging import Rule
-from tensorprog.limit.moment.joint import Joint
 
 Array = NDArray[Any]
 Numbers = Callable[[Mixture], tuple[Array, Array]]  # value and error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
+from tensorprog.limit.law import averaging
 from tensorprog.limit.law.explain import explain
-from tensorprog.limit.law.law import Law
-from tensorprog.limit.moment import averaging
 
 DEEP = """
 program: deep
@@ -65,6 +65,7 @@ CASES = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("text", "name", "phrases"), CASES, ids=[name for _, name, _ in CASES])
 def test_what_is_random_is_said(text: str, name: str, phrases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(averaging, "AIM", 0.02)

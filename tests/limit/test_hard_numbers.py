@@ -15,7 +15,7 @@ from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 Array = NDArray[np.float64]
 INF = float("inf")
@@ -107,6 +107,7 @@ def at(value: float, error: float = 0.0) -> Estimate:
     return Estimate(np.full((1, 1), value), np.full((1, 1), error))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("mean", [0.0, 0.3])
 @pytest.mark.parametrize("name", JUMPING)
 def test_errors_of_laws_hold_for_functions_that_jump(name: str, mean: float) -> None:

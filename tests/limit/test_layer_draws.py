@@ -15,10 +15,10 @@ from scipy.linalg import block_diag
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.layers import Layers
 from tensorprog.limit.draw.normals import Points
-from tensorprog.limit.law.law import Law
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.replicates import REPLICATE
 
@@ -120,7 +120,7 @@ def test_clause_iv_given_the_first_layer_by_hand() -> None:
     drawn = law.sample(2, seed=3, keep=FIRST)
     given = law.given({name: drawn[name] for name in FIRST} | {name: np.zeros((2, *law.compiled.families[name].shape))
                                                                for name in SECOND})  # fmt: skip
-    found = next(given._parts(law))
+    found = next(given._parts(law.compiler))
     x1, z = found.covariances("x1", "x1"), np.asarray(found.replicated("z", "z").dense(
         (REPLICATE, "0", "0_")).value)  # fmt: skip
     i = np.arange(1, 4)
@@ -246,7 +246,7 @@ def test_layers_of_a_recurrence_given_scores() -> None:
     law = Law(loads(LOOP))
     p = np.random.default_rng(3).standard_normal((3, 2, 2, 2))
     soft = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)
-    found = next(law.given({"p": p})._parts(law))
+    found = next(law.given({"p": p})._parts(law.compiler))
     k = np.broadcast_to(0.5 ** abs(np.subtract.outer(np.arange(2), np.arange(2))), (3, 2, 2))
     for t in range(2):
         first = 1.3 * np.einsum("nik,njl->nijkl", k, k)

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law import layered
-from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 TEXT = """
@@ -48,6 +48,7 @@ def law() -> Law:
     return Law(loads(TEXT), accuracy=0.1)
 
 
+@pytest.mark.turns(3)
 def test_covariances_are_those_of_the_means_and_those_given_the_draws(law: Law) -> None:
     """Cov m_i m_j = 2 C_ij**2 / d, and y_i is N(m_i, m_i) given the draws."""
     squares = C**2
@@ -94,6 +95,7 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / 3))
 
 
+@pytest.mark.turns(6)
 @pytest.mark.slow
 def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(law.cov("y"))

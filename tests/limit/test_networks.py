@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 from . import oracles
 

@@ -171,6 +171,7 @@ def test_density_integrates_to_one_and_has_the_moments_of_the_law(heads: int) ->
     np.testing.assert_allclose((grid**4 * density).sum() * step, law.kurtosis("y[0]") * variance**2, rtol=1e-7)
 
 
+@pytest.mark.turns(3)
 def test_joint_laws_agree_with_a_plain_simulation() -> None:
     law = tp.load(ATTENTION, C=1, s=3).limit()
     _, _, y = oracles.attention_draws(1_000_000, 3, 2, seed=5, c=oracles.clip_moment(1.0))
@@ -225,6 +226,7 @@ def test_joint_laws_that_do_not_exist_are_refused(names: tuple[str, ...], points
         tp.load(ATTENTION).limit().density(names, points)
 
 
+@pytest.mark.turns(3)
 def test_infinitely_many_heads_are_gaussian_with_the_covariance_of_any_number() -> None:
     law = tp.load(ATTENTION, H=3).limit()
     limit = law.infinite_heads("a")
@@ -262,6 +264,7 @@ def test_networks_compare_with_infinitely_many_heads() -> None:
     assert error.max() <= 3 * change.max()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("change", "index", "message"),
     [
@@ -321,6 +324,7 @@ COEFFICIENTS = {
 DEAR = ("exp(clip(p[a],-3,3))", "sigmoid(10*p[a])", "p[a]**2")  # steep or spread wide: many nodes
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "coefficient", [pytest.param(c, marks=[pytest.mark.slow] if c in DEAR else []) for c in COEFFICIENTS]
 )

@@ -12,10 +12,11 @@ import sympy as sp
 from scipy.special import ndtr
 
 import tensorprog as tp
+from tensorprog.check.declare import declare
 from tensorprog.gaussian import mean
 from tensorprog.gaussian.function import Function
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.declared import Declaration, declare
+from tensorprog.language.atoms.declared import Declaration
 
 INF = np.inf
 
@@ -53,6 +54,7 @@ def test_covariances_are_those_of_the_shipped_function(
     assert mine.error < most
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("jumps", [False, True])
 def test_errors_are_honest_where_kinks_are_not_declared(jumps: bool) -> None:
     rng = np.random.default_rng(6)

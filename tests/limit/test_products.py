@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 STEP = 0.08  # the trapezoidal rule converges faster than any power for analytic functions
 
@@ -149,6 +149,7 @@ LAYERED = """
 """
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("expr", "expected"), [
     ("v * w", 1.5 * 0.7),
     ("exp(v) * w", np.exp(2 * 1.5) * 0.7),

@@ -10,7 +10,7 @@ from scipy import special
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.recurrences import merged
 
@@ -100,10 +100,11 @@ def test_long_recurrences_cost_steps_not_pairs() -> None:
     for steps, batch in ((5, 1), (10, 1), (10, 4)):
         law = Law(loads(RNN.replace("PHI", "erf"), {"T": steps, "B": batch}))
         law.cov("y")
-        counts.append(len(law.compiler.patterns._known))
+        counts.append(len(law.compiler._expectations))
     assert counts[2] == counts[1] and counts[1] < 2.5 * counts[0], counts
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("weight", ["W", "W[t]"])
 def test_finite_networks_approach_the_limit(weight: str) -> None:
     """tanh, a bias that differs from step to step, lag two, weights shared over time or fresh at every step."""
@@ -261,6 +262,7 @@ def _pair(cov: Array, order: int = 24) -> tuple[Array, Array, Array]:
     return root[0, 0] * one, root[1, 0] * one + root[1, 1] * two, np.outer(weights, weights)
 
 
+@pytest.mark.turns(3)
 def test_lstm_of_two_steps_against_quadrature() -> None:
     law = Law(loads(LSTM))
     with mpmath.workdps(20):
@@ -289,6 +291,7 @@ def test_lstm_of_two_steps_against_quadrature() -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-7)
 
 
+@pytest.mark.turns(3)
 def test_gru_of_two_steps_against_quadrature() -> None:
     law = Law(loads(GRU))
     nodes, weights = _nodes(60)
@@ -306,6 +309,7 @@ def test_gru_of_two_steps_against_quadrature() -> None:
     np.testing.assert_allclose(np.asarray(found), [[first, cross], [cross, last]], rtol=0, atol=found.error + 1e-9)
 
 
+@pytest.mark.turns(3)
 def test_gates_that_only_read_carried_cells() -> None:
     """h = o tanh(c) after a reset by a condition on the index, and what o has together with c in one function."""
     text = LSTM.replace("  - u[k,t] = MatMul(W[k], h[t-1])", "  - r[t] = Nonlin(where(t == 2, 0, h[t-1]))\n"
@@ -349,6 +353,7 @@ def test_a_recurrence_of_one_step(steps: int) -> None:
     np.testing.assert_allclose(np.asarray(law.cov("y")), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.turns(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [LSTM, GRU])
 def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> None:
@@ -368,6 +373,7 @@ def test_longer_gated_networks_against_draws_and_finite_networks(text: str) -> N
     assert np.all(np.abs(estimate - np.asarray(found)) <= 5 * error + found.error)
 
 
+@pytest.mark.turns(3)
 def test_what_is_carried_linearly() -> None:
     """A leaky state and a residual stream along a recurrence index, against sums by hand."""
     text = """
@@ -518,6 +524,7 @@ outputs: [r]
 """
 
 
+@pytest.mark.turns(3)
 def test_a_boundary_may_be_the_base_of_a_recurrence() -> None:
     program = tp.Program.from_netsor(loads(FADING))
     exact = np.array([[1, 0.5, 0.25], [0.5, 1.25, 0.625], [0.25, 0.625, 1.3125]])

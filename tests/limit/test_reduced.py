@@ -14,7 +14,7 @@ from scipy import integrate, special
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 from . import oracles
 
@@ -67,6 +67,7 @@ def test_batch_normalisation_layer_by_layer() -> None:
     np.testing.assert_allclose(np.asarray(law.cov("mu1")), 2 * toeplitz(0.5, 4).mean(), rtol=1e-12)
 
 
+@pytest.mark.turns(3)
 def test_draws_and_expectations_of_normalised_vectors() -> None:
     law = tp.load("batchnorm_mlp").limit()
     draws = law.sample(40_000, seed=3, keep=("h1", "h2"))
@@ -79,6 +80,7 @@ def test_draws_and_expectations_of_normalised_vectors() -> None:
     assert value == pytest.approx(expected[0, 1], abs=error)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("size", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_batches_of_other_sizes(size: int) -> None:
     law = tp.load("batchnorm_mlp", m=size).limit()
@@ -105,6 +107,7 @@ outputs: [f]
 """
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("rho", "weight"), [("0.0", "W"), ("1.0", "W"), ("1.0", "W[c]")])
 def test_each_member_of_another_index_is_normalised_by_itself(rho: str, weight: str) -> None:
     law = Law(loads(CHANNELS.replace("RHO", rho).replace("WEIGHT", weight)))
@@ -204,7 +207,7 @@ def test_objects_do_not_grow_with_the_batch() -> None:
     for size in (2, 5):
         law = tp.load("batchnorm_mlp", m=size).limit()
         law.cov("f")
-        counts.append(len(law.compiler.patterns._known))
+        counts.append(len(law.compiler._expectations))
     assert counts[0] == counts[1]
 
 

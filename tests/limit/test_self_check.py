@@ -14,10 +14,9 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.results.selfcheck import LawCheck, _binomial, _score, check_law
 from tensorprog.shipped import shipped_programs
-from tests.rotation import some
 
 HEADS = """
 program: family
@@ -163,6 +162,7 @@ def test_the_limit_from_networks_is_extrapolated() -> None:
     assert np.mean(drawn**4) / np.mean(drawn**2) ** 2 > rows["kurtosis y[0]"].value + 6 * rows["kurtosis y[0]"].se
 
 
+@pytest.mark.turns(3)
 def test_what_is_printed_and_written(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(HEADS.format(y="p[i,0]*v[i]", tokens=1), encoding="utf-8")
     shown = CliRunner().invoke(main, ["limit", str(tmp_path / "p.yaml"), "--self-check", "--samples", "4096"])
@@ -181,7 +181,8 @@ SLOW = {"deep_attention"}  # takes minutes; its covariances are compared in test
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(sorted(set(shipped_programs()) - SLOW), 2))
+@pytest.mark.turns(6, always=("attention",))
+@pytest.mark.parametrize("name", sorted(set(shipped_programs()) - SLOW))
 def test_shipped_laws_agree_with_their_draws_and_with_networks(name: str) -> None:
     program = tp.load(name)
     if program.check().grade == "outside":
@@ -216,6 +217,7 @@ def test_references_of_the_battery_are_true() -> None:
     assert cube.kl_gaussian()[0] == pytest.approx(2.0715, abs=1e-4)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.slow
 def test_stated_errors_hold() -> None:
     """Of the stated errors of every fourth law 99 % hold, and none is beaten by a factor of 10."""

@@ -13,11 +13,10 @@ from scipy import special, stats
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.draw import normals, sampler
+from tensorprog.law import Law
+from tensorprog.limit.draw import draws, normals, sampler
 from tensorprog.limit.draw.normals import Points, Streams
 from tensorprog.limit.draw.sampler import Sampler
-from tensorprog.limit.law import draws
-from tensorprog.limit.law.law import Law
 
 Array = NDArray[np.float64]
 
@@ -157,6 +156,7 @@ def softmax(p: Array) -> Array:
     return np.asarray(a / a.sum(axis=-1, keepdims=True))
 
 
+@pytest.mark.turns(2)
 def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
         for module in (normals, draws, sampler):
@@ -229,6 +229,7 @@ def test_one_factor_serves_all_heads_where_they_are_alike() -> None:
     }
 
 
+@pytest.mark.turns(3)
 def test_heads_that_differ_have_factors_of_their_own() -> None:
     law = Law(loads("""
 program: differ
@@ -333,6 +334,7 @@ outputs: [y]
 """
 
 
+@pytest.mark.turns(3)
 def test_heads_that_meet_in_crossed_weights_only_are_dependent() -> None:
     """Cov(p[a+1], t[a]) is the second product of Isserlis' theorem: f . f and g . g, in the other order."""
     law = Law(loads(CROSSED))

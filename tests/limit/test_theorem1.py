@@ -8,7 +8,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.shipped import shipped_programs
 
@@ -77,6 +77,7 @@ def test_two_variables_agree_with_the_trapezoidal_rule(case: str) -> None:
         assert error < 1e-5
 
 
+@pytest.mark.turns(3)
 def test_kinks_and_parameters_that_depend_on_scores() -> None:
     p, cov = given_scores(3, seed=2)
     given = tp.load(ATTENTION).limit().given({"p": p})
@@ -94,6 +95,7 @@ def test_kinks_and_parameters_that_depend_on_scores() -> None:
     assert error < 1e-11
 
 
+@pytest.mark.turns(3)
 def test_a_maximum_over_members_is_clarks_formula_for_two_and_a_simulation_for_four() -> None:
     p, cov = given_scores(4, s=2, seed=3)
     value, error = tp.load(ATTENTION, s=2).limit().given({"p": p}).expectation("max[i](y[i])", with_error=True)
@@ -152,6 +154,7 @@ def test_draws_are_the_expectations_given_their_scores() -> None:
     assert 0 < law.error < 1e-3
 
 
+@pytest.mark.slow
 def test_means_of_averages_are_expectations() -> None:
     law = tp.load(ATTENTION, C=1).limit()
     for text, moment in (("y[i]**2", law.var("y")), ("y[i]**4", law.moment("y", 4))):
@@ -167,6 +170,7 @@ def test_means_of_averages_are_expectations() -> None:
     assert abs(drawn.mean() - value) < 4.9 * drawn.std() / np.sqrt(400_000) + error
 
 
+@pytest.mark.turns(3)
 def test_without_scores_averages_are_numbers() -> None:
     law = tp.load("mlp", m=2).limit()
     drawn = law.sample(100, averages={"a": "tanh(f[0])**2", "both": "tanh(f[0])*max(f[1], 0.5*f[0])"})
@@ -201,6 +205,7 @@ outputs: [z]
 """
 
 
+@pytest.mark.turns(3)
 def test_offsets_ranges_from_one_nonlinear_outputs_and_initial_vectors_with_means() -> None:
     """Against Definition 1 by hand; brute force over the Gaussians given three draws of the scores."""
     law = tp.Program.from_netsor(loads(CORNER)).limit()  # type: ignore[attr-defined]
@@ -252,6 +257,7 @@ outputs: [z]
 """
 
 
+@pytest.mark.turns(3)
 def test_averages_over_score_dependent_vectors_are_functions_of_the_scores() -> None:
     """LayerNorm after one-head attention divides by the variance given the scores, not by its mean."""
     law = Law(loads(LAYER_NORM))

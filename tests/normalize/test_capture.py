@@ -10,7 +10,7 @@ from tensorprog.check.graph import Structure
 from tensorprog.language.expr import Affine, Reduction, Variable
 from tensorprog.language.substitute import free_indices, substitute
 from tensorprog.language.yaml_io import loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 NESTED = """program: nested
 constants:

@@ -12,7 +12,7 @@ from tensorprog.check.rewrites import normalize, written_out
 from tensorprog.check.rewrites.constants import Folding
 from tensorprog.language.expr import Number
 from tensorprog.language.yaml_io import dump, loads
-from tensorprog.limit.law.law import Law
+from tensorprog.law import Law
 
 CONSTANTS = ("zero: 0 & one: 1 & half: 0.5 & ones[i]: [1, 1, 1] & mixed[i]: [1, 1, 0] "
              "& none[i,j]: [[0, 0, 0], [0, 0, 0], [0, 0, 0]] & twice[k]: 2*one + k")

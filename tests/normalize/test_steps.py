@@ -23,8 +23,7 @@ from tensorprog.check.rewrites.editor import Editor
 from tensorprog.check.rewrites.steps import constants, expand, inline, move, turn
 from tensorprog.language import initials
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Call, Expr, Number, Variable
+from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
 from tensorprog.language.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.language.yaml_io import dump, loads
 from tensorprog.results.judge import judge
@@ -50,6 +49,7 @@ def one(step: Callable[[Editor], Iterator[Rewrite]], netsor: Netsor) -> Rewritte
     return Rewritten(changed, tuple(done), origin, editor.initials)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_pipeline(name: str) -> None:
     netsor = CASES[name].load()
@@ -82,6 +82,7 @@ def test_weights_in_a_row_behind_attention_make_one_matmul_each(between: str) ->
     assert len(rewritten.netsor.body) == len(netsor.body) + len(rows)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("step", STEPS)
 def test_one_step_alone(step: str, name: str) -> None:
@@ -109,6 +110,7 @@ def test_one_step_on_what_stays(step: str, case: Case) -> None:
     check_same(one(STEPS[step], netsor), netsor)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("rewrite", [normalize, written_out])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rewriting_again_changes_nothing(name: str, rewrite: Callable[[Netsor], Rewritten]) -> None:
@@ -175,6 +177,7 @@ def test_names_do_not_double_with_every_layer() -> None:
     assert not Structure(found).behind_scores
 
 
+@pytest.mark.turns(3)
 def test_a_program_that_grows_too_long_stays_as_it_is() -> None:
     program = behind(10, "z{before}[i] + m{k}[i]")  # 2^10 products of weights
     assert normalize(program).netsor is program
@@ -183,6 +186,7 @@ def test_a_program_that_grows_too_long_stays_as_it_is() -> None:
     assert normalize(product).netsor is product
 
 
+@pytest.mark.turns(3)
 def test_scores_along_a_long_recurrence_are_followed_so_far() -> None:
     body = ONE_HEAD + "f[l,i] = MatMul(D[l], x[i])\nt[0,i] = Nonlin(q[i])\nt[l,i] = Nonlin(t[l - 1,i] + f[l,i])\n"
     body += "a1[i,j] = Dot(t[{last},i], g[j])\ny[i] = Nonlin(a1[i,0] * x[i])"
@@ -193,6 +197,7 @@ def test_scores_along_a_long_recurrence_are_followed_so_far() -> None:
     assert not normalize(long).complete
 
 
+@pytest.mark.turns(3)
 def test_programs_written_out_fit_a_file() -> None:
     lines = [f"m{k} = MatMul(D{k}, z{k - 1})\nz{k} = Nonlin(tanh(m{k}) + z{k - 1})\n" for k in range(1, 600)]
     weights = " & ".join(f"D{k}: 1" for k in range(1, 600))
@@ -305,6 +310,7 @@ BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_varia
           broken_families)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("broken", BROKEN, ids=[broken.__name__ for broken in BROKEN])
 def test_broken_rewrites_are_found(broken: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     programs = [case.load() for case in PROGRAMS.values()]

@@ -16,6 +16,7 @@ from tensorprog.jobs import study as job
 from tensorprog.show.page import Page
 from tensorprog.show.page.formulas import derived
 from tensorprog.show.svg import palette
+from tests.rotation import some
 
 VOID = {"meta", "br"}
 PROGRAMS = {
@@ -67,10 +68,11 @@ def run(program: Any, folder: Path, **given: Any) -> job.Study:
     return job.run(program, settings, folder, page=Page())
 
 
-CASES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PROGRAMS]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PROGRAMS
+          if name != "attention"]
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=["attention", *some(OTHERS, 2)])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("run")
     run(tp.load(request.param, **PROGRAMS[request.param]), folder)
@@ -138,6 +140,7 @@ def several(count: int) -> tp.Program:
     return program
 
 
+@pytest.mark.turns(3)
 def test_every_output_is_drawn_up_to_a_few(tmp_path: Path) -> None:
     run(several(8), tmp_path)
     shown = Document((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -147,6 +150,7 @@ def test_every_output_is_drawn_up_to_a_few(tmp_path: Path) -> None:
     assert "Not drawn, but in the tables: y6, y7." in shown.text
 
 
+@pytest.mark.turns(3)
 def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
     evil = "</title><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes' ]]> </style>"
     program = tp.Program("plain", title=evil, reference=evil)
@@ -162,6 +166,7 @@ def test_nothing_of_a_program_is_markup(tmp_path: Path) -> None:
     assert evil in " ".join(document.text)
 
 
+@pytest.mark.turns(3)
 def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
     class Stop(job.Listener):
         def width_done(self, study: job.Study) -> None:
@@ -195,6 +200,7 @@ def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None
     assert made == [0, 1]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("often", [False, True])
 def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the page was written on the way."""

@@ -14,17 +14,14 @@ import numpy as np
 import pytest
 from scipy.stats import entropy, gaussian_kde
 
+import tensorprog as tp
+from examples.paper import FIGURES, csv_text, make
+from examples.paper.convergence import Convergence
+from examples.paper.densities import Densities
+from examples.paper.experiment import Case, Listener, Settings, Together, chosen, seed_of
+from examples.paper.scores import Scores
 from tensorprog.jobs.cli import main
-from tensorprog.jobs.study import Listener
-from tensorprog.language.errors import ProgramError
-from tensorprog.paper.convergence import Convergence
-from tensorprog.paper.densities import Densities
-from tensorprog.paper.experiment import Case, Settings, Together, chosen, seed_of
-from tensorprog.paper.figures import FIGURES
-from tensorprog.paper.files import csv_text, make
-from tensorprog.paper.scores import Scores
 from tensorprog.results.distances import kernel_kl
-from tensorprog.results.divergence import kl, kl_gaussian
 
 SMALL = Settings(samples=2000, seed=3, repeats=3)
 ONE_HEAD = (("H", 1),)
@@ -135,11 +132,11 @@ def test_convergence_of_kl():
     low, high = data.numbers["points_low"], data.numbers["points_high"]
     case = part.cases[1]
     x = case.networks(SMALL, Listener(), 2)["y"][:, 0]
-    again = kernel_kl(x, case.limit_draws("y[0]", SMALL, 2), low, high)
+    again = kernel_kl(x, case.limit_draws(SMALL, 2), low, high)
     assert chosen(table, {"n": 64, "trial": 2})["kl_kernel"][0] == pytest.approx(again)
     assert means["log_kl_kernel"][0] > means["log_kl_kernel"][1] > math.log(data.tables["floor"]["limit"].min()) - 1
     value, error = (chosen(table, {"n": 64, "trial": 2})[name][0] for name in ("kl", "kl_se"))
-    assert (value, error) == kl(case.networks(SMALL, Listener(), 2, conditional=True), case.reference, "y[0]")
+    assert (value, error) == tp.kl(case.networks(SMALL, Listener(), 2, conditional=True), case.reference, "y[0]")
     assert means["kl"][0] > means["kl"][1] > 0
     assert means["kl_se"][1] == pytest.approx(np.sqrt((table["kl_se"][table["n"] == 64] ** 2).sum()) / SMALL.repeats)
     assert data.numbers["rate"] is None  # two widths are too few for a power with a correction
@@ -153,7 +150,7 @@ def test_the_floor_compares_draws_with_the_limit_and_a_gaussian_of_its_variance(
     low, high = data.numbers["points_low"], data.numbers["points_high"]
     case, rng = part.cases[0], np.random.default_rng([SMALL.seed, 1])
     deviation = math.sqrt(case.reference.law.var("y[0]"))
-    limit, again = (case.limit_draws("y[0]", SMALL, trial) for trial in (0, SMALL.repeats))
+    limit, again = (case.limit_draws(SMALL, trial) for trial in (0, SMALL.repeats))
     gaussian = deviation * rng.standard_normal(SMALL.samples)
     floor = data.tables["floor"]
     assert floor["gaussian"][0] == pytest.approx(kernel_kl(gaussian, limit, low, high), rel=1e-9)
@@ -180,10 +177,10 @@ def test_kl_of_the_limit_to_a_gaussian_is_that_of_other_code():
     f = density_by_quadrature(y, 18)
     variance = 0.1 * f @ y**2
     logs = np.log(f) + 0.5 * y**2 / variance + 0.5 * math.log(2 * math.pi * variance)
-    value, error = kl_gaussian(case.reference, "y[0]")
+    value, error = tp.kl_gaussian(case.reference, "y[0]")
     assert error < 1e-9
     assert value == pytest.approx(0.1 * f @ logs, abs=error + 1e-9)
-    assert case.spread("y[0]") ** 2 == pytest.approx(variance, rel=1e-7)
+    assert case.spread ** 2 == pytest.approx(variance, rel=1e-7)
     page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
     assert f"{value:.4e}".replace("e-0", "e-") in page
 
@@ -219,7 +216,7 @@ def test_files(tmp_path):
 
 def test_files_that_are_folders_are_refused_before_anything_is_drawn(tmp_path):
     (tmp_path / "fig2a.png").mkdir()
-    with pytest.raises(ProgramError, match=r"fig2a\.png cannot be written: is a directory"):
+    with pytest.raises(tp.ProgramError, match=r"fig2a\.png cannot be written: is a directory"):
         make(FIGURES["fig2a"], SMALL, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["fig2a.png"]
 

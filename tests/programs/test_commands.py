@@ -13,7 +13,6 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.shipped import shipped_programs
-from tests.rotation import some
 
 PROGRAMS = shipped_programs()
 FILES = {"report.json", "report.html", "samples.npz", "density.png", "convergence.png", "program.svg"}
@@ -50,12 +49,14 @@ def run(arguments: list[str], outside: bool, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(PROGRAMS, 4))
+@pytest.mark.turns(12)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program(name: str, tmp_path: Path) -> None:
     run(shortened(name, tmp_path), tp.load(name).check().grade == "outside", tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), some(REGIMES, 4))
+@pytest.mark.turns(6)
+@pytest.mark.parametrize(("name", "setting"), REGIMES)
 def test_every_regime(name: str, setting: str, tmp_path: Path) -> None:
     run([name, "--set", setting, "--set", "s=2"], False, tmp_path)

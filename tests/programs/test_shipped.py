@@ -17,7 +17,6 @@ from tensorprog.jobs.cli import main
 from tensorprog.language.yaml_io import load
 from tensorprog.shipped import shipped_programs
 from tests.finite.test_agreement import QUICK, Drawn, compare, moments, scales
-from tests.rotation import some
 
 PROGRAMS = shipped_programs()
 FOLDER = Path(__file__).resolve().parents[2] / "programs"
@@ -107,12 +106,14 @@ def test_a_program_says_what_it_is_and_how_to_run_it(name: str) -> None:
     assert (EXPECTED[name].grade == "outside") == netsor.title.startswith("Failure - ")
 
 
+@pytest.mark.turns(3)
 def test_the_grade_of_extensions_is_explained() -> None:
     standing = {claim.name: claim.standing for name in EXPECTED for claim in tp.load(name).check().claims}
     assert standing == {"averages": "proved", "several widths": "proved", "fixed width": "exact",
                         "iterated layers": "conjecture"}
 
 
+@pytest.mark.turns(3)
 def test_the_list_has_one_line_for_each_program() -> None:
     lines = CliRunner().invoke(main, ["list"]).output.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [[name, EXPECTED[name].grade] for name in PROGRAMS]
@@ -158,7 +159,8 @@ WIDTH = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some(sorted(set(EXPECTED) - DENSE_ONLY), 3))
+@pytest.mark.turns(6, always=("attention",))
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - DENSE_ONLY))
 def test_methods_agree_in_law(name: str) -> None:
     netsor = load(PROGRAMS[name], SMALL.get(name, {}))
     reference = Drawn.of(run(netsor, WIDTH, QUICK, method="dense", seed=1))

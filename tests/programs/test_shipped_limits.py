@@ -81,6 +81,7 @@ def test_layernorm_mlp() -> None:
     holds(tp.load("layernorm_mlp").limit(), "f", arccos_kernel(2 * normal + 0.1))
 
 
+@pytest.mark.turns(3)
 def test_batchnorm_mlp() -> None:
     """Layer by layer from draws, for want of a closed form: 2 million for each layer."""
     law = tp.load("batchnorm_mlp").limit()
@@ -131,6 +132,7 @@ def test_cnn_pool() -> None:
 # -- sentences
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", sentences.CLOSED)
 def test_closed_forms_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
     law = on(vectors, name, tmp_path).limit()
@@ -142,6 +144,7 @@ def test_one_layer_of_the_transformer(vectors: Array, tmp_path: Path) -> None:
     holds(law, "out", sentences.transformer_yang(sentences.gram(vectors), layers=1))
 
 
+@pytest.mark.turns(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sentences.GATED)
 def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
@@ -152,6 +155,7 @@ def test_gates_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> No
     assert np.all(np.abs(found - expected) <= error + 4.9 * se)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", [*sentences.CLOSED, *sentences.GATED])
 def test_sentences_of_other_lengths(name: str, tmp_path: Path) -> None:
     """Lengths are constants, and the data have one row for each token."""
@@ -186,6 +190,7 @@ def test_scores_on_the_scale_one_over_n_make_attention_uniform() -> None:
     holds(tp.load("attention_1n").limit(), "y", np.full((4, 4), tokens.mean()), most=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "other"), [
     ("attention_mqa", "attention_gqa"),  # fresh W^O for each head leave nothing of the sharing
     ("attention_lowrank", "attention"),  # the ratio of widths leaves the limit

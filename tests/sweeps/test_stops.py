@@ -119,6 +119,7 @@ def sweep(out: str) -> bytes:
     return Path(out, "sweep.nc").read_bytes()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("moment", "number", "finished"), [
     ("drawing", 3, 3),
     ("replacing", 5, 5),
@@ -145,6 +146,7 @@ def test_a_killed_sweep_goes_on_bit_for_bit(
     assert len(names) == CELLS
 
 
+@pytest.mark.turns(3)
 def test_an_interrupted_sweep_says_how_to_go_on(folder: Path, unbroken: tuple[bytes, list[str]]) -> None:
     with stopped("drawing", 3, "--out", "a") as process:
         process.send_signal(signal.SIGINT)
@@ -156,6 +158,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(folder: Path, unbroken: tuple[by
     assert sweep("a") == unbroken[0]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("workers", [(), pytest.param(("--workers", "2"), marks=pytest.mark.slow)])
 def test_where_interrupts_are_ignored_a_sweep_goes_on(
     folder: Path, unbroken: tuple[bytes, list[str]], workers: tuple[str, ...]

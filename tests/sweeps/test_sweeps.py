@@ -68,6 +68,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return seen
 
 
+@pytest.mark.turns(3)
 def test_numbers_have_labelled_axes(small: Path) -> None:
     found = tp.sweep(small, [4, 8, 16], over={"c": [1, 0.5], "s": [2, 3]}, variables=["y[0]", "y[1]", "u[1]"], **SIZES)
     assert dict(found.sizes) == {"c": 2, "s": 2, "width": 3, "repeat": 2, "variable": 3}
@@ -121,6 +122,7 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     assert list(map(int, again.stdout.split())) == list(streams.values())
 
 
+@pytest.mark.turns(3)
 def test_a_cell_does_not_depend_on_what_else_is_swept(small: Path) -> None:
     few = tp.sweep(small, [8], over={"c": [2]}, repeats=1, samples=200)
     over = {"c": [3, 2], "s": [3, 2]}
@@ -224,6 +226,7 @@ def test_means_over_repeats_have_the_errors_of_means() -> None:
     assert mean_of(repeats[:1], "y[0]").ks_se == 0.5  # of one repeat: the error stated
 
 
+@pytest.mark.turns(3)
 def test_the_numbers_do_not_depend_on_the_workers(small: Path) -> None:
     sizes: dict[str, Any] = {"width": [4, 8], "over": {"c": [1, 2]}, **SIZES}
     one = netcdf(tp.sweep(small, **sizes))
@@ -233,6 +236,7 @@ def test_the_numbers_do_not_depend_on_the_workers(small: Path) -> None:
     assert netcdf(tp.sweep(small, workers=1, **sizes)) == one
 
 
+@pytest.mark.turns(3)
 def test_a_cluster_gives_the_same_file(small: Path) -> None:
     distributed = pytest.importorskip("distributed")
     sizes: dict[str, Any] = {"width": [4, 8], "over": {"c": [1, 2]}, **SIZES}
@@ -379,6 +383,7 @@ def test_without_xarray(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tp.sweep(small, [4], **SIZES)
 
 
+@pytest.mark.turns(3)
 def test_rates_of_a_sweep(small: Path) -> None:
     found = tp.sweep(small, [2, 8], over={"c": [1, 2]}, repeats=3, samples=20_000, variables=["y[0]", "y[1]"])
     rate = tp.rate(found, "kl_precise", "y[0]", c=1)

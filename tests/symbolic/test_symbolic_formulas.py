@@ -10,9 +10,9 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.formulas import Expectation, SymbolicLaw
 from tensorprog.limit.formulas.numbers import estimate
-from tensorprog.limit.law.law import Law
 from tensorprog.program import Program
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp
@@ -79,6 +79,7 @@ def test_outputs_are_averages_over_scores_which_evaluate() -> None:
 TABLE = {name: mlp(name) for name in FUNCTIONS} | OTHERS
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", TABLE)
 def test_formulas_at_numbers_are_the_numeric_law(name: str) -> None:
     law, numeric, values = both(TABLE[name])

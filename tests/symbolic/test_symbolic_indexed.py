@@ -8,9 +8,9 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog.language.yaml_io import loads
+from tensorprog.law import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
 from tensorprog.limit.formulas.indexed import Softmax
-from tensorprog.limit.law.law import Law
 
 from .symbolic_programs import SHARED_KEYS
 
@@ -36,6 +36,7 @@ BODIES = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_conditions_and_softmaxes_of_numbers_evaluate(name: str) -> None:
     netsor = loads(BASE + BODIES[name] + "outputs: [y]\n")

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.check.certificates.inline import index_names
 from tensorprog.check.certificates.matching import put
 from tensorprog.check.certificates.profile import (
     GAUSSIAN,
@@ -44,6 +43,8 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.language.atoms.outward import LARGEST, beside, hull, near, quotient, sums
 from tensorprog.language.atoms.outward import product as products
 from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
     Affine,
     Call,
     Constant,
@@ -58,9 +59,9 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.language.named_arrays import broadcast
-from tensorprog.language.substitute import free_indices, indices_of, substitute
+from tensorprog.language.substitute import free_indices, index_names, indices_of, substitute
 
-__all__ = ["COMPARISONS", "LOGICAL", "Composition"]
+__all__ = ["Composition"]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
@@ -68,8 +69,6 @@ MAX_STEPS = 2_000  # functions in a statement, and in what they are related to, 
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
 ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
-COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-LOGICAL = ("logical_and", "logical_or")
 
 
 class Composition(ABC):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.boundaries import crossed
-from tensorprog.language.expr import Affine, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
+from tensorprog.language.expr import Affine, Expr, Number, Variable, walk
 from tensorprog.language.ir import Initial, Nonlin, Range
 from tensorprog.language.substitute import MAX_NODES, fresh_substitute, replace_variables, with_stars
 
-__all__ = ["fixed", "index_names", "inline", "instance"]
+__all__ = ["fixed", "inline", "instance"]
 
 
 class TooLarge(Exception):
@@ -95,12 +95,3 @@ def instance(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fre
         return new
 
     return fresh_substitute(expr, bound, renamed)
-
-
-def index_names(node: Expr) -> tuple[str, ...]:
-    """Indices that a node itself mentions, its children left aside."""
-    if isinstance(node, IndexValue):
-        return (node.name,)
-    if isinstance(node, Reduction):
-        return (*node.indices, *(name for form in node.at for name in form.indices))
-    return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()

@@ -18,6 +18,7 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    product_of,
     rebuild,
     variables,
     walk,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tensorprog.check.certificates.composition import Composition
 
 __all__ = [
-    "apart", "base", "built", "linear", "meeting", "multiplied", "powers", "put", "same_up_to_indices", "summands",
+    "apart", "base", "built", "linear", "meeting", "powers", "put", "same_up_to_indices",
     "written",
 ]
 
@@ -70,22 +71,14 @@ def _nonnegative(rules: Composition, expr: Expr) -> bool:
     return found.low >= 0 and found.real
 
 
-def multiplied(parts: Sequence[Expr]) -> Expr:
-    """The product of factors; 1 if there are none."""
-    result: Expr = Number(1)
-    for part in parts:
-        result = part if result == Number(1) else Call("multiply", (result, part))
-    return result
-
-
 def built(factors: Mapping[Expr, Fraction]) -> Expr:
     """The product of powers as an expression."""
     tops = [_raised(x, a) for x, a in factors.items() if a > 0]
     bottoms = [_raised(x, -a) for x, a in factors.items() if a < 0]
     # a factor that cancels must still be a number
     tops += [Call("power", (x, Number(0))) for x, a in factors.items() if a == 0]
-    top = multiplied(tops)
-    return Call("divide", (top, multiplied(bottoms))) if bottoms else top
+    top = product_of(tops)
+    return Call("divide", (top, product_of(bottoms))) if bottoms else top
 
 
 def _raised(x: Expr, a: Fraction) -> Expr:
@@ -97,13 +90,6 @@ def _raised(x: Expr, a: Fraction) -> Expr:
 def written(a: Fraction) -> Number:
     """A power as a number of the program."""
     return Number(int(a) if a.denominator == 1 else float(a))
-
-
-def summands(expr: Expr) -> list[Expr]:
-    """The terms of a sum."""
-    if isinstance(expr, Call) and expr.atom == "add":
-        return [*summands(expr.args[0]), *summands(expr.args[1])]
-    return [expr]
 
 
 def base(rules: Composition, expr: Expr) -> Expr | None:

@@ -16,8 +16,7 @@ from tensorprog.check.clauses.report import Claim, Finding, Says
 from tensorprog.check.graph import Operand, Structure, between, build, ways
 from tensorprog.check.rewrites import Rewritten
 from tensorprog.language.errors import Problem
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Expr, Number, Variable, rebuild
+from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from tensorprog.check.certificates.composition import COMPARISONS, LOGICAL
 from tensorprog.check.certificates.profile import Fault
 from tensorprog.check.certificates.program import PROPERTIES
 from tensorprog.check.clauses.context import NOT_COVERED, SAKAI, YANG, Context
 from tensorprog.check.clauses.report import Finding
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.expr import Call, Expr, Number, rebuild, variables, walk
+from tensorprog.language.expr import COMPARISONS, LOGICAL, Call, Expr, Number, rebuild, variables, walk
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.language.ir import Nonlin
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tensorprog.check.certificates.composition import COMPARISONS
 from tensorprog.check.clauses.context import NOT_COVERED, Context
 from tensorprog.check.clauses.functions import away, continuous, instead
 from tensorprog.check.clauses.report import Finding
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.expr import Call, Expr, Number, variables, walk
+from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, variables, walk
 from tensorprog.language.ir import Nonlin
 
 __all__ = ["limiting_values"]

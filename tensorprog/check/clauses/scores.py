@@ -9,8 +9,7 @@ from tensorprog.check.clauses.context import DIVERGES, NOT_COVERED, Context, Mak
 from tensorprog.check.clauses.report import Finding, Says
 from tensorprog.check.clauses.scales import mean_of, not_centred, values
 from tensorprog.check.graph import Operand
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Expr, Variable
+from tensorprog.language.expr import Expr, Variable, slots_of
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin
 from tensorprog.language.substitute import replace_variables

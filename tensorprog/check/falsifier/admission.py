@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.check.falsifier.search import Line
+from tensorprog.language.atoms.declared import Declaration
 from tensorprog.language.errors import Problem
-
-if TYPE_CHECKING:
-    from tensorprog.language.atoms.declared import Declaration
 
 __all__ = ["ORDINARY", "array_function", "not_finite", "steady", "written"]
 

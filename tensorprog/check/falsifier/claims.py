@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,8 @@ from numpy.typing import NDArray
 from tensorprog.check.falsifier.admission import array_function, not_finite, steady, written
 from tensorprog.check.falsifier.search import COARSE, EPS, Line
 from tensorprog.check.falsifier.trends import Trend, racing, rising
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 from tensorprog.language.errors import Problem
-
-if TYPE_CHECKING:
-    from tensorprog.language.atoms.declared import Declaration, Own
 
 __all__ = ["Attacked", "attack"]
 
@@ -42,7 +39,7 @@ class Attacked:
     features: tuple[tuple[float, float], ...] = ()
 
 
-def attack(claims: Declaration, function: Own) -> Attacked:
+def attack(claims: Declaration, function: DeclaredFunction) -> Attacked:
     """Search for numbers that refute what is declared of a function of one real variable.
 
     Scale     a few 10**6 evaluations, all on arrays
@@ -53,7 +50,7 @@ def attack(claims: Declaration, function: Own) -> Attacked:
         if problem is not None:
             return Attacked((problem,))
     with np.errstate(all="ignore"):
-        line = function.line
+        line = Line(function)
         infinite = not_finite(claims, function.fn, line)
         if infinite is not None:
             return Attacked((infinite,))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.check.falsifier.trends import LEAST, Trend, grows
+from tensorprog.language.atoms.declared import grids, points
 
 __all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
 
@@ -63,31 +64,15 @@ def _largest(values: Array) -> NDArray[np.intp]:
     return places
 
 
-def _plain_numbers() -> Array:
-    """Numbers that authors treat as special: whole ones, simple fractions, multiples of pi, square roots, the least."""
-    fractions = np.array([p / q for q in range(1, 13) for p in range(12 * q + 1)])
-    whole, parts = np.arange(1001.0), np.pi * np.arange(49) / 12
-    found = np.concatenate([fractions, whole, parts, np.sqrt(whole), [math.e, 5e-324, math.ulp(1.0)]])
-    return np.concatenate([found, -found])
-
-
 class Line:
     """A function on points of all scales: where it is finite, how large it is, where it jumps and bends.
-
-    `grids` are increasing: two even ones around 0, and one on either side that is even in log |x|, up to 1e300.
     """
 
     def __init__(self, f: Values) -> None:
         self.f = f
-        near = 2.0 ** np.arange(-30, 30 + 1 / 64, 1 / 64)
-        logs = np.unique(np.concatenate([2.0 ** np.arange(-990.0, -30, 0.5), near, 2.0 ** np.arange(30, 996.5, 0.25)]))
-        self.logs = logs
-        even = np.linspace(-12, 12, 2**18 + 1), np.linspace(-250, 250, 25001)
-        self.grids: tuple[Array, ...] = (*even, -logs[::-1], logs)
-        rng = np.random.default_rng(0)
-        random = rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 3, 4000)
-        decades = 10.0 ** np.arange(-300, 301)
-        self.x = np.unique(np.concatenate([*self.grids, random, decades, -decades, _plain_numbers()]))
+        self.grids = grids()
+        self.logs = self.grids[-1]
+        self.x = points()
         self.v = f(self.x)
 
     @cached_property

@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.certificates.composition import COMPARISONS
 from tensorprog.check.graph import Structure
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
+from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.language.named_arrays import BATCH, Open, affine_values
 

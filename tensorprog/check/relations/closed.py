@@ -18,7 +18,7 @@ from tensorprog.language.atoms.outward import EPSILON, Interval
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr
-from tensorprog.language.ir import Netsor, Range, Table
+from tensorprog.language.ir import Draft, Netsor, Range, Table
 from tensorprog.language.named_arrays import Open, align, union
 
 __all__ = ["around", "rational", "with_errors"]
@@ -83,7 +83,7 @@ def around(values: Array, errors: Array) -> Interval:
     return float(np.min(low)), float(np.max(high))
 
 
-def with_errors(netsor: Netsor, expr: Expr, ranges: Mapping[str, Range]) -> tuple[Open, Open]:
+def with_errors(netsor: Draft, expr: Expr, ranges: Mapping[str, Range]) -> tuple[Open, Open]:
     """Values of an expression of constants and indices over the open grid of its indices, with bounds on their errors.
 
     Accuracy  the errors of the numbers, of each operation and of what it is applied to; inf where none is known

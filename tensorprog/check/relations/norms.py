@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensorprog.check.certificates.matching import apart, built, multiplied, powers, same_up_to_indices
+from tensorprog.check.certificates.matching import apart, built, powers, same_up_to_indices
 from tensorprog.check.certificates.profile import Fault, Profile, assumed, compose, tidy
 from tensorprog.language.atoms import Regularity
-from tensorprog.language.expr import Call, Expr, Number, Reduction
+from tensorprog.language.expr import Call, Expr, Number, Reduction, product_of
 
 if TYPE_CHECKING:
     from tensorprog.check.certificates.composition import Composition
@@ -69,7 +69,7 @@ def over_squares(
     assumes = assumed(*inner)
     rough = None
     if singular:
-        whole = multiplied([x for x, _ in tops])
+        whole = product_of([x for x, _ in tops])
         node = Call("divide", (whole, Call("sqrt", (bottom,))))
         norm = re.sub(r"#\d+", "", str(node.args[1]))  # indices under the names they had before inlining
         share = replace(share, modulus=INF, relative=INF, lipschitz=INF)

@@ -18,21 +18,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Union
 
-from tensorprog.check.certificates.matching import (
-    apart,
-    base,
-    linear,
-    meeting,
-    multiplied,
-    same_up_to_indices,
-    summands,
-)
+from tensorprog.check.certificates.matching import apart, base, linear, meeting, same_up_to_indices
 from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, product_parity, tidy
 from tensorprog.check.relations.ends import positive
 from tensorprog.check.relations.norms import squares
 from tensorprog.check.relations.spans import ZERO, Span, TooLong, increasing, span
 from tensorprog.language.atoms import Interval, Regularity
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, variables
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
 from tensorprog.language.substitute import free_indices, substitute
 
 if TYPE_CHECKING:
@@ -275,7 +267,7 @@ def _present_everywhere(rules: Composition, indices: tuple[str, ...], form: Form
         return True
     if any(a < 0 for _, a in hidden):
         return False
-    return rules.number(Reduction("max", indices, multiplied([_present(rules, part) for part, _ in hidden]))) == 1
+    return rules.number(Reduction("max", indices, product_of([_present(rules, part) for part, _ in hidden]))) == 1
 
 
 def _present(rules: Composition, expr: Expr) -> Expr:
@@ -287,7 +279,7 @@ def _present(rules: Composition, expr: Expr) -> Expr:
     parts = [_present(rules, arg) for arg in expr.args]
     if expr.atom == "where" and not variables(expr.args[0]):
         return Call("where", (expr.args[0], *parts[1:]))
-    return multiplied([part for part in parts if part != UNIT])
+    return product_of(parts)
 
 
 # ---- what is known of forms -----------------------------------------------------------------------------------------

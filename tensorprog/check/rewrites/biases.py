@@ -13,8 +13,7 @@ import numpy as np
 
 from tensorprog.check.rewrites.editor import Editor
 from tensorprog.check.rewrites.steps import Rewrite
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable
+from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, slots_of
 from tensorprog.language.initials import InitialLaw, initial_law
 from tensorprog.language.ir import ConstantDef, Initial, MatMul, Nonlin, Table, Weight
 

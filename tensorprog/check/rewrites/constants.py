@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, as_expr, walk
+from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, as_expr, walk, with_children
 from tensorprog.language.ir import Netsor, Nonlin, Table
 
 __all__ = ["Folding"]
@@ -42,7 +42,7 @@ class Folding:
             return expr
         if isinstance(expr, Call) and expr.atom == "where" and (holds := self._decided(expr.args[0])) is not None:
             return self.folded(self._noted(expr.args[0], expr.args[1] if holds else expr.args[2]))
-        new = _rebuilt(expr, [self.folded(child) for child in expr.children])
+        new = with_children(expr, *map(self.folded, expr.children))
         value = self.number(new)
         if value is not None:
             return expr if new is expr else Number(int(value) if value == int(value) else value)
@@ -147,16 +147,6 @@ class Folding:
             if new == found:
                 return found
             self.__dict__["_doubtful"] = found = new
-
-
-def _rebuilt(expr: Expr, children: Sequence[Expr]) -> Expr:
-    """An expression with other children; the same object if they are the same."""
-    if all(new is old for new, old in zip(children, expr.children, strict=True)):
-        return expr
-    if isinstance(expr, Call):
-        return Call(expr.atom, tuple(children), expr.column)
-    assert isinstance(expr, Reduction)
-    return Reduction(expr.reducer, expr.indices, children[0], expr.column, expr.at)
 
 
 def _value(expr: Expr, numbers: NDArray[np.float64]) -> float | None:

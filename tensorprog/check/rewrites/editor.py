@@ -8,8 +8,7 @@ from dataclasses import replace
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.boundaries import conditions, crossed, periodic, reaches, readable, within
 from tensorprog.check.rewrites.linear import Stuck, instantiate
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables
 from tensorprog.language.ir import ConstantDef, Index, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import Loop, schedule
 from tensorprog.language.substitute import free_indices

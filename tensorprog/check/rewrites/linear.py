@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Collection, Mapping
 
 from tensorprog.language.expr import (
     Affine,
@@ -12,11 +11,14 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    linear_arguments,
+    product_of,
+    sum_of,
     walk,
 )
-from tensorprog.language.substitute import free_indices, substitute
+from tensorprog.language.substitute import bound_indices, free_indices, substitute
 
-__all__ = ["Stuck", "bound_indices", "instantiate", "linear_arguments", "mapped"]
+__all__ = ["Stuck", "instantiate", "mapped"]
 
 
 class Stuck(Exception):
@@ -46,54 +48,27 @@ def mapped(
             return Reduction(node.reducer, node.indices, go(node.arg, leaf), node.column)
         if not isinstance(node, Call):
             raise Stuck
-        arguments = linear_arguments(node, vector)
+        arguments = linear_arguments(node, [not vector(arg) for arg in node.args])
         if arguments:
             args = tuple(go(arg, leaf) if k in arguments else arg for k, arg in enumerate(node.args))
             return Call(node.atom, args, node.column)
         if node.atom == "multiply":
             first, second = node.args[0], apart(node.args[1], bound_indices(node.args[0]))
-            return go(first, lambda v: go(second, lambda w: leaf(_product(v, w))))
-        arguments = linear_arguments(node, lambda arg: vector(arg) and inner(arg))
+            return go(first, lambda v: go(second, lambda w: leaf(product_of((v, w)))))
+        arguments = linear_arguments(node, [not (vector(arg) and inner(arg)) for arg in node.args])
         if not arguments:
             raise Stuck
         taken = {name for k in arguments for name in bound_indices(node.args[k])}
         beside = tuple(Number(0) if k in arguments else apart(arg, taken) for k, arg in enumerate(node.args))
-        return _sum([go(node.args[k], lambda v, k=k: leaf(Call(node.atom, _put(beside, k, v))))  # type: ignore[misc]
+        return sum_of([go(node.args[k], lambda v, k=k: leaf(Call(node.atom, _put(beside, k, v))))  # type: ignore[misc]
                      for k in arguments])
 
     return go(expr, leaf)
 
 
-def _product(first: Expr, second: Expr) -> Expr:
-    """A product of vectors; nothing is multiplied by 1."""
-    if Number(1) in (first, second):
-        return second if first == Number(1) else first
-    return Call("multiply", (first, second))
-
-
 def _put(args: tuple[Expr, ...], place: int, value: Expr) -> tuple[Expr, ...]:
     """Arguments with a value at one place."""
     return (*args[:place], value, *args[place + 1 :])
-
-
-def _sum(parts: Sequence[Expr]) -> Expr:
-    """The sum of the parts that are not 0."""
-    kept = [part for part in parts if part != Number(0)]
-    return reduce(lambda a, b: Call("add", (a, b)), kept) if kept else Number(0)
-
-
-def linear_arguments(node: Call, vector: Callable[[Expr], bool]) -> tuple[int, ...]:
-    """Positions of the arguments in which a call is linear, given that the others are scalars; none if it is not."""
-    if node.atom in ("add", "subtract", "negative"):
-        return tuple(range(len(node.args)))
-    scalars = [not vector(arg) for arg in node.args]
-    if node.atom == "multiply" and any(scalars):
-        return (1,) if scalars[0] else (0,)
-    if node.atom == "divide" and scalars[1]:
-        return (0,)
-    if node.atom == "where" and scalars[0]:
-        return (1, 2)
-    return ()
 
 
 def instantiate(
@@ -112,11 +87,6 @@ def instantiate(
     bound = bound_indices(expr) - values.keys()
     names = {name: Affine(((fresh(name), 1),)) for name in sorted(bound.intersection(taken))}
     return substitute(expr, {**values, **names}, along=True)
-
-
-def bound_indices(expr: Expr) -> set[str]:
-    """Indices over which an expression reduces or takes softmaxes."""
-    return {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
 
 
 def _renamable(node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]) -> bool:

@@ -19,12 +19,12 @@ from typing import Any
 
 from tensorprog.check.rewrites.constants import Folding
 from tensorprog.check.rewrites.editor import Editor
-from tensorprog.check.rewrites.linear import Stuck, bound_indices, mapped
+from tensorprog.check.rewrites.linear import Stuck, mapped
 from tensorprog.check.rewrites.split import parts
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables, walk
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
-from tensorprog.language.substitute import MAX_NODES, replace_variables
+from tensorprog.language.substitute import MAX_NODES, bound_indices, replace_variables
 
 __all__ = ["Rewrite", "combined", "constants", "expand", "inline", "move", "restricted", "turn", "used"]
 

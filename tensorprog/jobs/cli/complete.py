@@ -65,9 +65,9 @@ def variables(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
 
 def figures(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The figures of the paper."""
-    from tensorprog.paper.figures import FIGURES
+    from tensorprog.shipped import paper_figures
 
-    return _starting(incomplete, (*FIGURES, ALL))
+    return _starting(incomplete, (*paper_figures().FIGURES, ALL))
 
 
 def _starting(incomplete: str, texts: Iterable[str]) -> list[CompletionItem]:

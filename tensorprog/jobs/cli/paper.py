@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +38,25 @@ def paper(
     Without a FIGURE they are listed. For each the folder receives the picture as .png and .svg, tables of everything
     drawn as .csv, and a .json file with its numbers, versions, and the command that makes it again.
     """
-    from tensorprog.paper.experiment import Settings
-    from tensorprog.paper.figures import FIGURES
+    from tensorprog.shipped import paper_figures
 
-    wrong = [name for name in names if name not in FIGURES and name != ALL]
+    example = paper_figures()
+    known = example.FIGURES
+    wrong = [name for name in names if name not in known and name != ALL]
     if wrong:
-        hint = did_you_mean(wrong[0], [*FIGURES, ALL]).replace("known names", "figures")
+        hint = did_you_mean(wrong[0], [*known, ALL]).replace("known names", "figures")
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
-        return _list(form, quiet)
+        return _list(known.values(), form, quiet)
     from tensorprog.jobs.study import duration
-    from tensorprog.paper.files import make
     from tensorprog.show.display import Progress
 
-    settings = Settings(samples, seed or 0, repeats)
-    chosen = FIGURES if ALL in names else dict.fromkeys(names)
-    seconds = sum(FIGURES[name].drawing.cost(settings) for name in chosen)
+    settings = example.Settings(samples, seed or 0, repeats)
+    chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
+    seconds = sum(figure.drawing.cost(settings) for figure in chosen)
     with Progress(notes=not quiet).shown() as listener:
         listener.note(f"estimate: about {duration(seconds)} for drawing networks")
-        made = [make(FIGURES[name], settings, out, listener) for name in chosen]
+        made = [example.make(figure, settings, out, listener) for figure in chosen]
     if form == "json":
         print_json({"figures": made})
     elif not quiet:
@@ -69,14 +70,13 @@ def _text(found: dict[str, Any], out: Path) -> str:
                       f"written to {out}{os.sep}", *(f"  {name}" for name in found["files"])])
 
 
-def _list(form: str, quiet: bool) -> int:
+def _list(figures: Iterable[Any], form: str, quiet: bool) -> int:
     """The figures by name."""
-    from tensorprog.paper.figures import FIGURES
     from tensorprog.show.display import findings_table, show
 
     if form == "json":
-        print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in FIGURES.values()]})
+        print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in figures]})
     elif not quiet:
-        rows = [(f.name, f.title, f.shows) for f in FIGURES.values()]
+        rows = [(f.name, f.title, f.shows) for f in figures]
         show(findings_table("", ("figure", "in the paper", "what"), rows), echo)
     return 0

@@ -1,36 +1,57 @@
 """Nonlinearities that the author of a program declares: a function, what is claimed of it, its place among the others.
 
-What is declared is attacked by search before it is believed (`attack`); what is not declared counts as not known.
+Claims are attacked before they are entered here (`check.declare`); what is not declared counts as not known.
 """
 
 from __future__ import annotations
 
 import hashlib
-import keyword
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.falsifier.claims import Attacked, attack
-from tensorprog.check.falsifier.search import Line
 from tensorprog.language.atoms.core import ATOMS, INF, Atom, Interval, Regularity
-from tensorprog.language.atoms.reductions import REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.errors import fail
 
-__all__ = ["Declaration", "Own", "check_sketch", "declare", "install", "own"]
+__all__ = ["Declaration", "DeclaredFunction", "check_sketch", "declared_function", "enter", "grids", "install",
+           "points"]
 
 Array = NDArray[Any]
-LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
 UNSEEN = 1e-3  # a search may miss a second kink so near to one that it found
 PLACES = np.array([-3.0, -1.0, -0.3, 0.1, 0.7, 2.0, 5.0])  # whose values tell functions apart in files
 
 
-class Own:
+@cache
+def grids() -> tuple[Array, ...]:
+    """Increasing points: two even grids around 0, and one on either side of 0 that is even in log |x|, up to 1e300."""
+    near = 2.0 ** np.arange(-30, 30 + 1 / 64, 1 / 64)
+    logs = np.unique(np.concatenate([2.0 ** np.arange(-990.0, -30, 0.5), near, 2.0 ** np.arange(30, 996.5, 0.25)]))
+    return np.linspace(-12, 12, 2**18 + 1), np.linspace(-250, 250, 25001), -logs[::-1], logs
+
+
+@cache
+def points() -> Array:
+    """Points of all scales at which declared functions are searched and compared."""
+    rng = np.random.default_rng(0)
+    random = rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 3, 4000)
+    decades = 10.0 ** np.arange(-300, 301)
+    return np.unique(np.concatenate([*grids(), random, decades, -decades, _plain_numbers()]))
+
+
+def _plain_numbers() -> Array:
+    """Numbers that authors treat as special: whole ones, simple fractions, multiples of pi, square roots, the least."""
+    fractions = np.array([p / q for q in range(1, 13) for p in range(12 * q + 1)])
+    whole, parts = np.arange(1001.0), np.pi * np.arange(49) / 12
+    found = np.concatenate([fractions, whole, parts, np.sqrt(whole), [math.e, 5e-324, math.ulp(1.0)]])
+    return np.concatenate([found, -found])
+
+
+class DeclaredFunction:
     """An author's function as an atom calls it: the function itself sees one-dimensional arrays of doubles only.
 
     Shapes    any -> the same
@@ -46,15 +67,10 @@ class Own:
             values = np.asarray(self.fn(x.astype(np.float64, copy=False).reshape(-1)))
             return values.reshape(x.shape).astype(x.dtype if x.dtype.kind == "f" else np.float64, copy=False)
 
-    @cached_property
-    def line(self) -> Line:
-        """Its values at all points of the search, computed once."""
-        return Line(self)
-
     @property
     def digest(self) -> str:
-        """Tells functions apart: of the values at all points of the search, bit by bit."""
-        return hashlib.sha256(self.line.v.tobytes()).hexdigest()
+        """Tells functions apart: of the values at all `points`, bit by bit."""
+        return hashlib.sha256(self(points()).tobytes()).hexdigest()
 
     @property
     def sketch(self) -> list[float]:
@@ -89,35 +105,10 @@ class Declaration:
         return replace(self, growth=growth, modulus=modulus)
 
 
-def declare(given: Declaration) -> Atom:
-    """Attack what is declared of a function and enter it in the registry.
-
-    A function declared before under the same name may be declared again: its facts are replaced.
-
-    Raises    ProgramError with every claim that is false, each with a witness; nothing is registered then
-    """
-    problems = [*_name_problems(given.name), *_senseless(given)]
-    if problems:
-        raise ProgramError(problems)
-    claimed = given.concluded()
-    function = Own(claimed.fn)
-    found = attack(replace(given, modulus=claimed.modulus), function)
-    if found.problems:
-        raise ProgramError(found.problems)
-    before = ATOMS.get(claimed.name)
-    if before is not None and isinstance(before.numpy, Own) and before.numpy.digest != function.digest:
-        raise fail(
-            f"{claimed.name} is declared already, as another function; programs made before refer to it by name",
-            fix=f'tp.atom("{claimed.name}2", ...)',
-        )
-    ATOMS[claimed.name] = atom = _atom(claimed, function, found)
-    return atom
-
-
-def own(name: str) -> Own:
+def declared_function(name: str) -> DeclaredFunction:
     """The declared function of a name."""
     function = ATOMS[name].numpy
-    assert isinstance(function, Own), name
+    assert isinstance(function, DeclaredFunction), name
     return function
 
 
@@ -126,7 +117,8 @@ def check_sketch(name: str, sketch: Any) -> None:
 
     Raises    ProgramError with a place where they differ
     """
-    here, there = own(name).sketch, np.asarray(sketch if isinstance(sketch, list) else [], dtype=np.float64)
+    here = declared_function(name).sketch
+    there = np.asarray(sketch if isinstance(sketch, list) else [], dtype=np.float64)
     if there.shape != PLACES.shape:
         raise fail(f"{name} was not declared when the file was written", fix=f"declare {name} by another name")
     differ = ~np.isclose(here, there, rtol=1e-9, atol=1e-12)
@@ -146,20 +138,28 @@ def install(name: str, fn: Callable[[Any], Any]) -> None:
     """
     before = ATOMS.get(name)
     if before is None:
-        ATOMS[name] = _atom(Declaration(name, fn), Own(fn), Attacked())
-    elif not isinstance(before.numpy, Own) or before.numpy.digest != Own(fn).digest:
+        enter(Declaration(name, fn), DeclaredFunction(fn))
+    elif not isinstance(before.numpy, DeclaredFunction) or before.numpy.digest != DeclaredFunction(fn).digest:
         raise ValueError(f"{name} is another function there")
 
 
-def _atom(claimed: Declaration, function: Own, found: Attacked) -> Atom:
-    """Quadrature splits at the kinks declared; where none are, at 0 and at those found; panels shrink at features."""
+def enter(
+    claimed: Declaration,
+    function: DeclaredFunction,
+    bends: tuple[float, ...] = (),
+    features: tuple[tuple[float, float], ...] = (),
+) -> Atom:
+    """Enter a function in the registry with what is claimed of it, in place of one of the same name.
+
+    Quadrature splits at the kinks declared; where none are, at 0 and at the bends found; panels shrink at features.
+    """
     growth = INF if claimed.growth is None else claimed.growth
     modulus = INF if claimed.modulus is None else claimed.modulus
     lipschitz = INF if claimed.lipschitz is None else claimed.lipschitz
     bounds, kinks = claimed.range, claimed.kinks
-    split = tuple(sorted({0.0, *found.kinks})) if kinks is None else kinks
-    features = ((0.0, 1.0), *found.features, *(((k, UNSEEN) for k in found.kinks) if kinks is None else ()))
-    return Atom(
+    split = tuple(sorted({0.0, *bends})) if kinks is None else kinks
+    structure = ((0.0, 1.0), *features, *(((k, UNSEEN) for k in bends) if kinks is None else ()))
+    ATOMS[claimed.name] = atom = Atom(
         name=claimed.name,
         numpy=function,
         sympy=_formula(claimed, function),
@@ -169,13 +169,14 @@ def _atom(claimed: Declaration, function: Own, found: Attacked) -> Atom:
         parity=claimed.parity,
         regularity=Regularity(growth, modulus, lipschitz, 0.0 if growth < INF else INF),
         kinks=lambda: split,
-        features=lambda: features,
+        features=lambda: structure,
         doc=claimed.doc or "declared in Python",
         declared=True,
     )
+    return atom
 
 
-def _formula(claimed: Declaration, function: Own) -> Callable[..., Any]:
+def _formula(claimed: Declaration, function: DeclaredFunction) -> Callable[..., Any]:
     """The formula given, else a function without one whose numbers are known."""
     given = claimed.sympy
     if given is not None:
@@ -187,51 +188,3 @@ def _formula(claimed: Declaration, function: Own) -> Callable[..., Any]:
         return implemented_function(sp.Function(claimed.name, real=True), function)(x)
 
     return opaque
-
-
-def _name_problems(name: Any) -> Iterator[Problem]:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
-        yield Problem(f"{name!r} is not a name", fix="use letters, digits and _, beginning with a letter")
-    elif name.endswith("_"):
-        yield Problem(f"{name}: a trailing underscore is reserved for second copies of indices", fix=name.rstrip("_"))
-    elif name in LANGUAGE or name in REDUCTIONS or (name in ATOMS and not ATOMS[name].declared):
-        yield Problem(f"{name} is a name of the language already", fix=f'tp.atom("my_{name}", ...)')
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def _senseless(d: Declaration) -> Iterator[Problem]:
-    """Values that no function could have, or that contradict each other."""
-    for key in ("fn", "derivative", "sympy"):
-        value = getattr(d, key)
-        if not callable(value) and (key == "fn" or value is not None):
-            yield Problem(f"{d.name}: {key} must be a function, not {value!r}", fix="a function of one array")
-    for key in ("growth", "modulus", "lipschitz"):
-        value = getattr(d, key)
-        if value is not None and not (_number(value) and 0 <= value < INF):
-            yield Problem(
-                f"{d.name}: {key} must be a number of at least 0, not {value!r}", fix=f"leave {key} out: not known"
-            )
-    for key in ("monotone", "parity"):
-        if getattr(d, key) not in (-1, 0, 1):
-            yield Problem(f"{d.name}: {key} must be 1, -1 or 0 (neither, or not known), not {getattr(d, key)!r}")
-    ends = d.range
-    if ends is not None and not (
-        isinstance(ends, tuple | list) and len(ends) == 2 and all(map(_number, ends)) and ends[0] <= ends[1]
-    ):
-        yield Problem(f"{d.name}: range must be (lo, hi) with lo <= hi, not {ends!r}", fix="range=(-1, inf), say")
-    kinks = d.kinks
-    if kinks is not None and not (isinstance(kinks, tuple | list) and all(_number(k) and abs(k) < INF for k in kinks)):
-        yield Problem(
-            f"{d.name}: kinks must be a tuple of finite numbers, not {kinks!r}",
-            fix="kinks=() for none; leave it out if they are not known",
-        )
-    if d.lipschitz is not None and d.modulus not in (None, 0) and _number(d.modulus):
-        yield Problem(f"{d.name}: a Lipschitz constant means modulus 0, not {d.modulus}", fix="modulus=0")
-    elif _number(d.growth) and _number(d.modulus) and d.growth > d.modulus + 1:  # type: ignore[operator]
-        yield Problem(
-            f"{d.name}: growth {d.growth} does not go with modulus {d.modulus}: |f(x)| <= K (1 + |x|**(modulus + 1))",
-            fix=f"growth={d.modulus + 1:g}, or leave it out",  # type: ignore[operator]
-        )

@@ -8,26 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tensorprog.language.errors import Problem, ProgramError, in_order
-from tensorprog.language.ir import Family, Netsor
+from tensorprog.language.records import Draft, Family
 from tensorprog.language.schedule import schedule
-from tensorprog.language.validity.body import (
+from tensorprog.language.validity.expressions import Checker, statement_parts
+from tensorprog.language.validity.families import (
+    MAX_INDEX,
     MAX_STATEMENTS,
+    check_constants,
+    check_names,
+    check_outputs,
     check_right_side,
+    declared_families,
     defined_families,
     is_known,
     keep_readable,
+    note_unused,
     sound_statements,
+    with_kinds,
 )
-from tensorprog.language.validity.checker import Checker
-from tensorprog.language.validity.declarations import MAX_INDEX, check_constants, check_names, declared_families
-from tensorprog.language.validity.kinds import with_kinds
-from tensorprog.language.validity.masks import check_masks
-from tensorprog.language.validity.outputs import check_outputs, note_unused
+from tensorprog.language.validity.numbers import check_masks
 
-__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "Draft", "problems_of", "validate"]
+__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "problems_of", "statement_parts", "validate"]
 
 
-def validate(netsor: Netsor) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
+def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
     """Check a program and work out its families.
 
     Raises    ProgramError with all problems
@@ -39,15 +43,7 @@ def validate(netsor: Netsor) -> tuple[Mapping[str, Family], tuple[Problem, ...]]
     return families, tuple(checker.warnings)
 
 
-class Draft(Netsor):
-    """A program that is not complete yet: no validation on construction, for `problems_of` to look at."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "families", {})
-        object.__setattr__(self, "warnings", ())
-
-
-def problems_of(draft: Netsor, unknown: Iterable[str] = (), last: bool = False) -> list[Problem]:
+def problems_of(draft: Draft, unknown: Iterable[str] = (), last: bool = False) -> list[Problem]:
     """Mistakes that are certain while nothing is known about the names `unknown` (their declarations failed).
 
     With `last`, only those of the last statement, without values of declarations: quick, for the calls of a builder.

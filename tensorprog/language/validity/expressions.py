@@ -1,16 +1,88 @@
-"""Rules for expressions wherever they stand: comparisons, slots, constants, and what a declaration may contain."""
+"""Rules for expressions wherever they stand, and the `Checker` on which all rules note what they find."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
-from tensorprog.language.errors import ProgramError, Span, did_you_mean
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.language.ir import Range
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean
+from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    is_call,
+    walk,
+)
 from tensorprog.language.parse import constant_value
-from tensorprog.language.validity.checker import Checker
+from tensorprog.language.records import Draft, Nonlin, Range, Statement, Table
+from tensorprog.language.substitute import index_names
 
 MAX_EXPONENT = 1000
+MAX_MEMBERS = 10**12  # members of one family
+
+
+class Checker:
+    """State of one check; a name whose declaration is wrong joins `unknown`, and rules are silent on what needs it."""
+
+    def __init__(self, netsor: Draft, unknown: Iterable[str] = ()) -> None:
+        self.netsor = netsor
+        self.unknown = set(unknown)
+        self.body: list[int] = []  # positions of the statements whose left sides can be relied on
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.used: set[str] = set()
+
+    def error(self, message: str, span: Span = Span(), fix: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(Problem(message, span, fix))
+
+    def doubtful(self, *parts: Expr | Table) -> bool:
+        """Whether an unknown constant or index occurs."""
+        return any(isinstance(part, Expr) and not self.unknown.isdisjoint(constants_and_indices(part))
+                   for part in parts)
+
+    def size(self, names: Iterable[str]) -> int:
+        """Number of values of several indices together."""
+        return math.prod(stop - start for start, stop in map(self.netsor.ranges.__getitem__, names))
+
+    def index_ranges(self, names: Sequence[str]) -> tuple[Range, ...]:
+        """Ranges of several indices."""
+        return tuple(self.netsor.ranges[name] for name in names)
+
+    def rules(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Boundary rules of several indices."""
+        return tuple(self.netsor.index[name].boundary for name in names)
+
+    @cached_property
+    def widths(self) -> set[str]:
+        """Names of all widths."""
+        return {"n", *(name for name, *_ in self.netsor.widths), *dict(self.netsor.fixed_widths)}
+
+    def width(self, name: str, span: Span) -> None:
+        """A width where it is used: it is declared."""
+        self.used.add(name)
+        if name not in self.widths and name not in self.unknown:
+            hint = did_you_mean(name, sorted(self.widths))
+            self.error(f"{name} is not a declared width", span, hint if "mean" in hint else f"widths: {{{name}: n/2}}")
+
+
+def statement_parts(statement: Statement) -> tuple[Expr, ...]:
+    """Left side and arguments of a statement."""
+    return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
+
+
+def constants_and_indices(expr: Expr, stripped: bool = True) -> set[str]:
+    """Names of the constants and indices in an expression, second copies under the name of the first if `stripped`."""
+    names = {name for node in walk(expr) for name in index_names(node)}
+    names |= {node.name for node in walk(expr) if isinstance(node, Constant)}
+    return {name.rstrip("_") for name in names} if stripped else names
 
 
 def is_closed(
@@ -43,14 +115,14 @@ def check_call(checker: Checker, node: Call, span: Span) -> None:
     if node.atom == "where" and not is_condition(node.args[0]):
         checker.error("where(condition, x, y) needs a comparison as its condition", span.at(node.column),
                       "where(j <= i, x, y)")
-    if node.atom in ("logical_and", "logical_or") and not all(map(is_condition, node.args)):
+    if node.atom in LOGICAL and not all(map(is_condition, node.args)):
         checker.error("& and | join comparisons", span.at(node.column), "(a < b) & (c < d), each one in brackets")
     if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
         check_finite(checker, node, span)
     elif node.atom == "power" and isinstance(node.args[1], Number) and abs(node.args[1].value) > MAX_EXPONENT:
         checker.error(f"the exponent {node.args[1]} is too large", span.at(node.column), f"at most {MAX_EXPONENT}")
     for arg in node.args[1 if node.atom == "where" else 0 :]:
-        if is_condition(arg) and node.atom not in ("logical_and", "logical_or"):
+        if is_condition(arg) and node.atom not in LOGICAL:
             checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(node.column),
                           f"where({arg}, 1, 0)")
 
@@ -114,5 +186,4 @@ def check_constant_use(checker: Checker, node: Constant, span: Span, bound: Iter
 
 def is_condition(expr: Expr) -> bool:
     """Whether an expression is a comparison, or several joined by & and |."""
-    return isinstance(expr, Call) and expr.atom in (
-        "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or")
+    return is_call(expr, *COMPARISONS, *LOGICAL)

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.expr import Expr
-from tensorprog.language.ir import ConstantDef, Initial, Netsor, Table
-from tensorprog.language.validity import Draft
+from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Table
 from tensorprog.language.yaml_io.data import DataError, read_npy
 from tensorprog.language.yaml_io.program import loads
 from tensorprog.language.yaml_io.writing import dump
@@ -73,7 +72,7 @@ def _named(name: str, table: Table, taken: set[str]) -> Table:
     return replace(table, file=file)
 
 
-def _with_tables(netsor: Netsor, tables: Mapping[str, Table]) -> Netsor:
+def _with_tables(netsor: Netsor, tables: Mapping[str, Table]) -> Draft:
     """The program with other tables; they have the same numbers, so that nothing is validated again."""
 
     def constant(entry: ConstantDef) -> ConstantDef:

@@ -12,11 +12,10 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from tensorprog.language.entries import make_fixed, make_option, make_ratio, make_statement
 from tensorprog.language.errors import ProgramError, Span, did_you_mean, fail, in_order
-from tensorprog.language.ir import Netsor, Statement
+from tensorprog.language.ir import Draft, Netsor, Statement
 from tensorprog.language.parse import parse_statement
 from tensorprog.language.schema import RUN_KEYS, SECTIONS
-from tensorprog.language.validity import Draft, problems_of
-from tensorprog.language.validity.body import MAX_STATEMENTS
+from tensorprog.language.validity import MAX_STATEMENTS, problems_of
 from tensorprog.language.yaml_io.nodes import MAX_TEXT, compose
 from tensorprog.language.yaml_io.reader import Reader
 from tensorprog.language.yaml_io.sections import (

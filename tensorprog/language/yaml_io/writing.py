@@ -9,11 +9,11 @@ from typing import Any
 
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
-from tensorprog.language.ir import ConstantDef, Index, Initial, Netsor, Table, Weight
+from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
 from tensorprog.language.yaml_io.nodes import MAX_NODES, MAX_TEXT
 
 
-def dump(netsor: Netsor, schema: str = "") -> str:
+def dump(netsor: Draft, schema: str = "") -> str:
     """The program as a file: `loads(dump(x)) == x`; tables read from files are written as the names of the files.
 
     With `schema`, the path of `program.schema.json`, the first line tells editors to check the file by it.

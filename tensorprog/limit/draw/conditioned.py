@@ -20,22 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
 from tensorprog.language.ir import Dot, Range
+from tensorprog.language.linalg import triangular
 from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.draw.normals import Normals
-from tensorprog.limit.form.definitions import place, product_of
+from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.compilable import refuse_sums
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.numbers import initial_draws
-from tensorprog.limit.moment.joint import triangular
 from tensorprog.limit.moment.indexed import Term
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.replicates import REPLICATE, Settled, members_read
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Conditioned"]
 

@@ -41,11 +41,20 @@ from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.numbers import initial_draws
 
-__all__ = ["Box", "Sampler"]
+__all__ = ["Box", "Sampler", "plain"]
 
 Array = NDArray[Any]
 RANK2 = "r2"
 WORKED = 4  # arrays of the size of a run of normals, then of a piece of a sum, that are needed at once
+
+
+def plain(value: Open, count: int) -> Array:
+    """Draws of a variable without the axis of coordinates.
+
+    Shapes    (count, *members)
+    """
+    data = value.data[..., 0] if COORDINATE in value.axes else value.data
+    return np.broadcast_to(data, (count, *data.shape[1:]))
 
 
 class Sampler:

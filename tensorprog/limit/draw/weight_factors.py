@@ -17,7 +17,7 @@ from tensorprog.language.named_arrays import COORDINATE, Open, affine_values, co
 from tensorprog.language.substitute import compose
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.form.definitions import leaves
-from tensorprog.limit.moment.budget import need
+from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.values import IndexedValues

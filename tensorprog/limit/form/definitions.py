@@ -8,16 +8,15 @@ from functools import reduce
 from itertools import product
 
 from tensorprog.language.errors import NotCompiledError, Problem, Span
-from tensorprog.language.evaluate import slots_of
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, slots_of, variables
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Loop, acyclic, schedule, upstream
 from tensorprog.language.substitute import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "multiplied", "not_compiled", "pieced",
-    "place", "product_of", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "not_compiled", "pieced",
+    "place", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "without_transposes",
 ]  # fmt: skip
 
@@ -73,19 +72,6 @@ def indicator(inside: Sequence[Condition]) -> Expr:
         for pair in ((Number(start), affine_expr(form)), (affine_expr(form), Number(stop - 1)))
     ]
     return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), tests), ONE, ZERO)) if tests else ONE
-
-
-def multiplied(expr: Expr) -> list[Expr]:
-    """What a product multiplies: unlike `evaluate.factors`, fractions and signs stay with their factor."""
-    if isinstance(expr, Call) and expr.atom == "multiply":
-        return [*multiplied(expr.args[0]), *multiplied(expr.args[1])]
-    return [expr]
-
-
-def product_of(factors: Sequence[Expr]) -> Expr:
-    """The product of some factors, short where they are 1."""
-    others = [factor for factor in factors if factor != ONE]
-    return reduce(lambda a, b: Call("multiply", (a, b)), others) if others else ONE
 
 
 def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:
@@ -238,13 +224,9 @@ def refuse_steps(netsor: Netsor) -> None:
         name = statement.target.name
         if len(netsor.families[name].statements) > 1:
             raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
-        for reference in _references(statement):
+        for reference in statement.references:
             if leaves(netsor, reference):
                 raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
-
-
-def _references(statement: Statement) -> tuple[Variable, ...]:
-    return (*statement.inputs, statement.weight) if isinstance(statement, MatMul) else statement.inputs
 
 
 def single(netsor: Netsor) -> Netsor:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range, Table
+from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold, walk
+from tensorprog.language.ir import Netsor, Range, Table
 from tensorprog.language.substitute import substitute
 from tensorprog.limit.formulas.indexed import Softmax, index_symbol, summed
 from tensorprog.limit.formulas.terms import apply, as_number, exact
@@ -108,31 +109,35 @@ class Converter:
 
     def _value(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
         """The same, conditions left as they are."""
-        if isinstance(expr, Number):
-            return exact(expr.value)
-        if isinstance(expr, IndexValue):
-            return index_symbol(expr.name)
-        if isinstance(expr, Constant):
-            return self._constant(expr, ranges)
-        if isinstance(expr, Variable):
-            return scalar(expr)
-        if isinstance(expr, Call):
-            return apply(expr.atom, [self._value(arg, scalar, ranges) for arg in expr.args])
-        assert isinstance(expr, Reduction)
-        inner = self.number(expr.arg, scalar, ranges)
-        over = [index_symbol(name) for name in expr.indices]
-        if expr.reducer == "softmax":
-            at = [affine(form) for form in expr.at] or over
-            return Softmax.over(inner, {name: self._range(name, ranges) for name in expr.indices}, at)
-        if expr.reducer == "max":
+        def leaf(node: Expr) -> Any:
+            if isinstance(node, Number):
+                return exact(node.value)
+            if isinstance(node, IndexValue):
+                return index_symbol(node.name)
+            if isinstance(node, Constant):
+                return self._constant(node, ranges)
+            return scalar(node) if isinstance(node, Variable) else None
+
+        def reduced(node: Reduction, arg: Any) -> Any:
+            return self._reduced(node, as_number(arg), ranges)
+
+        return fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, lambda node, *args: apply(node.atom, args))
+
+    def _reduced(self, node: Reduction, arg: Any, ranges: Mapping[str, Range]) -> Any:
+        """A reduction of a number."""
+        over = [index_symbol(name) for name in node.indices]
+        if node.reducer == "softmax":
+            at = [affine(form) for form in node.at] or over
+            return Softmax.over(arg, {name: self._range(name, ranges) for name in node.indices}, at)
+        if node.reducer == "max":
             raise NotCompiledError("a maximum over an index is not written as a formula by this version")
-        total = sp.exp(inner) if expr.reducer == "logsumexp" else inner
+        total = sp.exp(arg) if node.reducer == "logsumexp" else arg
         count = 1
-        for symbol, name in zip(over, expr.indices, strict=True):
+        for symbol, name in zip(over, node.indices, strict=True):
             start, stop = ranges[name]
             count *= stop - start
             total = summed(total, symbol, (start, stop))
-        return total / count if expr.reducer == "mean" else sp.log(total) if expr.reducer == "logsumexp" else total
+        return total / count if node.reducer == "mean" else sp.log(total) if node.reducer == "logsumexp" else total
 
     @staticmethod
     def _range(name: str, ranges: Mapping[str, Range]) -> Range:
@@ -197,7 +202,7 @@ def kept_constants(netsor: Netsor, asked: bool | Sequence[str]) -> frozenset[str
 def _fixed(netsor: Netsor) -> dict[str, str]:
     """Constants that must be numbers, with the reason."""
     found: dict[str, str] = {}
-    for expr in _expressions(netsor):
+    for expr in netsor.expressions:
         for node in walk(expr):
             if isinstance(node, Call) and node.atom == "power":
                 found |= {
@@ -211,35 +216,18 @@ def _fixed(netsor: Netsor) -> dict[str, str]:
     texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
     texts += [
         slot.text
-        for expr in _expressions(netsor)
+        for expr in netsor.expressions
         for node in walk(expr)
         if isinstance(node, Variable | Constant)
         for slot in node.slots
     ]
     texts += [
-        slot.text for statement in netsor.body for reference in _references(statement) for slot in reference.slots
+        slot.text for statement in netsor.body for reference in (statement.target, *statement.references)
+        for slot in reference.slots
     ]
     for text in texts:
         found |= {name: "fixes the range of an index" for name in _words(text) if name in netsor.scalars}
     return found
-
-
-def _expressions(netsor: Netsor) -> Iterator[Expr]:
-    for owned in (
-        *(constant.value for constant in netsor.constants),
-        *(value for initial in netsor.initial for value in (initial.mean, initial.cov)),
-        *(weight.variance for weight in netsor.weights),
-        *(statement.expr for statement in netsor.body if isinstance(statement, Nonlin)),
-    ):
-        if isinstance(owned, Expr):
-            yield owned
-
-
-def _references(statement: Any) -> Iterator[Variable]:
-    yield statement.target
-    yield from statement.inputs
-    if isinstance(statement, MatMul):
-        yield statement.weight
 
 
 def _words(text: str) -> Iterator[str]:

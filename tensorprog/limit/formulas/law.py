@@ -239,7 +239,9 @@ class SymbolicLaw:
         return change
 
     @staticmethod
-    def _or_averaged(random: Any, formula: Callable[[], IndexedFormulas], averaged: Callable[[], IndexedFormulas]) -> IndexedFormulas:
+    def _or_averaged(
+        random: Any, formula: Callable[[], IndexedFormulas], averaged: Callable[[], IndexedFormulas]
+    ) -> IndexedFormulas:
         """Vectors that depend on scores, and those that only draws can answer for, are averages."""
         if random:
             return averaged()

@@ -11,7 +11,7 @@ import sympy as sp
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.ir import Netsor
-from tensorprog.limit.law.law import Law
+from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["Conditional", "Program", "Score", "ScoreAverage"]
 
@@ -128,10 +128,10 @@ class ScoreAverage(sp.Expr):  # type: ignore[misc]
 
 
 @lru_cache(maxsize=8)
-def _law(program: Program, constants: Any) -> Law:
+def _law(program: Program, constants: Any) -> NumericLaw:
     values = {name: int(v) if v.is_Integer else float(v) for name, v in zip(program.names, constants, strict=True)}
     named = [replace(c, value=values.get(c.name, c.value)) for c in program.netsor.constants]
-    return Law(replace(program.netsor, constants=tuple(named)))
+    return NumericLaw(replace(program.netsor, constants=tuple(named)))
 
 
 @lru_cache(maxsize=64)

@@ -20,11 +20,12 @@ from tensorprog.language.substitute import substitute
 from tensorprog.limit.form.definitions import refuse_steps
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, position_names
 from tensorprog.limit.formulas.cases import IndexedFormulas, place
-from tensorprog.limit.formulas.convert import Converter, Data, Lookup, affine, inside as within
+from tensorprog.limit.formulas.convert import Converter, Data, Lookup, affine
+from tensorprog.limit.formulas.convert import inside as within
 from tensorprog.limit.formulas.expectation import Entry, Expectation, factor_of
 from tensorprog.limit.formulas.indexed import index_symbol, summed
 from tensorprog.limit.formulas.outputs import Score
-from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, difference
+from tensorprog.limit.moment.indexed import NOTHING, Equations, difference
 from tensorprog.limit.moment.products import renamed, written
 from tensorprog.limit.moment.recursion import Forms, Recursion
 from tensorprog.limit.moment.reduced import reduces
@@ -34,7 +35,7 @@ __all__ = ["FormulaRecursion"]
 Ranges = Mapping[str, Range]
 
 
-class FormulaRecursion(Recursion[Any]):
+class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     """Definition 1 in formulas, made when asked for and remembered.
 
     Raises    NotCompiledError for what the recursion in numbers does not compile, and for recurrences and layers
@@ -128,7 +129,7 @@ class FormulaRecursion(Recursion[Any]):
             value = summed(value, index_symbol(name), ranges[name])
         return value
 
-    def summed(self, p: Part, q: Part, moment: Indexed[Any], local: Ranges, ranges: Ranges) -> Indexed[Any]:
+    def summed(self, p: Part, q: Part, moment: IndexedFormulas, local: Ranges, ranges: Ranges) -> IndexedFormulas:
         """The recursion's own sum where an index is summed over; else coefficients multiply case by case."""
         if p.bound or q.bound:
             return super().summed(p, q, moment, local, ranges)
@@ -139,16 +140,15 @@ class FormulaRecursion(Recursion[Any]):
         """A formula at affine forms of other indices."""
         return place(value, names)
 
-    def value_of(self, moment: Indexed[Any]) -> Any:
+    def value_of(self, moment: IndexedFormulas) -> Any:
         """All cases as one formula in index symbols."""
-        assert isinstance(moment, IndexedFormulas)
         return moment.expression()
 
     def vanishes(self, value: Any) -> bool:
         """Whether a formula is zero."""
         return bool(value == 0)
 
-    def finished(self, moment: Indexed[Any], f: str, g: str) -> IndexedFormulas:
+    def finished(self, moment: IndexedFormulas, f: str, g: str) -> IndexedFormulas:
         """Formulas with expectations stand by name in later lines."""
         values = {}
         for term in moment.terms:
@@ -165,11 +165,11 @@ class FormulaRecursion(Recursion[Any]):
         """E[Z^f] of a vector or scalar that no score reaches, over positions '0', '1', ..."""
         if self.netsor.families[name].kind == "scalar":
             return IndexedFormulas.constant(self.average(name), position_names(self.netsor, name))
-        return self.first(name)  # type: ignore[return-value]
+        return self.first(name)
 
     # -- given the scores -----------------------------------------------------------------------------------------
 
-    def conditional(self, f: str, g: str) -> Indexed[Any]:
+    def conditional(self, f: str, g: str) -> IndexedFormulas:
         """Cov(f, g | p-ring) of vectors that are linear in Gaussian ones given the scores."""
         ranges = self.pair_ranges(f, g)
         total = self.nothing(ranges)
@@ -180,7 +180,7 @@ class FormulaRecursion(Recursion[Any]):
                 total = total + self.summed(first, second, covariance, local, ranges)
         return total
 
-    def conditional_mean(self, name: str) -> Indexed[Any]:
+    def conditional_mean(self, name: str) -> IndexedFormulas:
         """E[f | p-ring], likewise."""
         ranges = position_names(self.netsor, name)
         total = self.nothing(ranges)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorprog.language.atoms import ATOMS
-from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold
 from tensorprog.language.ir import Dot, Initial, MatMul, Statement, Table
 from tensorprog.limit.formulas.names import tex_name
 
 __all__ = ["form_tex", "initial_tex", "reference_tex", "statement_tex"]
 
-LEVEL = {"add": 1, "subtract": 1, "negative": 2, "multiply": 3, "power": 5}
 OPERATOR = {
     "less": "<",
     "less_equal": r"\le",
@@ -72,65 +71,66 @@ def initial_tex(initial: Initial) -> str:
     return rf"{name} \sim N\left({mean},\, {cov}\right)"
 
 
-Leaf = Callable[[Any], tuple[str, int]]
+Written = tuple[str, int]  # LaTeX, and how strongly it binds
+Leaf = Callable[[Any], Written]
 
 
-def _reference(node: Constant | Variable) -> tuple[str, int]:
+def _reference(node: Constant | Variable) -> Written:
     return reference_tex(node.name, node.slots), 9
 
 
 def expression_tex(expr: Expr, level: int = 0, leaf: Leaf = _reference) -> str:
     """An expression, in brackets if it binds less than `level`; `leaf` writes its references and how they bind."""
-    text, own = _text(expr, leaf)
-    return rf"\left({text}\right)" if own < level else text
+    def first(node: Expr) -> Written | None:
+        if isinstance(node, Number):
+            return _number(node.value), 9 if node.value >= 0 else 2
+        if isinstance(node, Constant | Variable):
+            return leaf(node)
+        return (tex_name(node.name), 9) if isinstance(node, IndexValue) else None
+
+    return _bracketed(fold(expr, WRITTEN, first, _call), level)
 
 
-def _text(expr: Expr, leaf: Leaf) -> tuple[str, int]:
-    def inner(part: Expr, level: int = 0) -> str:
-        return expression_tex(part, level, leaf)
-
-    if isinstance(expr, Number):
-        return _number(expr.value), 9 if expr.value >= 0 else 2
-    if isinstance(expr, Constant | Variable):
-        return leaf(expr)
-    if isinstance(expr, IndexValue):
-        return tex_name(expr.name), 9
-    if isinstance(expr, Reduction):
-        over = ",".join(tex_name(name) for name in expr.indices)
-        if expr.reducer == "sum":
-            return rf"\sum_{{{over}}} {inner(expr.arg, 2)}", 2
-        return rf"\operatorname{{{expr.reducer}}}_{{{over}}}\left({inner(expr.arg)}\right)", 9
-    assert isinstance(expr, Call)
-    if expr.atom == "divide":
-        return rf"\frac{{{inner(expr.args[0])}}}{{{inner(expr.args[1])}}}", 4
-    if expr.atom == "sqrt":
-        return rf"\sqrt{{{inner(expr.args[0])}}}", 9
-    if expr.atom == "abs":
-        return rf"\left|{inner(expr.args[0])}\right|", 9
-    if expr.atom == "power":
-        return rf"{{{inner(expr.args[0], 6)}}}^{{{inner(expr.args[1])}}}", 5
-    if expr.atom in LEVEL:
-        return _operator(expr, inner), LEVEL[expr.atom]
-    if expr.atom in OPERATOR:
-        left, right = (inner(arg, 1) for arg in expr.args)
-        return f"{left} {OPERATOR[expr.atom]} {right}", 0
-    name = KNOWN.get(expr.atom, rf"\operatorname{{{expr.atom}}}".replace("_", r"\_"))
-    shown = expr.args if expr.params and not _default(expr) else expr.arguments
-    return rf"{name}\left({', '.join(map(inner, shown))}\right)", 9
+def _bracketed(part: Written, level: int = 0) -> str:
+    return rf"\left({part[0]}\right)" if part[1] < level else part[0]
 
 
-def _default(expr: Call) -> bool:
-    """Whether all parameters have their default values; one that must be given has none."""
-    defaults = ATOMS[expr.atom].params.values()
-    return all(isinstance(p, Number) and p.value == value for p, value in zip(expr.params, defaults, strict=True))
+def _call(node: Call, *args: Written) -> Written:
+    name = KNOWN.get(node.atom, rf"\operatorname{{{node.atom}}}".replace("_", r"\_"))
+    defaults = ATOMS[node.atom].params.values()
+    # parameters are shown unless all have their default values; one that must be given has none
+    default = all(isinstance(p, Number) and p.value == value for p, value in zip(node.params, defaults, strict=True))
+    shown = args[: len(node.arguments)] if default else args
+    return rf"{name}\left({', '.join(map(_bracketed, shown))}\right)", 9
 
 
-def _operator(expr: Call, inner: Callable[..., str]) -> str:
-    own = LEVEL[expr.atom]
-    if expr.atom == "negative":
-        return f"-{inner(expr.args[0], own)}"
-    left, right = inner(expr.args[0], own), inner(expr.args[1], own + (expr.atom != "add"))
-    return f"{left}\\, {right}" if expr.atom == "multiply" else f"{left} {'+' if expr.atom == 'add' else '-'} {right}"
+def _sum(node: Reduction, arg: Written) -> Written:
+    return rf"\sum_{{{_over(node)}}} {_bracketed(arg, 2)}", 2
+
+
+def _reduction(node: Reduction, arg: Written) -> Written:
+    return rf"\operatorname{{{node.reducer}}}_{{{_over(node)}}}\left({arg[0]}\right)", 9
+
+
+def _over(node: Reduction) -> str:
+    return ",".join(tex_name(name) for name in node.indices)
+
+
+def _comparison(node: Call, left: Written, right: Written) -> Written:
+    return f"{_bracketed(left, 1)} {OPERATOR[node.atom]} {_bracketed(right, 1)}", 0
+
+
+WRITTEN: dict[str, Callable[..., Written]] = {
+    "add": lambda _, x, y: (f"{_bracketed(x, 1)} + {_bracketed(y, 1)}", 1),
+    "subtract": lambda _, x, y: (f"{_bracketed(x, 1)} - {_bracketed(y, 2)}", 1),
+    "negative": lambda _, x: (f"-{_bracketed(x, 2)}", 2),
+    "multiply": lambda _, x, y: (f"{_bracketed(x, 3)}\\, {_bracketed(y, 4)}", 3),
+    "divide": lambda _, x, y: (rf"\frac{{{x[0]}}}{{{y[0]}}}", 4),
+    "power": lambda _, x, y: (f"{{{_bracketed(x, 6)}}}^{{{y[0]}}}", 5),
+    "sqrt": lambda _, x: (rf"\sqrt{{{x[0]}}}", 9),
+    "abs": lambda _, x: (rf"\left|{x[0]}\right|", 9),
+    **dict.fromkeys(OPERATOR, _comparison), **dict.fromkeys(REDUCTIONS, _reduction), "sum": _sum,
+}
 
 
 def _number(value: float) -> str:

@@ -13,7 +13,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.expr import Call, Expr, Number, Variable, walk
+from tensorprog.language.expr import Call, Expr, Number, Variable, fold, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
 __all__ = ["Term", "apply", "as_number", "exact", "expand_terms", "parity", "scalar_function"]
@@ -95,16 +95,10 @@ def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[Term, ...
 
 def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
     """An expression of numbers and the variables given."""
-    return as_number(_scalar_value(expr, values))
+    def leaf(node: Expr) -> Any:
+        return exact(node.value) if isinstance(node, Number) else values[node] if isinstance(node, Variable) else None
 
-
-def _scalar_value(expr: Expr, values: Mapping[Variable, Any]) -> Any:
-    if isinstance(expr, Number):
-        return exact(expr.value)
-    if isinstance(expr, Variable):
-        return values[expr]
-    assert isinstance(expr, Call), expr
-    return apply(expr.atom, [_scalar_value(arg, values) for arg in expr.args])
+    return as_number(fold(expr, {}, leaf, lambda node, *args: apply(node.atom, args)))
 
 
 def apply(atom: str, args: Sequence[Any]) -> Any:

@@ -15,13 +15,12 @@ from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.ir import MatMul, Netsor
 from tensorprog.language.named_arrays import broadcast
 from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.draw.sampler import Sampler
+from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.outputs import plain
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.values import Value
 from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.values import Value
 
 __all__ = ["coefficients"]
 

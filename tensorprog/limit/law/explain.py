@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.law.law import Law
+from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.structured import Covariance
 
 __all__ = ["explain"]
@@ -27,7 +27,7 @@ CLAUSES = {
 }
 
 
-def explain(law: Law, text: str) -> str:
+def explain(law: NumericLaw, text: str) -> str:
     """Explain a family or one member of it."""
     name, box, single = law.member(text)
     head = [f"{name}: an initial vector"] if not law.compiled.families[name].statements else _statements(law, name)
@@ -38,14 +38,14 @@ def explain(law: Law, text: str) -> str:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def _statements(law: Law, name: str) -> list[str]:
+def _statements(law: NumericLaw, name: str) -> list[str]:
     """The definitions of a family as written, with their places; bases come first."""
     source = law.netsor if name in law.netsor.families else law.compiled
     found = [source.body[position] for position in source.families[name].statements]
     return [f"{s}   [{s.span}]" if str(s.span) else str(s) for s in found]
 
 
-def _clause(law: Law, name: str) -> Iterator[str]:
+def _clause(law: NumericLaw, name: str) -> Iterator[str]:
     """What makes the limit of a family, and what it is conditional on."""
     family, compiler = law.compiled.families[name], law.compiler
     statement = law.compiled.body[family.statements[-1]] if family.statements else None
@@ -85,7 +85,7 @@ def _is_product(netsor: Netsor, name: str) -> bool:
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _structured(law: Law, name: str) -> Covariance | None:
+def _structured(law: NumericLaw, name: str) -> Covariance | None:
     """The covariance of a family whose members are Gaussian, or functions of Gaussian variables, without any draws."""
     if name in law.compiler.random and (name not in law.scores or law.compiler.layered):
         return None
@@ -93,7 +93,7 @@ def _structured(law: Law, name: str) -> Covariance | None:
     return cov if isinstance(cov, Covariance) else None
 
 
-def _of_member(law: Law, text: str, name: str, member: tuple[int, ...]) -> Iterator[str]:
+def _of_member(law: NumericLaw, text: str, name: str, member: tuple[int, ...]) -> Iterator[str]:
     mean, error = law.mean(text, with_error=True)
     yield f"mean      {mean:.10g} +- {error:.1e}"
     if _is_number(law, name):
@@ -106,7 +106,7 @@ def _of_member(law: Law, text: str, name: str, member: tuple[int, ...]) -> Itera
         yield f"kurtosis  {value:.8g} +- {error:.1e}  (a Gaussian has 3)"
 
 
-def _of_family(law: Law, name: str) -> Iterator[str]:
+def _of_family(law: NumericLaw, name: str) -> Iterator[str]:
     """The covariance where it is known without draws, else the variances of the members."""
     cov = None if _is_number(law, name) else _structured(law, name)
     if _is_number(law, name):
@@ -117,7 +117,7 @@ def _of_family(law: Law, name: str) -> Iterator[str]:
         yield from _factors(law, name, cov)
 
 
-def _is_number(law: Law, name: str) -> bool:
+def _is_number(law: NumericLaw, name: str) -> bool:
     return law.compiled.families[name].kind == "scalar" and name not in law.compiler.random | law.compiler.scores.keys()
 
 
@@ -128,7 +128,7 @@ def _spread(value: Array, error: Array) -> str:
     return f"{shown} +- {float(np.max(error)):.1e}"
 
 
-def _factors(law: Law, name: str, cov: Covariance) -> Iterator[str]:
+def _factors(law: NumericLaw, name: str, cov: Covariance) -> Iterator[str]:
     names = _index_names(law, name)
     for factor in cov.written(names):
         where = " and ".join(factor["equations"]) or "always"
@@ -142,7 +142,7 @@ def _factors(law: Law, name: str, cov: Covariance) -> Iterator[str]:
         yield f"covariance {shown} where {where}{copies if factor['equations'] else ''}"
 
 
-def _index_names(law: Law, name: str) -> dict[str, str]:
+def _index_names(law: NumericLaw, name: str) -> dict[str, str]:
     """Names of the positions of a family as its definition writes them, with those of the second copies."""
     family = law.compiled.families[name]
     if family.statements:

@@ -1,13 +1,12 @@
-"""`Law`: the limit of a program, to be asked for covariances, draws, densities and moments."""
+"""`NumericLaw`: the limit of a program, to be asked for covariances, draws, densities and moments."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,28 +26,23 @@ from tensorprog.language.ir import Dot, Netsor
 from tensorprog.language.named_arrays import broadcast
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
+from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law import saved
 from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
+from tensorprog.limit.law.conditional import Conditional
 from tensorprog.limit.law.convolution import Convolution
-from tensorprog.limit.law.draws import Draws
-from tensorprog.limit.law.given_scores import Conditional
-from tensorprog.limit.law.infinite import InfiniteHeads
+from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.layered import LayeredOutputs
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.budget import Budget, budgeted
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.joint import Joint
 from tensorprog.limit.moment.values import IndexedValues, Value
 
-if TYPE_CHECKING:
-    from tensorprog.results.selfcheck import LawCheck
-
-__all__ = ["Law", "widths_text"]
+__all__ = ["NumericLaw", "widths_text"]
 
 Array = NDArray[Any]
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
@@ -56,15 +50,10 @@ TOGETHER = 64  # members of an output behind layers of scores that are averaged 
 
 
 @budgeted
-class Law:
+class NumericLaw:
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
-    Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
-    are Gaussian; their density and moments are averages of the conditional Gaussian over p-ring.
-
-    Accuracy  every number has an error: a bound where it is computed by closed form or quadrature, three standard
-              errors where quasi-Monte Carlo averages over p-ring
-    Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
+    The numbers of the public `Law`, which explains them.
     """
 
     def __init__(
@@ -90,7 +79,7 @@ class Law:
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
         self._moments: dict[tuple[str, Box, str, int], tuple[Array, Array]] = {}
         self._numbers: dict[str, Value] = {}
-        self._larger: dict[Any, tuple[Averages, Law]] = {}
+        self._larger: dict[Any, tuple[Averages, NumericLaw]] = {}
         # behind layers of scores one member takes all that is random, and so do all of them
         known = self.compiled.families
         few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
@@ -116,17 +105,6 @@ class Law:
     def __repr__(self) -> str:
         scores, widths = ", ".join(self.scores) or "none", widths_text(self.widths)
         return f"Law({self.netsor.name}, outputs={', '.join(self.outputs)}, scores={scores}, {widths})"
-
-    def _repr_html_(self) -> str:
-        from tensorprog.show.law import show
-
-        return show(self)
-
-    def latex(self) -> str:
-        """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
-        from tensorprog.limit.formulas import SymbolicLaw
-
-        return SymbolicLaw(self.netsor, grade=self.grade).latex()
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -579,7 +557,7 @@ class Law:
         self._note(law.error)
         return _finite(added.separate(draws)).averages
 
-    def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, Law]:
+    def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, NumericLaw]:
         """The program with the statements of averages, and its law."""
         added = with_averages(self.netsor, averages)
         key = tuple(added.psi.items()), tuple(str(s) for s in added.netsor.body[len(self.netsor.body) :])
@@ -587,9 +565,9 @@ class Law:
             self._larger[key] = added, self._like(added.netsor, self.compiler.expanded)
         return self._larger[key]
 
-    def _like(self, netsor: Netsor, expanded: bool) -> Law:
+    def _like(self, netsor: Netsor, expanded: bool) -> NumericLaw:
         """The law of another program, with the same settings."""
-        return Law(
+        return NumericLaw(
             netsor,
             grade=self.grade,
             accuracy=self.accuracy,
@@ -656,69 +634,21 @@ class Law:
 
     def _draw(self, size: int, seed: int, names: Sequence[str], held: Sequence[str]) -> Samples:
         started = time.perf_counter()
-        draws = Draws(self, check_count("size", size), check_count("seed", seed, 0), names, held)
+        checked = check_count("size", size), check_count("seed", seed, 0)
+        draws = Draws(self.compiler, self.budget, self.number, *checked, names, held)
         self._note([average.error for average in draws.sampler.averages.values()])
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> Conditional:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
-        return Conditional(self._like(self.netsor, expanded=False) if as_written else self, scores)
+        law = self._like(self.netsor, expanded=False) if as_written else self
 
-    def infinite_heads(self, index: str) -> InfiniteHeads:
-        """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
+        def extended(psi: str | Expr) -> tuple[Compiler, str]:
+            added, larger = law._extended({"expectation": psi})
+            return larger.compiler, added.families["expectation"]
 
-        Raises    ProgramError unless outputs are sums over the index of independent heads with one law and mean zero,
-                  divided by the square root of their number
-        Source    Hron et al. 2020 (arXiv 2006.10540)
-        """
-        if self.compiler.layered:
-            raise NotCompiledError(
-                "infinite_heads is for one layer of scores and infinite widths; here vectors have random moments, from "
-                "scores or finite widths that they depend on"
-            )
-        return InfiniteHeads(self, index)
-
-    # -- checks -------------------------------------------------------------------------------------------------
-
-    def check(
-        self, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
-    ) -> LawCheck:
-        """Compare the law's numbers with its own draws, and with networks of the `widths` given, by z-scores.
-
-        Of up to six members of each output and score: mean, variance, kurtosis, covariances, distribution function,
-        quantiles, density (by its integrals over cells) and the divergence from a Gaussian.  With widths, such as
-        (64, 128, 256), moments, covariances and distribution functions of the outputs are compared as well with
-        `networks` networks of each width, extrapolated to infinite width by a + b/n + c/n**2.
-
-        Shapes    a `LawCheck`: `agrees`, `contradicted`, `rows`, `to_json()`; printed, a table
-        Accuracy  `threshold` is exceeded by any comparison of a right law with a probability of one in a million.
-                  Draws see an event of probability q if samples * q is above about ten, a wrong variance if it is wrong
-                  by more than some 6 * sqrt(2 / samples) of itself, and no wrong value of a density at one point only
-        Raises    ProgramError for fewer than three widths
-        """
-        from tensorprog.results.selfcheck import check_law
-
-        return check_law(self, samples, seed, widths, networks)
-
-    # -- files --------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the program with its tables, and the settings from which `Law.load` compiles the law again, exactly.
-
-        Functions declared in Python are not written, only a few of their values.
-        """
-        saved.write(path, saved.Saved(self.netsor, self.grade, self.accuracy, self._seed))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Law:
-        """Read a law written by `save`.
-
-        Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
-        """
-        found = saved.read(path)
-        return cls(found.netsor, grade=found.grade, accuracy=found.accuracy, seed=found.seed)
-
+        return Conditional(law.compiler, scores, law.is_linear, extended, law.budget)
 
 def widths_text(widths: Mapping[str, float]) -> str:
     """In words: which widths go to infinity, and which stay."""

@@ -19,14 +19,16 @@ from tensorprog.language.ir import MatMul
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.layers import ARRAYS, Layers
+from tensorprog.limit.draw.sampler import plain
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.law.averaging import Rule
+from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.law.outputs import Outputs, plain
-from tensorprog.limit.moment.averaging import REPLICATES, Rule
-from tensorprog.limit.moment.budget import need, pieces
+from tensorprog.limit.law.outputs import Outputs
+from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.joint import Joint
+from tensorprog.limit.moment.replicates import REPLICATES
 
 __all__ = ["LayeredOutputs"]
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.limit.law.averaging import Rule
 from tensorprog.limit.law.mixture_nodes import Nodes, grouped
-from tensorprog.limit.moment.averaging import Rule
-from tensorprog.limit.moment.panels import Panels
+from tensorprog.limit.law.panels import Panels
 
 __all__ = ["Marginals", "Mixture", "Summand", "crossing"]
 

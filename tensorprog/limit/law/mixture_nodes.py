@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.moment.averaging import Rule
+from tensorprog.limit.law.averaging import Rule
 
 __all__ = ["Nodes", "binned", "grouped"]
 

@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.several import product_points
 from tensorprog.language.errors import MemoryLimitError
-from tensorprog.language.named_arrays import COORDINATE, Open
-from tensorprog.limit.draw.sampler import Sampler
+from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.law.averaging import MIN_LOG2, ORDERS, Quadrature, Rule, converge
 from tensorprog.limit.law.intervals import TAME
+from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
+from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import Block, Function, Summands
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.averaging import MIN_LOG2, ORDERS, REPLICATES, Quadrature, Rule, converge
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.joint import Joint
 from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.replicates import REPLICATES
 from tensorprog.limit.moment.values import IndexedValues
-from tensorprog.limit.moment.panels import panels
 
-__all__ = ["CHUNK_NUMBERS", "Outputs", "plain"]
+__all__ = ["CHUNK_NUMBERS", "Outputs"]
 
 Array = NDArray[Any]
 UNSEEN = 14.0  # a set of that many times the mass of a draw is missed once in a million times
@@ -38,15 +38,6 @@ CHUNK_NUMBERS = 1 << 18  # numbers held at once while draws are evaluated
 MOST_MARGINALS = 16  # members whose laws are found one by one
 JOINT_DRAWS = 1 << 11  # per replicate
 FINE_AIM = 1e-6  # where conditional Gaussians are averaged, which is cheap
-
-
-def plain(value: Open, count: int) -> Array:
-    """Draws of a variable without the axis of coordinates.
-
-    Shapes    (count, *members)
-    """
-    data = value.data[..., 0] if COORDINATE in value.axes else value.data
-    return np.broadcast_to(data, (count, *data.shape[1:]))
 
 
 class Outputs:

@@ -15,7 +15,7 @@ from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, contract
-from tensorprog.limit.moment.budget import Budget, budgeted, need
+from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.indexed import Equations, Term, difference
 from tensorprog.limit.moment.values import Factored, IndexedValues, Value
 
@@ -195,7 +195,7 @@ def _written(equation: Affine, names: Mapping[str, str]) -> str:
     return f"{side(1)} = {side(-1)}"
 
 
-def _indices(term: Term) -> set[str]:
+def _indices(term: Term[Value]) -> set[str]:
     return {*term.value.axes, *(name for equation in term.equations for name in equation.indices)}
 
 
@@ -223,13 +223,13 @@ def _groups(moment: IndexedValues, positions: Sequence[str]) -> tuple[tuple[str,
     return tuple(tuple(name for name in positions if name in group) for group in groups)
 
 
-def _pieces(term: Term) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
+def _pieces(term: Term[Value]) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
     """Indices of each equation and of each factor of a term, and the equation or the factor."""
     equations = [(equation.indices, frozenset({equation}), ()) for equation in term.equations]
     return [*equations, *((factor.axes, frozenset(), (factor,)) for factor in term.value.factors)]
 
 
-def _over(term: Term, group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term:
+def _over(term: Term[Value], group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term[Value]:
     """The equations and factors of a term that belong to one group: the first that has all their positions."""
     known = {name for other in groups for name in other}
     equations: Equations = frozenset()

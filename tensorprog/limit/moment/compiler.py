@@ -14,13 +14,13 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part, position_names
-from tensorprog.limit.moment.averaging import REPLICATES
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.products import Product, factors_of
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
+from tensorprog.limit.moment.replicates import REPLICATES
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Compiler"]
@@ -36,8 +36,6 @@ class Compiler(Numbers):
 
     Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
     """
-
-    each = False  # whether every draw has moments of its own
 
     def __init__(
         self, program: Netsor, expanded: bool = True, numbers: int = NUMBERS, symbols: Collection[str] = (),
@@ -83,12 +81,13 @@ class Compiler(Numbers):
         factors, drawn = [*first, *second], None
         if self.paths is not None:
             factors, groups = self.paths.split(factors)
-            averages = (self.paths.average(*_sides(group, first, second), ranges) for group in groups)
+            sides = (_sides(group, first, second) for group in groups)
+            averages = [self.paths.average(one, two, ranges) for one, two in sides]
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
         factors, groups = together(self, factors)
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
         product = _WithBlocks(Product(self, factors, ranges), blocks)
-        found: IndexedValues = self.by_patterns(product, ranges, (*q.bound, *p.bound))  # type: ignore[assignment]
+        found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
         return found if drawn is None else found.times(drawn)
 
     # -- what is filled in step by step ---------------------------------------------------------------------------
@@ -116,7 +115,7 @@ class Compiler(Numbers):
         self.ready(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
-        return super().base(f, g)  # type: ignore[return-value]
+        return super().base(f, g)
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices.
@@ -130,10 +129,10 @@ class Compiler(Numbers):
             held[name] = max(low, start), min(high + 1, stop)
         several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
         if not self.recurrences.active & {f, g} and not (several and held != whole):
-            return self.replicated(f, g)  # type: ignore[return-value]
+            return self.replicated(f, g)
         if any(start >= stop for start, stop in held.values()):
             return IndexedValues((), self.over(held))
-        return self._compute(f, g, self.over(held))  # type: ignore[return-value]
+        return self._compute(f, g, self.over(held))
 
     def _average(self, name: str) -> Value:
         self.ready(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,8 +20,8 @@ from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, affine_val
 from tensorprog.language.substitute import indices_of
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import Part, position_names
-from tensorprog.limit.moment.budget import keep, need
-from tensorprog.limit.moment.indexed import Equations, difference
+from tensorprog.limit.memory import keep, need
+from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.products import Product, factors_of
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.replicates import REPLICATE, Settled, settled
@@ -45,7 +45,7 @@ def inside_mask(inside: Sequence[tuple[Affine, Range]], ranges: Ranges) -> Open 
     return mask
 
 
-class Numbers(Recursion[Value]):
+class Numbers(Recursion[Value, IndexedValues]):
     """Definition 1 in numbers with errors.
 
     Values may have the axis REPLICATE (`replicates`): replicates of draws, whose spread is part of the error once they
@@ -55,8 +55,9 @@ class Numbers(Recursion[Value]):
     """
 
     kind = IndexedValues
+    each = False  # whether every draw has moments of its own
 
-    def __init__(self, program: Netsor, expanded: bool = True, symbols: Sequence[str] = ()) -> None:
+    def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         for initial in self.netsor.initial:
@@ -91,13 +92,13 @@ class Numbers(Recursion[Value]):
 
     # -- checks ---------------------------------------------------------------------------------------------------
 
-    def kept(self, moment: IndexedValues) -> IndexedValues:  # type: ignore[override]
+    def kept(self, moment: IndexedValues) -> IndexedValues:
         """The moment, whose arrays count as kept."""
         for factor in (factor for term in moment.terms for factor in term.value.factors):
             keep(factor.estimate.value, factor.estimate.error)
         return moment
 
-    def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:  # type: ignore[override]
+    def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
         """A second moment, the same in both orders, refused where an entry or its error is not finite."""
         moment = self._symmetric(moment) if f == g else moment
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
@@ -112,7 +113,7 @@ class Numbers(Recursion[Value]):
         names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
         if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
             return moment
-        both: IndexedValues = moment + self.swapped(moment, ranges)  # type: ignore[assignment, operator]
+        both = moment + self.swapped(moment, ranges)
         return both.scaled(0.5)
 
     @contextmanager
@@ -232,12 +233,11 @@ class Numbers(Recursion[Value]):
         """A value at affine forms of other indices."""
         return value.gather(names, ranges, {name: span[0] for name, span in ranges.items()})
 
-    def value_of(self, moment: IndexedValues) -> Value:  # type: ignore[override]
+    def value_of(self, moment: IndexedValues) -> Value:
         """All terms as one array, over the axes that matter."""
-        equations = [form for term in moment.terms for form in term.equations]
-        axes = (*(a for term in moment.terms for a in term.value.axes), *(n for form in equations for n in form.indices))
-        axes = tuple(dict.fromkeys(axes))
-        return Value(axes, moment.dense(axes))
+        axes = {name: None for term in moment.terms for name in term.value.axes}
+        axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
+        return Value(tuple(axes), moment.dense(tuple(axes)))
 
     def vanishes(self, value: Value) -> bool:
         """Whether a value is exactly zero."""
@@ -262,7 +262,7 @@ class Numbers(Recursion[Value]):
 
     def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
         axes = tuple(self.over(position_names(self.netsor, name)))
-        found: IndexedValues = self.first(name, parts)  # type: ignore[assignment]
+        found = self.first(name, parts)
         return Value(axes, _finite(found, f"E of a function of {name}").dense(axes))
 
 

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
-from tensorprog.language.evaluate import Scope, evaluate, factors
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables, walk
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, factors, variables, walk
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align, broadcast, union
 from tensorprog.language.substitute import indices_of, replace_variables, substitute
-from tensorprog.limit.form.residual_streams import combination
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts, combination
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.recursion import Forms, Recursion
@@ -36,7 +35,7 @@ def factors_of(parts: Parts, part: Part) -> list[Part]:
         return []
     if not part.joint:
         return [part.without_coefficient]
-    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function)]
+    return [parts.function_part(f) if parts.is_vector(f) else Part(f) for f in factors(part.function, signs=True)]
 
 
 def written(factor: Part) -> Expr:
@@ -86,7 +85,7 @@ class Evaluated(Protocol):
 class Product:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
-    def __init__(self, numbers: Recursion[Value], found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
+    def __init__(self, numbers: Recursion[Value, Any], found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
         self.numbers, self.ranges = cast(Evaluated, numbers), ranges
         self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]

@@ -34,12 +34,22 @@ from tensorprog.limit.form.definitions import (
     readings,
     single,
 )
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts, position_names
+from tensorprog.limit.form.sums_of_functions import ONE, Inner, Part, Parts, position_names
 from tensorprog.limit.moment.indexed import Equations, Indexed, canonical, difference, patterns, solve
 
 __all__ = ["Elimination", "Forms", "Recursion"]
 
-V = TypeVar("V")
+
+
+class Added(Protocol):
+    """What can be added and multiplied."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+
+
+V = TypeVar("V", bound=Added)
+M = TypeVar("M", bound=Indexed[Any])
 V_co = TypeVar("V_co", covariant=True)
 Ranges = Mapping[str, Range]
 Need = tuple[str, ...]  # a scalar family, or two Gaussian families whose covariance is meant
@@ -65,7 +75,7 @@ class Elimination(NamedTuple):
     over: list[str]  # bound indices that are left to sum over
 
 
-class Recursion(ABC, Generic[V]):
+class Recursion(ABC, Generic[V, M]):
     """Moments of one program, computed when asked for and remembered.
 
     `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
@@ -78,7 +88,7 @@ class Recursion(ABC, Generic[V]):
     Raises    NotCompiledError for what this version does not compile
     """
 
-    kind: type[Indexed[V]]  # the container of moments
+    kind: type[M]  # the container of moments
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
         self.expanded = expanded
@@ -95,11 +105,11 @@ class Recursion(ABC, Generic[V]):
 
     def reset(self) -> None:
         """Nothing is computed yet."""
-        self._second: dict[tuple[str, str], Indexed[V]] = {}
-        self._settled: dict[tuple[str, str], Indexed[V]] = {}
-        self._base: dict[tuple[str, str], Indexed[V]] = {}
+        self._second: dict[tuple[str, str], M] = {}
+        self._settled: dict[tuple[str, str], M] = {}
+        self._base: dict[tuple[str, str], M] = {}
         self._averages: dict[str, V] = {}
-        self._expectations: dict[Any, Indexed[V]] = {}
+        self._expectations: dict[Any, M] = {}
         self._in_order = False
 
     @property
@@ -118,7 +128,7 @@ class Recursion(ABC, Generic[V]):
         """The variance of a weight whose indices are affine forms of others."""
 
     @abstractmethod
-    def initial(self, name: str, ranges: Ranges) -> Indexed[V]:
+    def initial(self, name: str, ranges: Ranges) -> M:
         """The covariance of initial vectors, as declared."""
 
     @abstractmethod
@@ -141,7 +151,7 @@ class Recursion(ABC, Generic[V]):
         """A value at affine forms of other indices."""
 
     @abstractmethod
-    def value_of(self, moment: Indexed[V]) -> V:
+    def value_of(self, moment: M) -> V:
         """All terms as one value."""
 
     @abstractmethod
@@ -158,11 +168,11 @@ class Recursion(ABC, Generic[V]):
         """What leaves the recursion: one value for all draws."""
         return found
 
-    def finished(self, moment: Indexed[V], f: str, g: str) -> Indexed[V]:
+    def finished(self, moment: M, f: str, g: str) -> M:
         """A second moment of two families, checked."""
         return moment
 
-    def kept(self, moment: Indexed[V]) -> Indexed[V]:
+    def kept(self, moment: M) -> M:
         """A moment that is remembered."""
         return moment
 
@@ -180,20 +190,20 @@ class Recursion(ABC, Generic[V]):
         """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
         return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
 
-    def nothing(self, ranges: Ranges) -> Indexed[V]:
+    def nothing(self, ranges: Ranges) -> M:
         """Zero everywhere."""
         return self.kind.constant(0, ranges)
 
     # -- clauses (i) and (ii): Gaussian families ------------------------------------------------------------------
 
-    def base(self, f: str, g: str) -> Indexed[V]:
+    def base(self, f: str, g: str) -> M:
         """Covariance of two Gaussian families over positions '0', ... and '0_', ...."""
         if (f, g) not in self._base:
             self._prepare(f, g)
             self._base[f, g] = self.kept(self.gaussian(f, g, self.pair_ranges(f, g)))
         return self._base[f, g]
 
-    def gaussian(self, f: str, g: str, ranges: Ranges) -> Indexed[V]:
+    def gaussian(self, f: str, g: str, ranges: Ranges) -> M:
         """Covariance of two Gaussian families over members in some ranges."""
         first, second = (self.netsor.families[name].statements for name in (f, g))
         if not first or not second:
@@ -212,7 +222,7 @@ class Recursion(ABC, Generic[V]):
                 names |= {f"{k}_": compose(slot, solution) for k, slot in enumerate(two)}
                 factor = self.variance(a.weight.name, weight, ranges)
                 for condition in (held, also):
-                    factor = factor * self.number(condition, ranges) if condition != ONE else factor  # type: ignore[operator]
+                    factor = factor * self.number(condition, ranges) if condition != ONE else factor
                 moment = self.between(a.vector.name, b.vector.name, names, ranges)
                 total = total + moment.read(names, ranges).times(factor, same)
         return total
@@ -239,13 +249,13 @@ class Recursion(ABC, Generic[V]):
 
     # -- clause (iii): functions of Gaussian families -------------------------------------------------------------
 
-    def second(self, f: str, g: str) -> Indexed[V]:
+    def second(self, f: str, g: str) -> M:
         """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
         if (f, g) not in self._settled:
             self._settled[f, g] = self.kept(self.settle(self.replicated(f, g)))
         return self._settled[f, g]
 
-    def replicated(self, f: str, g: str) -> Indexed[V]:
+    def replicated(self, f: str, g: str) -> M:
         """E[Z^f Z^g] for every draw."""
         if (f, g) not in self._second:
             self._prepare(f, g)
@@ -256,17 +266,17 @@ class Recursion(ABC, Generic[V]):
         return self._second[f, g]
 
     @staticmethod
-    def swapped(moment: Indexed[V], ranges: Ranges) -> Indexed[V]:
+    def swapped(moment: M, ranges: Ranges) -> M:
         """A moment with first and second copies in exchanged roles."""
         positions = (name for name in moment.ranges if name.rstrip("_").isdigit())
         names = {name: Affine(((name[:-1] if name.endswith("_") else f"{name}_", 1),)) for name in positions}
         return moment.read(names, ranges)
 
-    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> Indexed[V]:
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
         return self.replicated(f, g)
 
-    def _compute(self, f: str, g: str, ranges: Ranges) -> Indexed[V]:
+    def _compute(self, f: str, g: str, ranges: Ranges) -> M:
         """E[Z^f Z^g] over members in some ranges."""
         for name in (f, g):
             if name in self.random:
@@ -274,7 +284,7 @@ class Recursion(ABC, Generic[V]):
         with self.guarded(f, g):
             return self.finished(self._summed_parts(self.parts.of(f), self.parts.of(g), ranges), f, g)
 
-    def _summed_parts(self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> Indexed[V]:
+    def _summed_parts(self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> M:
         total = self.nothing(ranges)
         for p in first:
             for q in second:
@@ -284,12 +294,12 @@ class Recursion(ABC, Generic[V]):
                     total = total + self.expectation(p, q, held).widened(ranges)
         return total
 
-    def expectation(self, p: Part, q: Part, ranges: Ranges) -> Indexed[V]:
+    def expectation(self, p: Part, q: Part, ranges: Ranges) -> M:
         """E[part part'] over the positions in the ranges, the second part in second copies."""
         p, q, local = self.paired(p, q, ranges)
         return self.summed(p, q, self.expectations(p, q, local), local, ranges)
 
-    def expectations(self, p: Part, q: Part, ranges: Ranges) -> Indexed[V]:
+    def expectations(self, p: Part, q: Part, ranges: Ranges) -> M:
         """E[f(l) g(l')] without coefficients.
 
         The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
@@ -301,27 +311,27 @@ class Recursion(ABC, Generic[V]):
             self._expectations[key] = self.averaged(p, q, ranges)
         return self._expectations[key]
 
-    def averaged(self, p: Part, q: Part, ranges: Ranges) -> Indexed[V]:
+    def averaged(self, p: Part, q: Part, ranges: Ranges) -> M:
         """The same, not yet known."""
         return self.by_patterns(self.product(p, q, ranges), ranges, (*q.bound, *p.bound))
 
-    def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> Indexed[V]:
+    def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> M:
         """The expectation of a product for each set of equations that can hold, `prefer` eliminated first."""
         cases = {e: product.expectation(e, s) for e, s in patterns(product.equations, ranges, prefer)}
         return self.kind.of_cases(cases, ranges, prefer)
 
-    def first(self, name: str, parts: Sequence[Part] | None = None) -> Indexed[V]:
+    def first(self, name: str, parts: Sequence[Part] | None = None) -> M:
         """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
         ranges = self.over(position_names(self.netsor, name))
         with self.guarded(name):
             return self._summed_parts(self.parts.of(name) if parts is None else parts, [Part(ONE)], ranges)
 
-    def centred(self, f: str, g: str) -> Indexed[V]:
+    def centred(self, f: str, g: str) -> M:
         """Cov(Z^f, Z^g) of vectors that no score reaches."""
-        found: Indexed[V] = self.settle(self._centred(f, g))
+        found: M = self.settle(self._centred(f, g))
         return found
 
-    def _centred(self, f: str, g: str) -> Indexed[V]:
+    def _centred(self, f: str, g: str) -> M:
         if self.parts.is_base(f) and self.parts.is_base(g):
             return self.base(f, g)
         second, ranges = self.replicated(f, g), self.pair_ranges(f, g)
@@ -331,12 +341,12 @@ class Recursion(ABC, Generic[V]):
         copies = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
         return second - one.read({}, ranges) * two.read(copies, ranges)
 
-    def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> Indexed[V]:
+    def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """Covariance of two references to vectors, over the indices in their slots."""
-        found: Indexed[V] = self.settle(self.replicated_covariance(u, v, ranges))
+        found: M = self.settle(self.replicated_covariance(u, v, ranges))
         return found
 
-    def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> Indexed[V]:
+    def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """The same for every draw."""
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
         return self._centred(u.name, v.name).read(names, ranges)
@@ -349,10 +359,10 @@ class Recursion(ABC, Generic[V]):
         for weight, variable, bound in form:
             mean = self.base_mean(variable, ranges)
             if not self.vanishes(mean):
-                total = total + self.weighed(mean, [weight] if weight != ONE else [], (), bound, ranges)  # type: ignore[operator]
+                total = total + self.weighed(mean, [weight] if weight != ONE else [], (), bound, ranges)
         return total
 
-    def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> Indexed[V]:
+    def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> M:
         """Covariance of two affine forms of Gaussian variables."""
         total = self.nothing(ranges)
         for a, u, bound in first:
@@ -383,7 +393,7 @@ class Recursion(ABC, Generic[V]):
     def _bound_range(self, name: str) -> Range:
         return self.parts.bound_ranges.get(name) or self.netsor.ranges[name]
 
-    def summed(self, p: Part, q: Part, moment: Indexed[V], local: Ranges, ranges: Ranges) -> Indexed[V]:
+    def summed(self, p: Part, q: Part, moment: M, local: Ranges, ranges: Ranges) -> M:
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
         found = []
         for equations, value in moment.summands():
@@ -479,14 +489,14 @@ class Recursion(ABC, Generic[V]):
         """The two references of a score over its position names."""
         return operands_of(self.dot(name))
 
-    def score(self, f: str, g: str) -> Indexed[V]:
+    def score(self, f: str, g: str) -> M:
         """Cov of two score families, by Isserlis."""
         ranges = self.pair_ranges(f, g)
         second = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
         other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
 
-        def c(u: Variable, v: Variable) -> Indexed[V]:
+        def c(u: Variable, v: Variable) -> M:
             return self.reference_covariance(u, v, ranges)
 
         return c(left, other_left) * c(right, other_right) + c(left, other_right) * c(right, other_left)
@@ -567,7 +577,7 @@ class Recursion(ABC, Generic[V]):
 class Forms(Generic[V]):
     """Affine forms of Gaussian variables with their means and covariances, before any equations hold."""
 
-    def __init__(self, recursion: Recursion[V], forms: Sequence[Inner], ranges: Ranges) -> None:
+    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
         self.covariances = {
@@ -586,4 +596,5 @@ class Forms(Generic[V]):
 
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""
-        return self.covariances[max(j, k), min(j, k)].case(equations, solution)
+        found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
+        return found

@@ -30,20 +30,18 @@ from tensorprog.gaussian.qmc import spread_factor
 from tensorprog.gaussian.several import ORDERS, product_points
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, variables
+from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
 from tensorprog.language.ir import Nonlin, Range
 from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
 from tensorprog.language.substitute import compose, replace_variables, substitute
-from tensorprog.limit.form.affine import free_indices, plain_text
-from tensorprog.limit.form.definitions import ZERO, product_of, reduces_numbered, reductions
-from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts
+from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
+from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
-from tensorprog.limit.moment.averaging import point_sets
-from tensorprog.limit.moment.budget import pieces
+from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, renamed, written
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.replicates import REPLICATE, point_sets
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
@@ -109,7 +107,7 @@ class _Reading:
     def free(self) -> dict[str, None]:
         """The indices that the form does not sum over, in order of appearance."""
         return {name: None for weight, variable, bound in self.inner
-                for name in sorted(free_indices(weight, variable, bound))}  # fmt: skip
+                for name in sorted(free_in_form(weight, variable, bound))}  # fmt: skip
 
     def slots(self) -> Iterator[tuple[tuple[str, int], str]]:
         """The places of vectors, each with the indices that are read there."""
@@ -189,11 +187,8 @@ class Reduced:
             self._readings.append(_Reading(tuple((w, *key) for key, w in form[0].items()), inside))
             variable = Variable(f".{len(self._readings) - 1}")
             return variable if form[1] == ZERO else Call("add", (variable, form[1]))
-        if isinstance(node, Call):
-            return Call(node.atom, tuple(self._rewrite(arg, inside) for arg in node.args))
-        assert isinstance(node, Reduction), node
-        arg = self._rewrite(node.arg, inside | set(node.indices))
-        return Reduction(node.reducer, node.indices, arg, node.column, node.at)
+        deeper = inside | set(node.indices) if isinstance(node, Reduction) else inside
+        return with_children(node, *(self._rewrite(child, deeper) for child in node.children))
 
     def _cells(self) -> tuple[str, ...]:
         """Indices that are free beside a reduced one, and those that stand where such an index stands elsewhere."""

@@ -1,29 +1,32 @@
-"""Replicates of draws: an axis of values and moments, until a number leaves the compiler."""
+"""Replicates of draws: the points they take, and an axis of values and moments until a number leaves the compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Family, Range
 from tensorprog.language.named_arrays import Open, gather
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.values import IndexedValues, Value
 
-__all__ = ["REPLICATE", "Settled", "members_read", "settled"]
+__all__ = ["REPLICATE", "REPLICATES", "Settled", "members_read", "point_sets", "settled"]
 
 Settled = TypeVar("Settled", IndexedValues, Value)
+Array = NDArray[Any]
 REPLICATE = "&"  # the axis of replicates
+REPLICATES = 16
+SOBOL_DIMENSIONS = 512  # beyond, they gain little over pseudo-random numbers, which are made 20 times as fast
 
 
 def members_read(
-    values: NDArray[Any], reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
+    values: Array, reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
 ) -> Open:
     """The members of a family that a reference reads, for every replicate.
 
@@ -45,3 +48,14 @@ def settled(found: Settled) -> Settled:
     each = found.aligned((REPLICATE, *axes))
     error = standard_errors(each.value) + each.error.mean(axis=0)
     return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), error))
+
+
+def point_sets(dim: int, log2: int, seed: int) -> Iterator[Array]:
+    """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""
+    if dim <= SOBOL_DIMENSIONS:
+        for r in range(REPLICATES):
+            yield normal_points(dim, log2, 1, seed + 7919 * r)[0]
+    else:
+        for r in range(REPLICATES):
+            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(1 << 32, r))))
+            yield generator.standard_normal((1 << log2, dim))

@@ -15,7 +15,7 @@ from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import Open, affine_values, align, broadcast, contract, gather, union
-from tensorprog.limit.moment.budget import need
+from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
 __all__ = ["Factored", "IndexedValues", "Value", "room"]

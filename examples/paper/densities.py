@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
+import tensorprog as tp
 from tensorprog.language.formats import chance, quantity
-from tensorprog.paper import drawing
-from tensorprog.paper.experiment import HEADS, OUTPUT, Case, Data, Settings, chosen, stacked
-from tensorprog.results.comparison import compare
 from tensorprog.results.distances import KL_POINTS, binned_kde
-from tensorprog.results.law_summary import column, split
-from tensorprog.show.plots import tail_bins
 
-__all__ = ["Densities"]
+from . import drawing
+from .experiment import HEADS, OUTPUT, Case, Data, Listener, Settings, chosen, stacked
 
 Array = NDArray[Any]
 
@@ -61,12 +57,12 @@ class Densities:
         curves, bars, tails, rows = [], [], [], []
         for case in self.cases:
             net = case.networks(settings, told, conditional=True)
-            x = column(net, *split(net.netsor, OUTPUT))[:, 0] * case.scale
-            spread = case.spread(OUTPUT) * case.scale
+            x = net["y"][:, 0] * case.scale
+            spread = case.spread * case.scale
             curves.append((case.key, _curves(case, x, spread)))
             bars.append((case.key, _histogram(x, BIN * spread)))
-            tails.append((case.key, dict(zip(("y", "density", "error"), tail_bins(x), strict=True))))
-            row = compare(net, case.reference, [OUTPUT])[OUTPUT].to_json()
+            tails.append((case.key, dict(zip(("y", "density", "error"), tp.plots.tail_bins(x), strict=True))))
+            row = tp.compare(net, case.reference, [OUTPUT])[OUTPUT].to_json()
             rows.append(row | case.key | case.run(net) | {"scale": case.scale})
         tables = {"": stacked(curves), "tails": stacked(tails)}
         tables |= {"histogram": stacked(bars)} if self.histogram else {}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
+from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.mixture import Marginals, Mixture
 from tensorprog.limit.law.summands import Function, Summands
-from tensorprog.limit.moment.budget import Budget, budgeted
+from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.compiler import Compiler
-
-if TYPE_CHECKING:
-    from tensorprog.language.ir import Netsor
-    from tensorprog.limit.law.law import Law
 
 __all__ = ["InfiniteHeads"]
 
@@ -40,7 +38,7 @@ class InfiniteHeads:
     grade = "extension"
     scores = ()  # there are infinitely many
 
-    def __init__(self, law: Law, index: str) -> None:
+    def __init__(self, law: NumericLaw, index: str) -> None:
         self._law, self.index = law, index
         self.netsor = netsor = law.netsor
         if index not in netsor.index:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.language.errors import AccuracyError
-from tensorprog.limit.moment.budget import pieces
-from tensorprog.limit.moment.panels import Panels
+from tensorprog.limit.law.panels import Panels
+from tensorprog.limit.memory import pieces
+from tensorprog.limit.moment.replicates import REPLICATES, point_sets
 
-__all__ = ["ORDERS", "REPLICATES", "Quadrature", "Rule", "converge", "point_sets"]
+__all__ = ["ORDERS", "Quadrature", "Rule", "converge"]
 
 Array = NDArray[Any]
-REPLICATES = 16
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate
-SOBOL_DIMENSIONS = 512  # beyond, they gain little over pseudo-random numbers, which are made 20 times as fast
 AIM_NUMBERS, MAX_NUMBERS = 1 << 22, 1 << 26  # normals per replicate, without and with an accuracy asked for
-
-
 # nodes per dimension of the finer and the coarser Gauss-Hermite rule, up to four dimensions: an even number and an odd
 # one, which has a node at 0, so that a jump or a kink there does not look alike to both
 ORDERS = {1: (64, 55), 2: (48, 41), 3: (32, 27), 4: (24, 19)}
@@ -109,14 +106,3 @@ def converge(
         steps = worst / target
         more = math.ceil(math.log2(steps) / 1.5) if steps < math.inf else last
         log2 = min(last, log2 + max(1, more))
-
-
-def point_sets(dim: int, log2: int, seed: int) -> Iterator[Array]:
-    """Replicates of quasi-random normals, one at a time; pseudo-random beyond the dimensions of Sobol sequences."""
-    if dim <= SOBOL_DIMENSIONS:
-        for r in range(REPLICATES):
-            yield normal_points(dim, log2, 1, seed + 7919 * r)[0]
-    else:
-        for r in range(REPLICATES):
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(1 << 32, r))))
-            yield generator.standard_normal((1 << log2, dim))

@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
-from tensorprog.language.errors import ProgramError
+import tensorprog as tp
 from tensorprog.language.formats import quantity
-from tensorprog.paper import drawing
-from tensorprog.paper.experiment import OUTPUT, Case, Data, Settings, Table
 from tensorprog.results.distances import kernel_kl
-from tensorprog.results.divergence import kl, kl_gaussian
-from tensorprog.results.law_summary import column, split
 from tensorprog.results.rates import Rate, fit
 from tensorprog.show.plots.axes import width_axis
 
-__all__ = ["Convergence"]
+from . import drawing
+from .experiment import OUTPUT, Case, Data, Listener, Settings, Table
 
 Array = NDArray[Any]
 
@@ -54,11 +50,11 @@ class Convergence:
         columns: dict[tuple[int, int], Array] = {}
         rows: list[dict[str, float]] = []
         for trial in range(settings.repeats):
-            columns[trial, 0] = first.limit_draws(OUTPUT, settings, trial)
+            columns[trial, 0] = first.limit_draws(settings, trial)
             for case in self.cases:
                 net = case.networks(settings, told, trial, conditional=True)
-                columns[trial, case.width] = column(net, *split(net.netsor, OUTPUT))[:, 0]
-                value, error = kl(net, case.reference, OUTPUT)
+                columns[trial, case.width] = net["y"][:, 0]
+                value, error = tp.kl(net, case.reference, OUTPUT)
                 rows.append(case.key | {"trial": trial, "seed": net.seed, "kl": value, "kl_se": error})
         low, high = (float(f([f(x) for x in columns.values()])) for f in (np.min, np.max))
         for row in rows:
@@ -67,7 +63,7 @@ class Convergence:
         table, floor = _table(rows), _table(self._floor(settings, low, high))
         means = _means(table)
         rates = {"rate": _rate(table, corrected=True), "power": _rate(table, corrected=False)}
-        gaussian, error = kl_gaussian(first.reference, OUTPUT)
+        gaussian, error = tp.kl_gaussian(first.reference, OUTPUT)
         numbers = {"variable": OUTPUT, "H": first.heads, "points_low": low, "points_high": high,
                    **{name: rate.to_json() if rate else None for name, rate in rates.items()},
                    "limit_to_gaussian": gaussian, "limit_to_gaussian_error": error,
@@ -80,8 +76,8 @@ class Convergence:
         rng = np.random.default_rng([settings.seed, 1])
         rows = []
         for trial in range(settings.repeats):
-            limit, again = (case.limit_draws(OUTPUT, settings, k) for k in (trial, settings.repeats + trial))
-            gaussian = case.spread(OUTPUT) * rng.standard_normal(settings.samples)
+            limit, again = (case.limit_draws(settings, k) for k in (trial, settings.repeats + trial))
+            gaussian = case.spread * rng.standard_normal(settings.samples)
             rows.append({"trial": trial, "limit": kernel_kl(again, limit, low, high),
                          "gaussian": kernel_kl(gaussian, limit, low, high)})
         return rows
@@ -133,7 +129,7 @@ def _rate(table: Table, corrected: bool) -> Rate | None:
     """The power of n with which the precise KL falls; None where too few widths stand out from the noise."""
     try:
         return fit(np.unique(table["n"]).tolist(), _trials(table, "kl"), _trials(table, "kl_se"), corrected=corrected)
-    except ProgramError:
+    except tp.ProgramError:
         return None
 
 

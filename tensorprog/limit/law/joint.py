@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.language.linalg import triangular
 
-__all__ = ["Joint", "triangular"]
+__all__ = ["Joint"]
 
 Array = NDArray[Any]
 CHUNK = 1 << 19  # numbers held at once over a grid
@@ -136,18 +137,3 @@ class Joint:
         values = gaussian(tuple(orders)).mean(axis=1)
         value = float(values.mean())
         return value, float(standard_errors(values)) + 0.5 * sum(orders) * self.relative_error * abs(value)
-
-
-def triangular(cov: Array) -> Array:
-    """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
-
-    Shapes    (..., d, d) -> (..., d, d)
-    """
-    factor = np.zeros_like(cov)
-    for k in range(cov.shape[-1]):
-        rest = cov[..., k:, k] - (factor[..., k:, :k] @ factor[..., k, :k, None])[..., 0]
-        pivot = rest[..., 0]
-        real = pivot > 1e-14 * cov[..., k, k]
-        root = np.sqrt(np.where(real, pivot, 1.0))
-        factor[..., k:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
-    return factor

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.jobs.study import Listener
+import tensorprog as tp
 from tensorprog.language.formats import quantity
-from tensorprog.paper import drawing
-from tensorprog.paper.experiment import Case, Data, Settings, Table, chosen, stacked
-from tensorprog.results.comparison import compare
 
-__all__ = ["Scores"]
+from . import drawing
+from .experiment import Case, Data, Listener, Settings, Table, chosen, stacked
 
 Array = NDArray[Any]
 
@@ -45,7 +43,7 @@ class Scores:
         net = self.case.networks(settings, told, averages=AVERAGE)
         draws = (net["p"].reshape(net.samples, -1)[:, 0], net.averages["average"])
         bars = [({"power": power}, _histogram(x)) for power, x in zip(POWERS, draws, strict=True)]
-        found = compare(net, self.case.reference, [SCORE, *AVERAGE])
+        found = tp.compare(net, self.case.reference, [SCORE, *AVERAGE])
         row, average = found[SCORE], found.average("average")
         lines = [f"1/sqrt(n): variance {quantity(row.variance, row.variance_se)}, limit {row.limit_variance:.6g}; "
                  f"kurtosis {quantity(row.kurtosis, row.kurtosis_se)}, limit {row.limit_kurtosis:.6g}",

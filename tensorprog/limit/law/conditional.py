@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,15 @@ from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.law.arguments import check_count
+from tensorprog.limit.memory import Budget, budgeted, need, pieces
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.budget import budgeted, need, pieces
 from tensorprog.limit.moment.compilable import refuse_cells
-
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["Conditional"]
 
 Array = NDArray[Any]
+Extended = Callable[[str | Expr], tuple[Compiler, str]]  # a program with an average, and the average's name
 NUMBERS = 1 << 20  # scores of the draws that are worked on together
 
 
@@ -36,10 +35,13 @@ NUMBERS = 1 << 20  # scores of the draws that are worked on together
 class Conditional:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
-    def __init__(self, law: Law, scores: Mapping[str, Array]) -> None:
-        self._law, self.budget = law, law.budget
-        compiler = law.compiler
-        known = [name for name in law.compiled.scores if name in compiler.random]
+    def __init__(
+        self, compiler: Compiler, scores: Mapping[str, Array], linear: Callable[[str], bool], extended: Extended,
+        budget: Budget,
+    ) -> None:  # fmt: skip
+        self._compiler, self._is_linear, self._extended, self.budget = compiler, linear, extended, budget
+        self._families = families = compiler.netsor.families
+        known = [name for name in compiler.netsor.scores if name in compiler.random]
         if not isinstance(scores, Mapping):
             raise ProgramError('given takes a mapping from scores to values, for example {"p": values}')
         for name in scores:
@@ -55,7 +57,7 @@ class Conditional:
                 array = np.asarray(values, dtype=np.float64)
             except (TypeError, ValueError):
                 raise ProgramError(f"given: the values of {name} are not numbers") from None
-            shape = law.compiled.families[name].shape
+            shape = families[name].shape
             if array.shape[array.ndim - len(shape) :] != shape:
                 raise ProgramError(
                     f"given: {name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}"
@@ -65,12 +67,12 @@ class Conditional:
         self._lead = lead
         self._values = {}
         for name, array in arrays.items():
-            shape = law.compiled.families[name].shape
+            shape = families[name].shape
             flat = np.broadcast_to(array, (*lead, *shape)).reshape(-1, *shape)
             self._values[name] = Open((BATCH, *(str(k) for k in range(len(shape)))), flat)
 
     def _one(self, name: str | None) -> str:
-        outputs = self._law.outputs
+        outputs = self._compiler.netsor.outputs
         if name is None:
             if len(outputs) > 1:
                 raise ProgramError(f"name one of the outputs: {', '.join(outputs)}")
@@ -79,16 +81,16 @@ class Conditional:
             raise ProgramError(f"{name} is not an output; {did_you_mean(name, outputs)}")
         return name
 
-    def _parts(self, law: Law) -> Iterator[Conditioned]:
+    def _parts(self, compiler: Compiler) -> Iterator[Conditioned]:
         """The moments of the vectors for every draw, some draws at a time."""
-        compiler = law.compiler
-        if law.compiled.fixed_widths:
+        if compiler.netsor.fixed_widths:
+            width = compiler.netsor.fixed_widths[0][0]
             raise NotCompiledError(
-                f"vectors of width {law.compiled.fixed_widths[0][0]}, which stays finite, are random given the scores: "
-                "laws given scores are not compiled for them"
+                f"vectors of width {width}, which stays finite, are random given the scores: laws "
+                "given scores are not compiled for them"
             )
         refuse_cells(compiler)
-        columns, draws = Columns(law.compiled, compiler.recurrences.steps), math.prod(self._lead)
+        columns, draws = Columns(compiler.netsor, compiler.recurrences.steps), math.prod(self._lead)
         together = pieces(NUMBERS, 2 * ARRAYS)
         size = max(1, together * draws // max(1, sum(value.data.size for value in self._values.values())))
         for start in range(0, max(draws, 1), size):
@@ -99,9 +101,9 @@ class Conditional:
             found.forget()
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
-        if not self._law.is_linear(name):
+        if not self._is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: given the scores it is not Gaussian")
-        value = np.concatenate([read(found) for found in self._parts(self._law)])
+        value = np.concatenate([read(found) for found in self._parts(self._compiler)])
         return value.reshape((*self._lead, *value.shape[1:]))
 
     def mean(self, name: str | None = None) -> Array:
@@ -118,7 +120,7 @@ class Conditional:
         Shapes    (*draws, *members, *members)
         """
         name = self._one(name)
-        draws, members = math.prod(self._lead), math.prod(self._law.compiled.families[name].shape)
+        draws, members = math.prod(self._lead), math.prod(self._families[name].shape)
         what = f"the covariance of {name} for each of {draws} draws of scores"
         need(2 * draws * members**2, what, "give fewer draws at a time, or raise max_memory")
         return self._linear(name, lambda found: found.covariances(name, name))
@@ -129,28 +131,27 @@ class Conditional:
         Shapes    (*draws, *free indices of psi)
         Source    Sakai et al. 2025, Theorem 1
         """
-        added, law = self._law._extended({"expectation": psi})
-        name = added.families["expectation"]
-        data, error = self._in_layers(law, name) if law.compiler.layered else self._at_once(law, name)
+        compiler, name = self._extended(psi)
+        data, error = (self._in_layers if compiler.layered else self._at_once)(compiler, name)
         data = data.reshape((*self._lead, *data.shape[1:]))
         result = data if data.shape else float(data)
         return (result, error) if with_error else result
 
-    def _in_layers(self, law: Law, name: str) -> tuple[Array, float]:
-        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(law)]
+    def _in_layers(self, compiler: Compiler, name: str) -> tuple[Array, float]:
+        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(compiler)]
         return np.concatenate([means for means, _ in pairs]), max(float(np.max(e, initial=0.0)) for _, e in pairs)
 
-    def _at_once(self, law: Law, name: str) -> tuple[Array, float]:
+    def _at_once(self, compiler: Compiler, name: str) -> tuple[Array, float]:
         """One layer: over all Gaussian variables that a function reads, which takes functions over indices too."""
-        sampler = Sampler(law.compiler, {}, vectors=False)
+        sampler = Sampler(compiler, {}, vectors=False)
         values = dict(self._values)
         for score, value in values.items():
-            sampler.demand[score] = law.compiled.families[score].ranges
-            assert value.data.shape[1:] == law.compiled.families[score].shape
+            sampler.demand[score] = compiler.netsor.families[score].ranges
+            assert value.data.shape[1:] == compiler.netsor.families[score].shape
 
         def draw(name: str) -> ConditionalAverage:
-            box = law.compiled.families[name].ranges
-            average = ConditionalAverage(law.compiler, name, box)
+            box = compiler.netsor.families[name].ranges
+            average = ConditionalAverage(compiler, name, box)
             for needed, _ in average.needs():  # averages that stand inside
                 if needed not in values:
                     draw(needed)
@@ -159,7 +160,7 @@ class Conditional:
             return average
 
         error = draw(name).error
-        members = law.compiled.families[name].shape
+        members = compiler.netsor.families[name].shape
         return np.broadcast_to(values[name].data, (math.prod(self._lead), *members)), error
 
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
@@ -168,7 +169,7 @@ class Conditional:
         Shapes    (size, *draws, *members)
         """
         size, name = check_count("size", size), self._one(name)
-        members = math.prod(self._law.compiled.families[name].shape)
+        members = math.prod(self._families[name].shape)
         draws = math.prod(self._lead)
         what = f"{size} draws of {name} for each of {draws} draws of scores"
         need(draws * members * (3 * size + 5 * members), what, "draw fewer at a time, or raise max_memory")

@@ -11,13 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+import tensorprog as tp
 from tensorprog.finite.run import estimate
-from tensorprog.jobs.study import Listener
-from tensorprog.language.samples import Samples
-from tensorprog.program import Program, load
-from tensorprog.results.law_summary import Reference, column, split
-
-__all__ = ["Case", "Data", "Drawing", "Settings", "Together", "seed_of"]
+from tensorprog.results.law_summary import Reference
 
 Array = NDArray[Any]
 Table = dict[str, Array]  # columns of equal length
@@ -26,6 +22,15 @@ MEMORY = "3GiB"  # 50,000 networks of 256 heads have 1.6 GiB of scores
 WIDTHS = (16, 64, 256, 1024)
 OUTPUT = "y[0]"  # the variable of the figures but that of scores
 HEADS = "a"  # the index of heads in the programs of attention
+
+
+class Listener:
+    """Hears what is being done; this one keeps it for itself."""
+
+    progress = None
+
+    def stage(self, text: str) -> None:
+        """A step begins."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Case:
     scale: float = 1.0
 
     @property
-    def loaded(self) -> Program:
+    def loaded(self) -> tp.Program:
         """The program with its constants."""
         return _loaded(self.program, self.constants)
 
@@ -70,32 +75,32 @@ class Case:
         """Rough seconds for drawing the networks."""
         return estimate(self.loaded.netsor, self.width, settings.samples, max_memory=MEMORY)[0]
 
-    def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> Samples:
+    def networks(self, settings: Settings, told: Listener, trial: int = 0, **options: Any) -> tp.Samples:
         """Independent networks; trial 0 is that of the densities, whichever figure asks."""
         told.stage(f"{self.program}, H = {self.heads}, n = {self.width}")
         return self.loaded.run(self.width, settings.samples, seed=seed_of(settings, trial, self.width),
                                max_memory=MEMORY, progress=told.progress, **options)
 
-    def run(self, net: Samples) -> dict[str, Any]:
+    def run(self, net: tp.Samples) -> dict[str, Any]:
         """How networks were drawn, for the numbers beside a figure."""
         return {"networks": net.samples, "seed": net.seed, "method": net.method, "seconds": net.seconds}
 
-    def limit_draws(self, variable: str, settings: Settings, trial: int) -> Array:
-        """Draws of one output from the limit, as many as networks.
+    def limit_draws(self, settings: Settings, trial: int) -> Array:
+        """Draws of the output from the limit, as many as networks.
 
         Shapes    (samples,)
         """
-        draws = self.reference.law.sample(settings.samples, seed=seed_of(settings, trial, 0))
-        return column(draws, *split(self.loaded.netsor, variable))[:, 0]
+        return self.reference.law.sample(settings.samples, seed=seed_of(settings, trial, 0))["y"][:, 0]
 
-    def spread(self, variable: str) -> float:
-        """Standard deviation of one variable in the limit, without the scale."""
-        return math.sqrt(self.reference.law.var(variable))
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the output in the limit, without the scale."""
+        return math.sqrt(self.reference.law.var(OUTPUT))
 
 
 @cache
-def _loaded(program: str, constants: tuple[tuple[str, float], ...]) -> Program:
-    return load(program, **dict(constants))
+def _loaded(program: str, constants: tuple[tuple[str, float], ...]) -> tp.Program:
+    return tp.load(program, **dict(constants))
 
 
 @cache

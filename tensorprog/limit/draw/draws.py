@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.limit.draw.layers import Layers
 from tensorprog.limit.draw.normals import CHUNK, Normals, Some, Streams
-from tensorprog.limit.draw.sampler import Sampler
-from tensorprog.limit.law.outputs import plain
-from tensorprog.limit.moment.budget import amount, need
+from tensorprog.limit.draw.sampler import Sampler, plain
+from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment.compilable import bases_of
-
-if TYPE_CHECKING:
-    from tensorprog.limit.law.law import Law
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["Draws"]
 
@@ -32,6 +29,8 @@ class Draws(Mapping[str, NDArray[Any]]):
     Those in `held` are drawn at once; other scores, of which there may be far more than of outputs, when they are
     first read: from the same streams, so with the values that the outputs were drawn with.
 
+    `number` gives the limits of scalars that no score reaches.
+
     Shapes    each (size, *members)
     Scale     a block of draws is worked on at a time; if a draw takes more than CHUNK normals, one draw, and scores
               that are not held as many members at a time as a sum over them takes
@@ -39,23 +38,25 @@ class Draws(Mapping[str, NDArray[Any]]):
     """
 
     def __init__(
-        self, law: Law, size: int, seed: int, names: Sequence[str], held: Collection[str]
-    ) -> None:
-        self._law, self._size, self._seed, self._names = law, size, seed, tuple(names)
+        self, compiler: Compiler, budget: Budget, number: Callable[[str], Array], size: int, seed: int,
+        names: Sequence[str], held: Collection[str],
+    ) -> None:  # fmt: skip
+        self._families, self._budget, self._number = compiler.netsor.families, budget, number
+        self._size, self._seed, self._names = size, seed, tuple(names)
         self._arrays: dict[str, Array] = {}
         self._check(held)
         self.sampler: Sampler | Layers
-        if law.compiler.layered:
-            vectors = [name for name in names if law.compiled.families[name].kind == "vector"]
-            parts = (part for name in vectors for part in law.compiler.parts.of(name))
-            self.sampler = Layers(law.compiler, names, bases_of(parts))
+        if compiler.layered:
+            vectors = [name for name in names if self._families[name].kind == "vector"]
+            parts = (part for name in vectors for part in compiler.parts.of(name))
+            self.sampler = Layers(compiler, names, bases_of(parts))
         else:
-            self.sampler = Sampler(law.compiler, {name: law.compiled.families[name].ranges for name in names})
+            self.sampler = Sampler(compiler, {name: self._families[name].ranges for name in names})
         # scores that a rewrite wrote as sums of others are drawn with what is held
         held = [*held, *(name for name in names if name not in (*held, *self.sampler.scores))]
         self._check(held)
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
-        shapes = {name: law.compiled.families[name].shape for name in self.sampler.scores}
+        shapes = {name: self._families[name].shape for name in self.sampler.scores}
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
         self._later = () if self.sampler.averages else later
         # results of draws that take many numbers are worked on some at a time
@@ -65,8 +66,8 @@ class Draws(Mapping[str, NDArray[Any]]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._arrays and name in self._names:
-            with self._law.budget.within():
-                one = math.prod(self._law.compiled.families[name].shape)
+            with self._budget.within():
+                one = math.prod(self._families[name].shape)
                 self._check([name], self.sampler.most(self._block, self._together, ()) if one else 0)
                 array = self._empty(name)
                 for part, streams in self._blocks():
@@ -94,14 +95,14 @@ class Draws(Mapping[str, NDArray[Any]]):
     def _check(self, names: Collection[str], working: int = 0) -> None:
         """Refuse results of some variables, beside those that are held, and what drawing them takes meanwhile."""
         names = list(dict.fromkeys([*self._arrays, *names]))
-        numbers = self._size * sum(math.prod(self._law.compiled.families[name].shape) for name in names)
+        numbers = self._size * sum(math.prod(self._families[name].shape) for name in names)
         lower = "draw fewer at a time, or raise max_memory"
         if working > numbers:
             lower = f"the work takes {amount(8 * working)} of it; make the program smaller, or raise max_memory"
         need(numbers + working, f"{self._size} draws of {', '.join(names)}", lower)
 
     def _empty(self, name: str) -> Array:
-        return np.empty((self._size, *self._law.compiled.families[name].shape))
+        return np.empty((self._size, *self._families[name].shape))
 
     def _blocks(self) -> Iterator[tuple[slice, Normals]]:
         """Draws some at a time, each with their normals; the last block of streams may be cut off."""
@@ -118,6 +119,6 @@ class Draws(Mapping[str, NDArray[Any]]):
         for part, streams in self._blocks():
             values = self.sampler.values(streams, self._later)
             for name, array in arrays.items():
-                drawn = plain(values[name], streams.draws) if name in values else self._law.number(name)
+                drawn = plain(values[name], streams.draws) if name in values else self._number(name)
                 array[part] = drawn[: part.stop - part.start]
         self._arrays |= arrays

@@ -1,0 +1,128 @@
+"""`tp.atom`: a nonlinearity that an author declares is attacked by search, and registered if all its claims survive."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tensorprog.check.falsifier.claims import attack
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval
+from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, enter
+from tensorprog.language.errors import Problem, ProgramError, fail
+from tensorprog.language.functions import Function
+
+__all__ = ["atom", "declare"]
+
+INF = math.inf
+LANGUAGE = {"n", "inf", "pi", "min", "max", "MatMul", "Nonlin", "Dot"}
+
+
+def atom(
+    name: str,
+    fn: Callable[[Any], Any],
+    *,
+    range: Interval | None = None,
+    growth: float | None = None,
+    modulus: float | None = None,
+    lipschitz: float | None = None,
+    derivative: Callable[[Any], Any] | None = None,
+    kinks: tuple[float, ...] | None = None,
+    monotone: int = 0,
+    parity: int = 0,
+    sympy: Callable[[Any], Any] | None = None,
+    doc: str = "",
+) -> Function:
+    """Declare a nonlinearity of one's own and return it as a function of expressions.
+
+    `fn` maps a one-dimensional array of doubles to another, element by element.  What is said of it is attacked by
+    search before it is believed; what is left out counts as not known.  `range`: (lo, hi).  `growth` g: |f(x)| is at
+    most K (1 + |x|^g).  `modulus` m: |f(x) - f(y)| <= K |x - y| (1 + |x|^m + |y|^m).  `lipschitz`: a constant, which
+    makes the modulus 0.  `derivative`: a function like `fn`, right away from `kinks`, the points where f, f' or f''
+    jumps.  `monotone`: 1 increasing, -1 decreasing.  `parity`: 1 even, -1 odd.  `sympy`: the formula, a function of
+    one sympy expression.
+
+    Shapes    fn, derivative: (k,) -> (k,)
+    Scale     a few 10^6 evaluations, once
+    Accuracy  what survives the search is not proved; reports say what rests on it
+    Raises    ProgramError with a witness for each false claim, or if the name is taken; nothing is declared then
+    Source    Sakai et al. 2025 (arXiv 2506.00846), Def. 2, for growth and modulus
+    """
+    declare(Declaration(name, fn, range, growth, modulus, lipschitz, derivative, kinks, monotone, parity, sympy, doc))
+    return Function(name)
+
+
+def declare(given: Declaration) -> Atom:
+    """Attack what is declared of a function and enter it in the registry.
+
+    A function declared before under the same name may be declared again: its facts are replaced.
+
+    Raises    ProgramError with every claim that is false, each with a witness; nothing is registered then
+    """
+    problems = [*_name_problems(given.name), *_senseless(given)]
+    if problems:
+        raise ProgramError(problems)
+    claimed = given.concluded()
+    function = DeclaredFunction(claimed.fn)
+    found = attack(replace(given, modulus=claimed.modulus), function)
+    if found.problems:
+        raise ProgramError(found.problems)
+    before = ATOMS.get(claimed.name)
+    if before is not None and isinstance(before.numpy, DeclaredFunction) and before.numpy.digest != function.digest:
+        raise fail(
+            f"{claimed.name} is declared already, as another function; programs made before refer to it by name",
+            fix=f'tp.atom("{claimed.name}2", ...)',
+        )
+    return enter(claimed, function, found.kinks, found.features)
+
+
+def _name_problems(name: Any) -> Iterator[Problem]:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
+        yield Problem(f"{name!r} is not a name", fix="use letters, digits and _, beginning with a letter")
+    elif name.endswith("_"):
+        yield Problem(f"{name}: a trailing underscore is reserved for second copies of indices", fix=name.rstrip("_"))
+    elif name in LANGUAGE or name in REDUCTIONS or (name in ATOMS and not ATOMS[name].declared):
+        yield Problem(f"{name} is a name of the language already", fix=f'tp.atom("my_{name}", ...)')
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _senseless(d: Declaration) -> Iterator[Problem]:
+    """Values that no function could have, or that contradict each other."""
+    for key in ("fn", "derivative", "sympy"):
+        value = getattr(d, key)
+        if not callable(value) and (key == "fn" or value is not None):
+            yield Problem(f"{d.name}: {key} must be a function, not {value!r}", fix="a function of one array")
+    for key in ("growth", "modulus", "lipschitz"):
+        value = getattr(d, key)
+        if value is not None and not (_number(value) and 0 <= value < INF):
+            yield Problem(
+                f"{d.name}: {key} must be a number of at least 0, not {value!r}", fix=f"leave {key} out: not known"
+            )
+    for key in ("monotone", "parity"):
+        if getattr(d, key) not in (-1, 0, 1):
+            yield Problem(f"{d.name}: {key} must be 1, -1 or 0 (neither, or not known), not {getattr(d, key)!r}")
+    ends = d.range
+    if ends is not None and not (
+        isinstance(ends, tuple | list) and len(ends) == 2 and all(map(_number, ends)) and ends[0] <= ends[1]
+    ):
+        yield Problem(f"{d.name}: range must be (lo, hi) with lo <= hi, not {ends!r}", fix="range=(-1, inf), say")
+    kinks = d.kinks
+    if kinks is not None and not (isinstance(kinks, tuple | list) and all(_number(k) and abs(k) < INF for k in kinks)):
+        yield Problem(
+            f"{d.name}: kinks must be a tuple of finite numbers, not {kinks!r}",
+            fix="kinks=() for none; leave it out if they are not known",
+        )
+    if d.lipschitz is not None and d.modulus not in (None, 0) and _number(d.modulus):
+        yield Problem(f"{d.name}: a Lipschitz constant means modulus 0, not {d.modulus}", fix="modulus=0")
+    elif _number(d.growth) and _number(d.modulus) and d.growth > d.modulus + 1:  # type: ignore[operator]
+        yield Problem(
+            f"{d.name}: growth {d.growth} does not go with modulus {d.modulus}: |f(x)| <= K (1 + |x|**(modulus + 1))",
+            fix=f"growth={d.modulus + 1:g}, or leave it out",  # type: ignore[operator]
+        )

@@ -1,0 +1,146 @@
+"""`Law`, the limit as users hold it: its numbers, with formulas, checks, files and what notebooks show."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorprog.language.atoms.declared import check_sketch, declared_function
+from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.writing_files import whole
+from tensorprog.limit.law.infinite_heads import InfiniteHeads
+from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.memory import budgeted
+
+if TYPE_CHECKING:
+    from tensorprog.results.selfcheck import LawCheck
+
+__all__ = ["Law"]
+
+ENTRY = "law.json"
+MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
+NUMBER = (float, int, NoneType)
+KINDS: dict[str, Any] = {"program": str, "grade": str, "accuracy": NUMBER, "seed": int, "functions": dict}
+BROKEN = (  # what reading an archive raises that is damaged, or none
+    OSError, EOFError, ValueError, LookupError, MemoryError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
+
+
+@budgeted
+class Law(NumericLaw):
+    """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
+
+    Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
+    are Gaussian; their density and moments are averages of the conditional Gaussian over p-ring.
+
+    Accuracy  every number has an error: a bound where it is computed by closed form or quadrature, three standard
+              errors where quasi-Monte Carlo averages over p-ring
+    Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
+    """
+
+    def _repr_html_(self) -> str:
+        from tensorprog.show.law import show
+
+        return show(self)
+
+    def latex(self) -> str:
+        """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""
+        from tensorprog.limit.formulas import SymbolicLaw
+
+        return SymbolicLaw(self.netsor, grade=self.grade).latex()
+
+    def infinite_heads(self, index: str) -> InfiniteHeads:
+        """The Gaussian law of the outputs when the range of an index, such as that of heads, goes to infinity.
+
+        Raises    ProgramError unless outputs are sums over the index of independent heads with one law and mean zero,
+                  divided by the square root of their number
+        Source    Hron et al. 2020 (arXiv 2006.10540)
+        """
+        if self.compiler.layered:
+            raise NotCompiledError(
+                "infinite_heads is for one layer of scores and infinite widths; here vectors have random moments, from "
+                "scores or finite widths that they depend on"
+            )
+        return InfiniteHeads(self, index)
+
+    def check(
+        self, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
+    ) -> LawCheck:
+        """Compare the law's numbers with its own draws, and with networks of the `widths` given, by z-scores.
+
+        Of up to six members of each output and score: mean, variance, kurtosis, covariances, distribution function,
+        quantiles, density (by its integrals over cells) and the divergence from a Gaussian.  With widths, such as
+        (64, 128, 256), moments, covariances and distribution functions of the outputs are compared as well with
+        `networks` networks of each width, extrapolated to infinite width by a + b/n + c/n**2.
+
+        Shapes    a `LawCheck`: `agrees`, `contradicted`, `rows`, `to_json()`; printed, a table
+        Accuracy  `threshold` is exceeded by any comparison of a right law with a probability of one in a million.
+                  Draws see an event of probability q if samples * q is above about ten, a wrong variance if it is wrong
+                  by more than some 6 * sqrt(2 / samples) of itself, and no wrong value of a density at one point only
+        Raises    ProgramError for fewer than three widths
+        """
+        from tensorprog.results.selfcheck import check_law
+
+        return check_law(self, samples, seed, widths, networks)
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program with its tables, and the settings from which `Law.load` compiles the law again, exactly.
+
+        The file is an .npz.  Functions declared in Python are not written, only a few of their values.
+        """
+        from tensorprog import __version__
+        from tensorprog.language.yaml_io import pack
+
+        text, tables = pack(self.netsor)
+        settings = {
+            "program": text,
+            "grade": self.grade,
+            "accuracy": self.accuracy,
+            "seed": self._seed,
+            "version": __version__,
+            "functions": {name: declared_function(name).sketch for name in self.netsor.own},
+        }
+        with whole(path) as partial, partial.open("wb") as file:
+            arrays: dict[str, Any] = {ENTRY: np.array(json.dumps(settings)), **tables}
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Law:
+        """Read a law written by `save`; nothing in the file is executed.
+
+        Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
+        """
+        from tensorprog.language.yaml_io import DataError, read_tables, unpack
+
+        try:
+            with zipfile.ZipFile(path) as archive:
+                found = _settings(archive)
+                tables = read_tables(archive)
+        except (*BROKEN, DataError) as error:
+            raise ProgramError(f"{path} is not a law written by Law.save ({error})") from None
+        netsor = unpack(found["program"], tables)
+        for name in netsor.own:
+            check_sketch(name, found["functions"].get(name))
+        return cls(netsor, grade=found["grade"], accuracy=found["accuracy"], seed=found["seed"])
+
+
+def _settings(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """The settings, each of its kind."""
+    entry = archive.getinfo(f"{ENTRY}.npy")
+    if entry.file_size > MAX_ENTRY:
+        raise ValueError(f"{ENTRY} has {entry.file_size} bytes")
+    with archive.open(entry) as stream:
+        found: Any = json.loads(str(np.lib.format.read_array(stream, allow_pickle=False)))
+    if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in KINDS.items()):
+        raise ValueError("entries of the wrong kind")
+    return found
