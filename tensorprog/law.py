@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensorprog.blocks import Block
+from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError
-from tensorprog.language.writing_files import whole
+from tensorprog.language.files import whole
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.law.summary import blocks_of
 from tensorprog.limit.memory import budgeted
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ BROKEN = (  # what reading an archive raises that is damaged, or none
 
 
 @budgeted
-class Law(NumericLaw):
+class Law(NumericLaw, Shown):
     """The infinite-width limit of a program: Definition 1, with a sampler for (Z, p-ring).
 
     Vectors stand for a typical coordinate Z, scores for p-ring.  Given p-ring, outputs that are linear in the vectors
@@ -46,10 +49,9 @@ class Law(NumericLaw):
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
 
-    def _repr_html_(self) -> str:
-        from tensorprog.show.law import show
-
-        return show(self)
+    def blocks(self) -> list[Block]:
+        """What converges to what, and the numbers that are known or come at once."""
+        return blocks_of(self)
 
     def latex(self) -> str:
         """The derivation of the limit, line by line, in formulas: what `SymbolicLaw.latex` gives."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
+from tensorprog.blocks.html import Shown
 from tensorprog.finite.job import check_kept
 from tensorprog.finite.run import parse_memory, run
 from tensorprog.language.averages import with_averages
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "load"]
 
 
-class Program(Builder):
+class Program(Builder, Shown):
     """A Netsor program with Dots: declared call by call (see `Builder`), or read by `load`.
 
     Two programs are equal when their declarations are, however they were written; title, reference and run defaults do
@@ -51,19 +53,16 @@ class Program(Builder):
 
         return shown(self.netsor)
 
-    def _repr_html_(self) -> str:
+    def blocks(self) -> list[Block]:
+        """Title, text and graph of the program."""
         from tensorprog.check.graph import build
         from tensorprog.show.graphs import to_svg
-        from tensorprog.show.markup import code, details, joined, notebook, paragraph, tag
-        from tensorprog.show.svg import embedded
 
         netsor = self.netsor
-        picture = embedded(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
-        look = "background:none;color:inherit;font-family:monospace;overflow-x:auto"
-        text = tag("pre", str(self).rstrip(), style=look)
-        about = joined([code(netsor.name), netsor.reference], ", ")
-        return notebook(paragraph(tag("b", netsor.title or netsor.name)), paragraph(about), text,
-                        details("graph", picture, opened=len(netsor.body) <= 30))
+        picture = Picture(to_svg(build(netsor)), f"graph-{netsor.name}", f"graph of {netsor.name}", scroll=True)
+        about = (code(netsor.name), *((", ", netsor.reference) if netsor.reference else ()))
+        return [paragraph(strong(netsor.title or netsor.name)), paragraph(*about), Code(str(self).rstrip(), "program"),
+                Folded("graph", (picture,), opened=len(netsor.body) <= 30)]
 
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""

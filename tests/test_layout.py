@@ -20,15 +20,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # packages, of `limit` its rooms, and what stands alone: each imports from those above, or from itself
 ORDER = """
+    blocks
     language
     check gaussian
     finite
     limit.memory limit.form limit.moment limit.draw limit.law limit.formulas
     results
+    show
     law
     shipped
     program
-    show
     jobs
     __main__
 """
@@ -42,40 +43,19 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # arrows against the order, to be taken away; no other may come
 AGAINST = """
-    language.samples -> show.samples
-    check.clauses.report -> show.findings
-    finite.plan -> show.markup
-    law -> show.law
-    limit.formulas.law -> show.markup
-    limit.formulas.law -> show.mathml
-    results.comparison -> show.markup
-    results.rates -> show.markup
-    results.selfcheck -> show.markup
-    program -> show.graphs
-    program -> show.markup
-    program -> show.svg
-    show.display -> jobs.study
-    show.page.html -> jobs.study
-    show.page.sections -> jobs.run_files
-    show.page.sections -> jobs.study
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    language.samples show.samples
-    finite.footprint finite.job
-    check.clauses.report show.findings
     limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
     limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
     limit.formulas.text
-    check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
-    check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
-    check.relations.spans
 """
 # the only places for an outside package
 HOMES = {
     "networkx": ("check.graph", "show.graphs", "language.schedule"), "yaml": ("language.yaml_io",),
     "matplotlib": ("show.plots",),
-    "click": ("jobs.cli",), "rich": ("show.display", "show.screen"), "threadpoolctl": ("finite",), "numba": ("finite",),
+    "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
+    "numba": ("finite",),
     "sympy": ("language.atoms", "language.expr", "check.relations", "check.falsifier", "limit"),
     "distributed": ("finite",), "xarray": ("jobs.sweeps",),
 }
@@ -217,7 +197,7 @@ def test_the_package_loads_nothing_before_it_is_asked() -> None:
 def test_a_check_loads_nothing_slow() -> None:
     loaded = _loaded("from tensorprog.jobs.cli import main\nmain(['check', 'attention'], standalone_mode=False)")
     assert "tensorprog.check.clauses" in loaded
-    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.lazy",
+    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.matmul",
                          "numpy.ma", "concurrent.futures", "urllib.request"}
 
 

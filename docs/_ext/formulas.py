@@ -7,8 +7,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from tensorprog.show.markup import Html
-from tensorprog.show.mathml import displayed, mathml
+from tensorprog.blocks.markup import Html
+from tensorprog.blocks.mathml import displayed, mathml
 
 logger = logging.getLogger(__name__)
 

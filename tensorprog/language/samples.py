@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block, Grid, code
+from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.files import whole, writing
+from tensorprog.language.formats import BRACKETS, label, quantity
 from tensorprog.language.ir import Netsor
-from tensorprog.language.writing_files import whole, writing
-from tensorprog.show.samples import show
 
 __all__ = ["Samples", "program_text"]
+
+LISTED = 4  # members of a family that are shown
+WORK = 10_000_000  # numbers of one member that are looked at for it
 
 
 def program_text(netsor: Netsor) -> str:
@@ -28,7 +34,7 @@ def program_text(netsor: Netsor) -> str:
 
 
 @dataclass(frozen=True)
-class Samples(Mapping[str, NDArray[Any]]):
+class Samples(Mapping[str, NDArray[Any]], Shown):
     """Draws of outputs, scores and kept variables by name.
 
     Shapes    a vector family (samples, *members), or (samples, coordinates, *members) if coordinates > 1; a scalar
@@ -75,8 +81,33 @@ class Samples(Mapping[str, NDArray[Any]]):
         dots = {s.target.name for s in self.netsor.body if type(s).__name__ == "Dot"}
         return tuple(name for name in self.arrays if name in dots and name not in self.netsor.outputs)
 
-    def _repr_html_(self) -> str:
-        return show(self)
+    def blocks(self) -> list[Block]:
+        """Names, axes and the first numbers of what is in memory; nothing is drawn for it."""
+        whence = f"networks at n = {self.width}, {self.method}" if self.width else "draws of the limit"
+        coordinates = f", {self.coordinates} coordinates of each" if self.coordinates > 1 else ""
+        title = f"{self.netsor.name}: {self.samples:,} {whence}{coordinates}, seed {self.seed}"
+        held: Mapping[str, Any] = getattr(self.arrays, "held", self.arrays)
+        rows = [row for name in self for row in self._rows(name, held.get(name))]
+        for name, values in self.averages.items():
+            numbers = _statistics(values.reshape(len(values), 1)) if values[0].size == 1 else ("", "")
+            rows.append((code(name), "average", _shape(values.shape), *numbers))
+        header = ("variable", "what", "shape", "mean", "variance")
+        return [Grid(title, header, tuple(rows), BRACKETS, text_columns=(0, 1, 2))]
+
+    def _rows(self, name: str, array: Any) -> Iterator[tuple[str, ...]]:
+        """One row for each of the first members, or one for the family if its numbers are not at hand."""
+        family = self.netsor.families[name]
+        kind = "output" if name in self.outputs else "score" if name in self.scores else "kept"
+        vector = self.coordinates > 1 and family.kind == "vector"
+        shape = (self.samples, *((self.coordinates,) if vector else ()), *family.shape)
+        about = (f"{kind}, a {family.kind}", _shape(shape))
+        known = isinstance(array, np.ndarray) and not isinstance(array, np.memmap)
+        if not known or math.prod(shape[: 1 + vector]) > WORK:
+            yield code(name), *about, "", ""
+            return
+        flat = array.reshape(self.samples, shape[1] if vector else 1, -1)
+        for k, index in enumerate(family.members(LISTED)):
+            yield code(label(name, index)), *(about if k == 0 else ("", "")), *_statistics(flat[:, :, k])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an .npz with every array, the seed, the version and the program with its tables, in one step.
@@ -105,3 +136,20 @@ class Samples(Mapping[str, NDArray[Any]]):
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
             )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _statistics(values: NDArray[Any]) -> tuple[str, str]:
+    """Mean and variance with standard errors; networks are the independent unit.
+
+    Shapes    values (samples, coordinates)
+    """
+    count, mean = len(values), float(values.mean())
+    square = (values - mean) ** 2
+    if count < 2:
+        return quantity(mean), "-"
+    errors = (float(part.mean(axis=1).std(ddof=1)) / math.sqrt(count) for part in (values, square))
+    return quantity(mean, next(errors)), quantity(float(square.mean()), next(errors))

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block, Grid, paragraph
+from tensorprog.blocks.html import Shown
+from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.language.formats import BRACKETS, aligned, chance, quantity, short
@@ -28,7 +31,6 @@ from tensorprog.results.law_summary import (
     samples_of,
     split,
 )
-from tensorprog.show.markup import note, notebook, table
 
 __all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
 
@@ -117,7 +119,7 @@ def _json(row: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Samples against a law (or other samples), one row per variable.
 
     Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
@@ -180,24 +182,23 @@ class Comparison:
         return header, cells
 
     @property
-    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
-        return [self.table()] * bool(self.rows) + [self.average_table()] * bool(self.averages)
-
-    @property
     def title(self) -> str:
         """What is compared with what."""
         subject = f"{self.program or 'samples'}{f' at n = {self.width}' if self.width else ''}"
         against = {"limit": " against its limit", "samples": " against other samples"}
         return subject + against.get(self.reference, "")
 
+    def blocks(self) -> list[Block]:
+        """The table of the variables, and that of the averages, below what is compared with what."""
+        tables = [self.table()] * bool(self.rows) + [self.average_table()] * bool(self.averages)
+        grids = (Grid("" if k else self.title, tuple(header), tuple(map(tuple, cells)))
+                 for k, (header, cells) in enumerate(tables))
+        return [*grids, paragraph(BRACKETS, note=True)]
+
     def __str__(self) -> str:
-        return "\n".join([self.title, *(aligned(*table) for table in self._tables), BRACKETS])
+        return to_text(self.blocks())
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        shown = (table(header, cells, self.title) for header, cells in self._tables)
-        return notebook(*shown, note(BRACKETS))
 
 
 def _z(value: float, error: float, limit: float, limit_error: float) -> float:

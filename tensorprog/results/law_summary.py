@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block, Grid, paragraph
+from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
-from tensorprog.language.formats import label
+from tensorprog.language.formats import label, quantity
 from tensorprog.language.ir import Netsor
 
 __all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "name_of", "one_or_several",
@@ -26,6 +28,10 @@ SAME = 1e-6  # of the integral of the density and the distribution function
 UNRESOLVED, MOST_HALVINGS, MOST_CURVE = 1e-4, 30, 4096  # mass by which a cell may be off, and how far it is halved
 MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
+MAX_LISTED = 4096  # members of a family whose numbers are asked for
+MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written out
+LISTED = 12  # members listed one by one in a table
+MATRIX = 8  # members of a family whose covariance is a table
 _NAN = float("nan")
 
 
@@ -153,7 +159,7 @@ class Curve:
         return np.clip(values, 0.0, 1.0)
 
 
-class Reference:
+class Reference(Shown):
     """The numbers of a law that displays need, each asked of the law once.
 
     Wrapping a law in a `Reference` before several comparisons saves the work of all but the first.
@@ -293,6 +299,78 @@ class Reference:
             found.append(middle[off])
             low, high = np.concatenate([low[off], middle[off]]), np.concatenate([middle[off], high[off]])
         return np.unique(np.concatenate(found))
+
+    # -- what is shown and written ------------------------------------------------------------------------------
+
+    def blocks(self, largest: int = MAX_LISTED) -> list[Block]:
+        """Means, variances and kurtosis of each family, and covariances of those of at most `largest` members."""
+        kinds = (("output", self.law.outputs), ("score", self.law.scores))
+        return [block for kind, names in kinds for name in names for block in self._family_blocks(kind, name, largest)]
+
+    def _family_blocks(self, kind: str, name: str, largest: int) -> Iterator[Block]:
+        size = math.prod(self.netsor.families[name].shape)
+        if size > MAX_LISTED:
+            yield paragraph(f"{kind} {name}: {size:,} members, not listed; ask for single ones in Python")
+            return
+        values = self.moments(name)
+        listed = members(self.netsor, name, LISTED)
+        rows = tuple(
+            (label(name, index), *(_with_error(*(float(part[k]) for part in values[key]))
+                                   for key in ("mean", "variance", "kurtosis")))
+            for k, index in enumerate(listed)
+        )
+        note = f"{size - len(listed):,} further members" if size > len(listed) else ""
+        yield Grid(f"{kind} {name}", ("variable", "mean", "variance", "kurtosis"), rows, note)
+        if 1 < size <= largest:
+            yield self._covariance_block(name, size)
+
+    def _covariance_block(self, name: str, size: int) -> Block:
+        found = self.covariance(name)
+        assert found is not None  # at most 4096 members here
+        matrix, errors = found
+        names = [label(name, index) for index in members(self.netsor, name)]
+        if size <= MATRIX:
+            rows = tuple((variable, *(_with_error(float(v), float(e)) for v, e in zip(row, error, strict=True)))
+                         for variable, row, error in zip(names, matrix, errors, strict=True))
+            return Grid(f"covariance of {name}", ("", *names), rows)
+        upper = np.triu(matrix, 1)
+        scale = float(np.abs(matrix.diagonal()).max())
+        places = np.argwhere(np.abs(upper) > 1e-12 * scale)
+        pairs = size * (size - 1) // 2
+        order = np.argsort(-np.abs(upper[places[:, 0], places[:, 1]]), kind="stable")[:LISTED]
+        rows = tuple((names[i], names[j], _with_error(float(upper[i, j]), float(errors[i, j])))
+                     for i, j in places[order])
+        title = f"covariance of {name}: {len(places):,} of {pairs:,} pairs are not zero" + (
+            f", the largest {len(rows)}:" if len(places) > len(rows) else "")
+        return Grid(title, ("first", "second", "covariance"), rows, text_columns=(0, 1)) if rows else paragraph(title)
+
+    def to_json(self, kept: Sequence[str] = ()) -> dict[str, Any]:
+        """The law's numbers: families flattened in C order, with their indices beside them; `kept` beside outputs."""
+        return {"outputs": {name: self._family_json(name) for name in dict.fromkeys([*self.law.outputs, *kept])},
+                "scores": {name: self._family_json(name) for name in self.law.scores}, "error": float(self.law.error),
+                "widths": {name: "infinity" if n == math.inf else n for name, n in self.law.widths.items()}}
+
+    def _family_json(self, name: str) -> dict[str, Any]:
+        size = math.prod(self.netsor.families[name].shape)
+        entry: dict[str, Any] = {"index": None, "mean": None, "cov": None, "kurtosis": None}
+        if size > MAX_LISTED:
+            return entry | {"members": size}
+        entry["index"] = [list(index) for index in members(self.netsor, name)]
+        try:
+            values = self.moments(name)
+        except (TensorprogError, FloatingPointError) as error:  # too large, or a number the law does not offer
+            return entry | {"refused": str(error)}
+        entry |= {"mean": values["mean"][0], "kurtosis": values["kurtosis"][0], "kurtosis_error": values["kurtosis"][1]}
+        if size <= MAX_COVARIANCE:
+            found = self.covariance(name)
+            entry["cov"] = None if found is None else found[0]
+        else:
+            entry["variance"] = values["variance"][0]
+        return entry
+
+
+def _with_error(value: float, error: float) -> str:
+    return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
 
 
 def _interpolated(grid: Array, values: Array) -> Callable[[Array], Array]:

@@ -33,9 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tensorprog.blocks import Block, paragraph
+from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean, fail
 from tensorprog.results.comparison import chance, quantity, short
-from tensorprog.show.markup import notebook, paragraph
 
 __all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
 
@@ -47,7 +48,7 @@ NO_RATE = "no rate can be fitted: "
 
 
 @dataclass(frozen=True, repr=False)
-class Rate:
+class Rate(Shown):
     """distance = coefficient * n**exponent * exp(correction / n), fitted to the widths `used`.
 
     The correction is 0 unless it was asked for.
@@ -81,8 +82,9 @@ class Rate:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        return notebook(paragraph(self))
+    def blocks(self) -> list[Block]:
+        """The rate in a line."""
+        return [paragraph(self)]
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""

@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block, Grid, paragraph
+from tensorprog.blocks.html import Shown
+from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
-from tensorprog.language.formats import BRACKETS, aligned, quantity
+from tensorprog.language.formats import BRACKETS, quantity
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.divergence import kl_gaussian
 from tensorprog.results.law_summary import column, label, members, split
-from tensorprog.show.markup import note, notebook, table
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.law import NumericLaw
@@ -74,7 +76,7 @@ class LawRow:
 
 
 @dataclass(frozen=True, repr=False)
-class LawCheck:
+class LawCheck(Shown):
     """The comparisons of `Law.check`, all of them in `rows`; `missing` says what the law does not offer.
 
     `threshold` is the |z| that any comparison exceeds with a probability of one in a million if the law is right.
@@ -140,14 +142,19 @@ class LawCheck:
         return [*shown, *(f"not compared: {text}" for text in self.missing),
                 f"{BRACKETS} (of the law: its stated error)"]
 
+    def blocks(self) -> list[Block]:
+        """The largest disagreement of each kind of number, those beyond the threshold marked; then the outcome."""
+        rows = self.largest
+        header, cells = self.table(rows)
+        marked = tuple(k for k, row in enumerate(rows) if row in self.contradicted)
+        title = f"{self.program}: the limit against its own draws" + (" and networks" if self.widths else "")
+        grid = Grid(title, tuple(header), tuple(map(tuple, cells)), "; ".join(self.notes), marked, (0, 2))
+        return [grid, paragraph(self.verdict)]
+
     def __str__(self) -> str:
-        title = f"{self.program}: the law against its own draws" + (" and networks" if self.widths else "")
-        return "\n".join([title, aligned(*self.table(self.largest), left=(0, 2)), *self.notes, self.verdict])
+        return to_text(self.blocks())
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return notebook(table(*self.table(self.largest), self.program), note(self.verdict), *map(note, self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """All rows as dictionaries, with the threshold and whether the law agrees."""

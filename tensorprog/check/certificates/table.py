@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tensorprog.blocks import Grid
 from tensorprog.check.certificates.profile import Kinks, shown, shown_kinks
 from tensorprog.check.certificates.program import PROPERTIES, Calculus
 from tensorprog.language.atoms import Interval
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Netsor, Nonlin
 
-__all__ = ["FactRow", "Loss", "facts_table"]
+__all__ = ["FactRow", "Loss", "facts_blocks", "facts_table"]
 
 PARITIES = {1: "even", -1: "odd", 0: ""}
 TRENDS = {1: "nondecreasing", -1: "nonincreasing", 0: ""}
@@ -88,3 +89,15 @@ def _lost(calculus: Calculus, position: int) -> Iterator[Loss]:
             yield Loss("real" if p.partial else name, at, str(fault.expr), fault.reason)
         if p.partial:
             return
+
+
+def facts_blocks(netsor: Netsor) -> tuple[Grid, ...]:
+    """What is certified of each statement; then, where functions lose a property, which of them and why."""
+    rows = facts_table(netsor)
+    header = ("statement", "range", "growth", "order", "parity", "monotone", "kinks")
+    note = "as functions of G-vars, initial vectors, scores and averages; order: pseudo-Lipschitz"
+    facts = Grid("", header, tuple(row.cells() for row in rows), note, text_columns=(0, 1, 4, 5, 6))
+    losses = dict.fromkeys((each.statement, each.property, f"{each.part}: {each.why}")
+                           for row in rows for each in row.lost)
+    lost = Grid("", ("lost in", "property", "by"), tuple(losses), text_columns=(0, 1, 2))
+    return (facts, lost) if losses else (facts,)

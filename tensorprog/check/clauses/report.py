@@ -1,18 +1,66 @@
-"""`Report`: the grade of a program and the findings behind it."""
+"""`Report`: the grade of a program, the findings behind it, and the changes that they propose, all plain data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, paragraph, strong
+from tensorprog.blocks.html import Shown
+from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
-from tensorprog.show.findings import notebook
+from tensorprog.language.expr import Call, Expr
+from tensorprog.language.ir import Statement, Weight
 
-__all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
+__all__ = ["Claim", "Finding", "Fix", "Grade", "Replacement", "Report", "Says", "Standing"]
 
 Grade = Literal["theorem", "remark", "extension", "outside"]
 GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
+Standing = Literal["proved", "exact", "conjecture"]
 Says = Literal["holds", "fails", "unknown", "warning", "remark"]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """An expression and what to write in its place, in the statement with the left side `at` or wherever it stands."""
+
+    old: Expr
+    new: Expr
+    at: str = ""
+
+    def __str__(self) -> str:
+        alone = isinstance(self.new, Call) and self.new.atom in ("add", "subtract")
+        new = f"({self.new})" if alone else str(self.new)
+        return f"{new} in place of {self.old}" + (f" in {self.at}" if self.at else "")
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to mend a fault in the program as written; all of it together is needed, and its text is made of it.
+
+    `statements` take the place of those with their left sides, or stand in front of what reads them, and `weights` are
+    to be declared.  A fix of a purpose alone is advice; `impossible` says why nothing can be proposed.
+    """
+
+    purpose: str = ""
+    statements: tuple[Statement, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+    impossible: str = ""
+
+    def __str__(self) -> str:
+        if self.impossible:
+            return f"nothing is proposed: {self.impossible}"
+        said = [" and ".join(map(str, self.statements))]
+        if self.weights:
+            said[0] += f", with {' and '.join(map(_new_weight, self.weights))}"
+        said.append(" and ".join(map(str, self.replacements)))
+        return ", e.g. ".join(text for text in (self.purpose, ", and ".join(filter(None, said))) if text)
+
+
+def _new_weight(weight: Weight) -> str:
+    indices = f"[{','.join(weight.indices)}]" if weight.indices else ""
+    return f"a new weight {weight.name}{indices} of variance {weight.variance}"
 
 
 @dataclass(frozen=True)
@@ -24,10 +72,15 @@ class Finding:
     where: str = ""  # statements, separated by ", "
     line: int = 0
     message: str = ""
-    fix: str = ""
+    fixes: tuple[Fix, ...] = ()  # each is enough
     source: str = ""
     nodes: tuple[str, ...] = ()  # of the graph: the statements at fault and the chain between them
     consequence: str = ""  # what follows if it fails
+
+    @property
+    def fix(self) -> str:
+        """What to change, as text."""
+        return "; or ".join(map(str, self.fixes))
 
     def to_json(self) -> dict[str, Any]:
         """Return the public fields."""
@@ -42,17 +95,15 @@ class Finding:
             "nodes": list(self.nodes),
         }
 
+    @property
+    def judgement(self) -> Judgement:
+        """What is shown: verdict, rule and place, why, from where unless that is said already, and what to try."""
+        known = self.verdict != "holds" and self.source in self.message
+        texts = ("why", self.message), ("from", "" if known else self.source), ("try", self.fix)
+        return Judgement(self.verdict, self.rule, self.where, self.line, tuple(pair for pair in texts if pair[1]))
+
     def __str__(self) -> str:
-        if self.verdict == "holds":
-            return f"{self.verdict:<8}{self.rule}: {self.message}" + (f" ({self.source})" if self.source else "")
-        place = f"   [{'line ' + str(self.line)}]" if self.line else ""
-        head = f"{self.verdict:<8}{self.rule}" + (f": {self.where}" if self.where else "") + place
-        lines = [head, f"        why   {self.message}"]
-        if self.source and self.source not in self.message:
-            lines.append(f"        from  {self.source}")
-        if self.fix:
-            lines.append(f"        try   {self.fix}")
-        return "\n".join(lines)
+        return judgement_text(self.judgement)
 
 
 @dataclass(frozen=True)
@@ -60,7 +111,7 @@ class Claim:
     """A result used beyond Assumption 1, with the standing of its proof."""
 
     name: str
-    standing: Literal["proved", "exact", "conjecture"]
+    standing: Standing
     text: str
 
     def __str__(self) -> str:
@@ -68,7 +119,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """The grade of a program and the findings behind it, worst first."""
 
     program: str
@@ -115,12 +166,21 @@ class Report:
             "outside": f"no limit is claimed: {self.consequence}" + (f" like {self.rate}" if self.rate else ""),
         }[self.grade]
 
-    def __str__(self) -> str:
-        lines = [f"{self.program}: {self.grade} - {self.says}"]
-        lines += [f"claim   {claim}" for claim in self.claims]
-        lines += [f"rewrite {rewrite}" for rewrite in self.rewrites]
-        lines += map(str, self.findings)
-        return "\n".join(lines)
+    @property
+    def summary(self) -> Paragraph:
+        """The grade and what it means, in a line."""
+        return paragraph(badge(self.grade), " - ", self.says)
 
-    def _repr_html_(self) -> str:
-        return notebook(self)
+    def blocks(self) -> list[Block]:
+        """The grade, what it rests on besides the clauses, and the findings."""
+        return [paragraph(strong(self.program), ": ", *self.summary.words), *self.basis]
+
+    @property
+    def basis(self) -> list[Block]:
+        """Results beyond Assumption 1 and exact rewrites that the grade rests on, then the findings."""
+        claims = (paragraph(claim, label="claim") for claim in self.claims)
+        rewrites = (paragraph(f"{rewrite}   [line {rewrite.line}]", label="rewrite") for rewrite in self.rewrites)
+        return [*claims, *rewrites, Judgements(tuple(finding.judgement for finding in self.findings))]
+
+    def __str__(self) -> str:
+        return to_text(self.blocks())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from tensorprog.blocks import paragraph
 from tensorprog.jobs.cli.completion import completion
 from tensorprog.jobs.cli.exits import BAD_INPUT, DONE, NOT_MET, OUR_BUG, OUTSIDE, Command, Group
 from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
@@ -40,10 +41,10 @@ from tensorprog.jobs.cli.options import (
     whole_number,
 )
 from tensorprog.jobs.cli.paper import paper
-from tensorprog.jobs.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, writable
+from tensorprog.jobs.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, show, writable
 from tensorprog.jobs.cli.sweep import sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
-from tensorprog.show.terminals import columns_of, is_styled
+from tensorprog.show.terminal import columns_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -101,24 +102,23 @@ def run(
     density.png, convergence.png and program.svg; with --stream a folder samples/ instead of samples.npz.
     """
     program = open_program(file, overrides)
-    from tensorprog.jobs import study as job
-    from tensorprog.show.display import Progress, run_tables, show, show_report
+    from tensorprog.jobs import run as job
+    from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.page import Page
+    from tensorprog.show.progress import Progress
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
              "max_memory": max_memory, "averages": average}
-    settings = job.settings_of(program.netsor, given)
-    folder = out or job.default_out(program.netsor)
+    settings = settings_of(program.netsor, given)
+    folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:
         study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=Page())
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
         said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
-        show_report(replace(study.report, findings=said), echo)
-        for table in run_tables(study, columns_of(sys.stdout)):
-            echo()
-            show(table, echo)
+        show(replace(study.report, findings=said).blocks())
+        show(study.blocks(figures=1 if columns_of(sys.stdout) < 100 else 2), apart=True)
         echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
     if study.reason is not None:
         if quiet:  # else it has been said when it happened
@@ -167,16 +167,14 @@ def check(
     if form == "json":
         print_json(header(netsor, report) | _asked(netsor, rewritten, facts))
     elif not quiet:
-        _show(report)
+        show(report.blocks())
         if rewritten:
             echo("\n" + _written_out(netsor, report))
         if facts:
+            from tensorprog.check.certificates import facts_blocks
             from tensorprog.check.rewrites import normalize
-            from tensorprog.show.display import facts_of, show
 
-            for table in facts_of(normalize(netsor).netsor):
-                echo()
-                show(table, echo)
+            show(facts_blocks(normalize(netsor).netsor), apart=True)
     return exit_code(report.grade, require)
 
 
@@ -208,16 +206,6 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
 
         found["facts"] = [row.to_json() for row in facts_table(normalize(netsor).netsor)]
     return found
-
-
-def _show(report: Report) -> None:
-    """Print a report; what draws tables is imported on terminals only."""
-    if not is_styled(sys.stdout):
-        echo(str(report))
-        return
-    from tensorprog.show.display import show_report
-
-    show_report(report, echo)
 
 
 def _refused(program: Any, require: str | None, form: str) -> int:
@@ -276,28 +264,22 @@ def limit(
         return _self_check(law, program, width, samples, seed or 0, form, quiet)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
     if form == "json":
-        from tensorprog.jobs.run_files import limit_json
-
-        found: dict[str, Any] | None = limit_json(reference)
+        found: dict[str, Any] | None = reference.to_json()
         refused = next((reference.failed[name] for name in reference.law.outputs if name in reference.failed), None)
         print_json(header(program.netsor, program.check()) | {"limit": None if refused else found})
         if refused:
             raise refused
     elif not quiet:
         from tensorprog.limit.law.law import widths_text
-        from tensorprog.show.display import limit_tables, show, show_text
 
-        show_text(str(program.check()).splitlines()[0], echo)
+        show(program.check().blocks()[:1])
         if len(law.widths) > 1:
-            show_text(widths_text(law.widths), echo)
+            show([paragraph(widths_text(law.widths))])
         if infinite is not None:
-            show_text(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)", echo)
-        for table in limit_tables(reference):
-            if table.title:
-                echo()
-                show(table, echo)
-        echo()
-        show_text(f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}", echo)
+            show([paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")])
+        show(reference.blocks(), apart=True)
+        last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
+        show([paragraph(last)], apart=True)
     return 0
 
 
@@ -325,12 +307,9 @@ def _self_check(
     if form == "json":
         print_json(header(program.netsor, program.check()) | {"self_check": found.to_json()})
     elif not quiet:
-        from tensorprog.show.display import law_check_table, show, show_text
-
-        show_text(str(program.check()).splitlines()[0], echo)
+        show(program.check().blocks()[:1])
         echo()
-        show(law_check_table(found), echo)
-        show_text(found.verdict, echo)
+        show(found.blocks())
     if found.agrees:
         return DONE
     worst = found.contradicted[0]
@@ -368,7 +347,7 @@ def sample(
     code = _refused(program, require, form)
     if code:
         return code
-    from tensorprog.jobs.run_files import writing
+    from tensorprog.language.files import writing
 
     draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
     with writing(out):

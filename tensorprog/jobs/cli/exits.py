@@ -14,7 +14,7 @@ import click
 
 from tensorprog.jobs.cli.help import Documented, write_commands
 from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail
-from tensorprog.show.terminals import prepare
+from tensorprog.show.terminal import prepare
 
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
 MEANING = {  # those that `--help` explains

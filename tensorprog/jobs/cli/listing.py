@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.exits import SIMPLE, Command
 from tensorprog.jobs.cli.help import COMMANDS
 from tensorprog.jobs.cli.options import FORMAT, QUIET, option, options
-from tensorprog.jobs.cli.shared import echo, print_json
+from tensorprog.jobs.cli.shared import print_json, show
 
 if TYPE_CHECKING:
     from tensorprog.language.atoms.core import Regularity
@@ -28,9 +29,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
     if form == "json":
         print_json({"atoms" if atoms else "programs": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif not quiet:
-        from tensorprog.show.display import findings_table, show
-
-        show(findings_table("", columns, rows), echo)
+        show([Grid("", columns, tuple(rows), text_columns=tuple(range(len(columns))))])
     return 0
 
 

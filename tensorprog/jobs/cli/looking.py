@@ -11,7 +11,7 @@ import click
 from tensorprog.jobs.cli.exits import SIMPLE, Command
 from tensorprog.jobs.cli.help import COMMANDS, OUTPUT
 from tensorprog.jobs.cli.options import FILE, FORMAT, METHOD, QUIET, SET, WIDTH, Place, option, options
-from tensorprog.jobs.cli.shared import echo, load, open_program, print_json, writable
+from tensorprog.jobs.cli.shared import echo, load, open_program, print_json, show, writable
 from tensorprog.language.errors import fail
 
 KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
@@ -30,7 +30,7 @@ def plan(
     numbers of one network. Nothing is drawn.
     """
     program = open_program(file, overrides)
-    from tensorprog.jobs.study import settings_of
+    from tensorprog.results.study import settings_of
 
     settings = settings_of(program.netsor, {"width": width, "method": method})
     choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
@@ -39,10 +39,8 @@ def plan(
     if form == "json":
         print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
     elif not quiet:
-        from tensorprog.show.display import show_plan
-
         for each in plans:
-            show_plan(each, echo)
+            show(each.blocks())
     return 0
 
 
@@ -70,7 +68,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
         writable(out)
     netsor = load(file, overrides)
     from tensorprog.check.graph import build
-    from tensorprog.jobs.run_files import write_text
+    from tensorprog.language.files import write_text
     from tensorprog.results.judge import judge
     from tensorprog.show import graphs
 

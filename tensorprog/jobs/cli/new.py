@@ -18,7 +18,7 @@ from tensorprog.jobs.cli.help import COMMANDS, OUTPUT
 from tensorprog.jobs.cli.options import QUIET, Place, option
 from tensorprog.jobs.cli.shared import echo, load, writable
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import is_reserved, whole, writing
+from tensorprog.language.files import is_reserved, whole, writing
 from tensorprog.shipped import SCHEMA, STARTER, resolve
 
 LONGEST = 60  # characters of a name
@@ -86,7 +86,7 @@ def _named(name: str) -> None:
 
 def _text(path: Path, name: str, folder: Path) -> str:
     """The text of a program under a new name, led by a line for editors."""
-    from tensorprog.language.yaml_io.nodes import compose
+    from tensorprog.language.yaml_io.compose import compose
 
     text = path.read_text(encoding="utf-8-sig")
     root: Any = compose(text, str(path))

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
+from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.complete import ALL, figures
 from tensorprog.jobs.cli.exits import Command
 from tensorprog.jobs.cli.help import COMMANDS, OUTPUT
 from tensorprog.jobs.cli.options import FORMAT, QUIET, SEED, Place, option, options, whole_number
-from tensorprog.jobs.cli.shared import echo, print_json
+from tensorprog.jobs.cli.shared import echo, print_json, show
 from tensorprog.language.errors import did_you_mean, fail
 
 
@@ -48,8 +49,8 @@ def paper(
         raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
     if not names:
         return _list(known.values(), form, quiet)
-    from tensorprog.jobs.study import duration
-    from tensorprog.show.display import Progress
+    from tensorprog.results.study import duration
+    from tensorprog.show.progress import Progress
 
     settings = example.Settings(samples, seed or 0, repeats)
     chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
@@ -72,11 +73,9 @@ def _text(found: dict[str, Any], out: Path) -> str:
 
 def _list(figures: Iterable[Any], form: str, quiet: bool) -> int:
     """The figures by name."""
-    from tensorprog.show.display import findings_table, show
-
     if form == "json":
         print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in figures]})
     elif not quiet:
-        rows = [(f.name, f.title, f.shows) for f in figures]
-        show(findings_table("", ("figure", "in the paper", "what"), rows), echo)
+        rows = tuple((f.name, f.title, f.shows) for f in figures)
+        show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
     return 0

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ import click
 from tensorprog.jobs.cli.exits import OUTSIDE
 from tensorprog.jobs.cli.options import REQUIRED
 from tensorprog.language.errors import fail
+from tensorprog.language.files import json_text
 
 if TYPE_CHECKING:
+    from tensorprog.blocks import Block
     from tensorprog.language.ir import Netsor
 
 
@@ -35,6 +37,16 @@ def notice(text: str) -> None:
     context = click.get_current_context(silent=True)
     if context is None or not context.params.get("quiet"):
         complain(text)
+
+
+def show(blocks: Iterable[Block], apart: bool = False) -> None:
+    """Print what is to be seen of a result, each block after an empty line if they stand `apart`."""
+    from tensorprog.show.terminal import show as print_blocks
+
+    for group in [[block] for block in blocks] if apart else [blocks]:
+        if apart:
+            echo()
+        print_blocks(group, echo)
 
 
 def load(file: str, overrides: Mapping[str, str]) -> Netsor:
@@ -72,16 +84,15 @@ def exit_code(grade: str, required: str | None) -> int:
 
 def header(netsor: Netsor, report: Any) -> dict[str, Any]:
     """The entries that every JSON object begins with."""
-    from tensorprog.jobs.run_files import constants_json
+    from tensorprog.results.study import constants_json
 
     return {"program": netsor.name, "constants": constants_json(netsor), "assumptions": report.to_json()}
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object, in ASCII, which every terminal and pipe leaves as it is."""
-    from tensorprog.jobs.run_files import to_text
-
-    echo(re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], to_text(value)).rstrip("\n"))
+    text = json_text(value)
+    echo(re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text).rstrip("\n"))
 
 
 def writable(path: Path) -> None:

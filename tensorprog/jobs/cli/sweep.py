@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.complete import constants, variables
 from tensorprog.jobs.cli.exits import OUTSIDE, Command
 from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
 from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, Place, option, options, whole_number
-from tensorprog.jobs.cli.shared import echo, open_program, print_json
+from tensorprog.jobs.cli.shared import echo, open_program, print_json, show
 from tensorprog.language.errors import Problem, ProgramError, fail
-from tensorprog.show.terminals import columns_of
+from tensorprog.show.terminal import columns_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tensorprog.jobs.sweeps.summary import Summary
     from tensorprog.jobs.sweeps.work import Outcome
-    from tensorprog.show.display import Table
 
 
 def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
@@ -85,11 +85,11 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.cli.overall import Overall
-    from tensorprog.jobs.study import default_out, settings_of
     from tensorprog.jobs.sweeps.dataset import need_xarray
     from tensorprog.jobs.sweeps.design import design
     from tensorprog.jobs.sweeps.work import perform
+    from tensorprog.results.study import default_out, settings_of
+    from tensorprog.show.progress import SweepProgress
 
     need_xarray()
     chosen = settings_of(program.netsor, {"width": width, "samples": samples, "seed": seed})
@@ -97,7 +97,7 @@ def sweep(
                     words=_words(file, overrides))
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
-    told = Overall(notes=not quiet)
+    told = SweepProgress(notes=not quiet)
     with told.shown(), _interrupted(told), _pool(workers, scheduler, told) as executor:
         outcome = perform(wanted, folder, executor, told, zarr)
     if form == "json":
@@ -141,20 +141,17 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 def _print(outcome: Outcome, folder: Path) -> None:
     """A table for each choice of constants and each variable, rates below, then the files."""
-    from tensorprog.show.display import show
-
     figures = 1 if columns_of(sys.stdout) < 100 else 2
     for summary in outcome.summaries:
         for variable in outcome.design.variables:
-            show(_table(outcome, summary, variable, figures), echo)
+            show([_table(outcome, summary, variable, figures)])
             echo()
     echo(f"written to {folder}{os.sep}")
     echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
 
 
-def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Table:
-    from tensorprog.results.comparison import BRACKETS
-    from tensorprog.show.display import Table
+def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Grid:
+    from tensorprog.language.formats import BRACKETS
 
     design = outcome.design
     header, cells = summary.table(variable, figures)
@@ -164,4 +161,4 @@ def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> T
     notes += summary.falls(variable)
     notes += [f"no limit: {summary.refused}"] if summary.refused else []
     marked = (len(cells) - 1,) if cells[-1][0] == "limit" else ()
-    return Table(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)
+    return Grid(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)

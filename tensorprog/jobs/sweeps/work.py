@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tensorprog.finite.task import one_blas_thread
-from tensorprog.jobs import study
-from tensorprog.jobs.run_files import write_text
+from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Limits, named, numbers
 from tensorprog.jobs.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
 from tensorprog.jobs.sweeps.design import Cell, Design, design
@@ -21,10 +19,11 @@ from tensorprog.jobs.sweeps.folder import Finished, Folder
 from tensorprog.jobs.sweeps.summary import Summary, summaries
 from tensorprog.jobs.sweeps.workers import drawn, pool
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import whole, writing
+from tensorprog.language.files import whole, write_text, writing
+from tensorprog.results.study import Listener, duration
 from tensorprog.show import plots
 
-__all__ = ["Listener", "Outcome", "perform", "sweep"]
+__all__ = ["Outcome", "perform", "sweep"]
 
 PICTURE = "convergence"  # how the names of pictures begin
 
@@ -72,13 +71,6 @@ def sweep(
     wanted = design(program, width, over, repeats, samples, seed, variables)
     with nullcontext(executor) if executor is not None else pool(workers) as chosen:
         return perform(wanted, None if out is None else Path(out), chosen, _Counting(wanted, progress)).dataset
-
-
-class Listener(study.Listener):
-    """What a sweep tells while it runs; the base class is silent."""
-
-    def cells(self, done: int, total: int, share: float) -> None:
-        """Cells done, and the share of the work that is."""
 
 
 class _Counting(Listener):
@@ -135,7 +127,7 @@ def _estimate(cells: int, missing: int, seconds: float) -> str:
         return "nothing is to be drawn: all cells are on disk"
     known = f" ({cells - missing:,} of {cells:,} are on disk)" if missing < cells else ""
     wanted = f"{missing:,} cell{'' if missing == 1 else 's'}{known}"
-    return f"estimate: about {study.duration(seconds)} on one core for {wanted}, without the limits"
+    return f"estimate: about {duration(seconds)} on one core for {wanted}, without the limits"
 
 
 def _write(outcome: Outcome, out: Path, told: Listener, zarr: bool) -> None:

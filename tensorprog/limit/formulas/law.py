@@ -11,6 +11,8 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Block, Mathematics, paragraph, strong
+from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -21,8 +23,6 @@ from tensorprog.limit.formulas.indexed import index_symbol
 from tensorprog.limit.formulas.names import readable
 from tensorprog.limit.formulas.outputs import Conditional, Program, Score, ScoreAverage
 from tensorprog.limit.formulas.recursion import FormulaRecursion
-from tensorprog.show.markup import notebook, paragraph, tag
-from tensorprog.show.mathml import numbered
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -104,7 +104,7 @@ class FormulaArray:
         return cases_latex(self)
 
 
-class SymbolicLaw:
+class SymbolicLaw(Shown):
     """The infinite-width limit of a program in formulas, with constants as symbols.
 
     `symbols` has the symbols by name.  Formulas hold for constants with the signs that they have in the program, and
@@ -150,11 +150,12 @@ class SymbolicLaw:
     def _repr_latex_(self) -> str:
         return self.latex()
 
-    def _repr_html_(self) -> str:
+    def blocks(self) -> list[Block]:
+        """The derivation, line by line."""
         from tensorprog.limit.formulas.derivation import blocks
 
-        title = tag("b", self.netsor.title or self.netsor.name)
-        return notebook(paragraph(title, ": infinite-width limit in formulas"), numbered(blocks(self)))
+        title = strong(self.netsor.title or self.netsor.name)
+        return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self)))]
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""

@@ -1,0 +1,279 @@
+"""Formulas in the LaTeX that this package writes, as MathML: browsers show it without scripts or fonts of their own.
+
+The grammar is that of mathematics in LaTeX: a row of atoms with subscripts and superscripts, where an atom is a letter,
+a number, a command with its arguments, an environment, or a row in braces or between \\left and \\right.  What is not
+known is shown as it is written, so nothing gets lost.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection
+
+from tensorprog.blocks.markup import PARAGRAPH, Html, joined, tag
+
+__all__ = ["displayed", "mathml"]
+
+TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
+MATHEMATICS = re.compile(r"\\\[(?P<one>.*?)\\\]|\\begin\{multline\*\}(?P<many>.*?)\\end\{multline\*\}", re.DOTALL)
+INLINE = re.compile(r"\$([^$]+)\$")
+
+GREEK = (
+    "alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+LETTERS = {
+    "infty": "\u221e", "ell": "\u2113", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6",
+    "phi": "\u03d5",
+} | {
+    name: unicodedata.lookup(f"GREEK {('SMALL', 'CAPITAL')[name[0].isupper()]} LETTER {name.replace('mbda', 'mda')}")
+    for name in GREEK.split()
+}
+OPERATORS = {
+    "cdot": "\u22c5", "times": "\u00d7", "to": "\u2192", "sim": "\u223c", "le": "\u2264", "leq": "\u2264",
+    "ge": "\u2265", "geq": "\u2265",
+    "ne": "\u2260", "neq": "\u2260", "wedge": "\u2227", "vee": "\u2228", "neg": "\u00ac", "pm": "\u00b1",
+    "in": "\u2208", "ldots": "\u2026", "dots": "\u2026", "mid": "|", "lfloor": "\u230a", "rfloor": "\u230b",
+    "lceil": "\u2308", "rceil": "\u2309", "lbrace": "{", "rbrace": "}", "langle": "\u27e8", "rangle": "\u27e9",
+    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "perp": "\u22a5", "circ": "\u2218",
+    "subsetneq": "\u228a",
+}
+SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
+BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
+LARGE = {"sum": "\u2211", "prod": "\u220f", "int": "\u222b"}
+FUNCTIONS = frozenset((
+    "min", "max", "exp", "log", "ln", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan", "sign",
+))
+SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad": "1em", "qquad": "2em"}
+ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
+SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
+           "aria_label": "formula"}
+IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big"}
+UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
+SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
+LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
+SEPARATORS = ("&", r"\\")
+
+
+def displayed(text: str) -> Html:
+    """Paragraphs of prose with mathematics in $ $, and displayed formulas."""
+    parts, last = [], 0
+    for found in MATHEMATICS.finditer(text):
+        parts.append(_prose(text[last : found.start()]))
+        formula = found["one"] if found["one"] is not None else rf"\begin{{lines}}{found['many']}\end{{lines}}"
+        parts.append(tag("div", mathml(formula, block=True), **SCROLLS))
+        last = found.end()
+    return joined([*parts, _prose(text[last:])])
+
+
+def _prose(text: str) -> Html:
+    shown = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        pieces = INLINE.split(line)  # text and formulas by turns
+        shown.append(tag("p", *(mathml(piece) if k % 2 else piece for k, piece in enumerate(pieces)), style=PARAGRAPH))
+    return joined(shown)
+
+
+def mathml(formula: str, block: bool = False) -> Html:
+    """One formula."""
+    reader = _Reader(formula)
+    content = []
+    while reader.token:  # closing braces without an opening one are shown
+        content += [*reader.row(()), *([_operator(reader.take())] if reader.token else [])]
+    if block:
+        return tag("math", tag("mrow", *content), display="block", style="width:max-content")
+    return tag("math", tag("mrow", *content))
+
+
+def _operator(text: str) -> Html:
+    return tag("mo", {"-": "\u2212", "*": "\u2217"}.get(text, text), **LOOKS.get(text, {}))
+
+
+def _space(width: str) -> Html:
+    return tag("mspace", width=width)
+
+
+class _Reader:
+    """One walk over the tokens of a formula."""
+
+    def __init__(self, formula: str) -> None:
+        self.tokens = TOKEN.findall(formula)
+        self.place = 0
+
+    @property
+    def token(self) -> str:
+        """The next token, or nothing at the end."""
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self) -> str:
+        """The next token, and go on."""
+        token, self.place = self.token, self.place + 1
+        return token
+
+    def skip(self) -> None:
+        """Leave out blanks."""
+        while self.token.isspace():
+            self.place += 1
+
+    def row(self, stops: Collection[str]) -> list[Html]:
+        """Atoms with their scripts up to one of `stops`, or a brace that closes."""
+        found = []
+        self.skip()
+        while self.token and self.token != "}" and self.token not in stops:
+            atom = self.scripts()
+            found += [atom] if atom else []
+            self.skip()
+        return found
+
+    def scripts(self) -> Html | None:
+        """An atom with what stands below and above it; large operators have it under and over themselves."""
+        large = self.token.removeprefix("\\") in ("sum", "prod")
+        base = self.atom()
+        below: Html | None = None
+        above: list[Html] = []
+        self.skip()
+        while self.token in ("_", "^", "'"):
+            mark = self.take()
+            if mark == "'":
+                above.append(tag("mo", "\u2032"))
+            elif mark == "^":
+                above.append(self.argument())
+            else:
+                below = self.argument()
+            self.skip()
+        if below is None and not above:
+            return base
+        names = ("munder", "mover", "munderover") if large else ("msub", "msup", "msubsup")
+        top = tag("mrow", *above)
+        base = base or tag("mrow")
+        if below is None:
+            return tag(names[1], base, top)
+        return tag(names[2], base, below, top) if above else tag(names[0], base, below)
+
+    def argument(self) -> Html:
+        """What a script or command takes: a row in braces, or one atom."""
+        self.skip()
+        if self.token == "{":
+            return self.braces()
+        return (self.atom() if self.token not in ("", "}") else None) or tag("mrow")
+
+    def braces(self) -> Html:
+        """A row in braces."""
+        self.take()
+        content = self.row(())
+        self.take()
+        return tag("mrow", *content)
+
+    def raw(self) -> str:
+        """An argument in braces as it is written."""
+        self.skip()
+        if self.token != "{":
+            return self.take()
+        depth, text = 0, ""
+        while self.token:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+            if not depth:
+                break
+            text += token
+        return re.sub(r"\\(.)", r"\1", text[1:])
+
+    def atom(self) -> Html | None:
+        """One atom; None for commands that show nothing."""
+        token = self.token
+        if token == "{":
+            return self.braces()
+        self.take()
+        if token.startswith("\\"):
+            return self.command(token[1:])
+        if token[0].isdigit():
+            return tag("mn", token)
+        if token[0].isalpha():
+            return tag("mi", token)
+        return _operator(token)
+
+    def command(self, name: str) -> Html | None:
+        """A command with its arguments."""
+        special: dict[str, Callable[[], Html]] = {
+            "frac": self.fraction, "tfrac": self.fraction, "sqrt": self.root, "left": self.fence,
+            "begin": self.environment,
+        } | dict.fromkeys(SIZED, lambda: tag("mo", self.delimiter(), stretchy="true"))
+        if name in special:
+            return special[name]()
+        if name in IGNORED:
+            return None
+        if name in LETTERS:
+            return tag("mi", LETTERS[name])
+        if name in LARGE:
+            return tag("mo", LARGE[name], largeop="true", movablelimits="false")
+        if name in OPERATORS:
+            return tag("mo", OPERATORS[name])
+        if name in SIDES:
+            return tag("mo", "|", form=SIDES[name], stretchy="false")
+        if name in SPACES:
+            return _space(SPACES[name])
+        if name in ACCENTS:
+            return tag("mover", self.argument(), tag("mo", ACCENTS[name], stretchy="false"), accent="true")
+        if name in UPRIGHT:
+            return tag("mtext" if "text" in name else "mi", self.raw(), mathvariant="normal")
+        if name == "mathit":
+            return tag("mi", self.raw(), style="font-style:italic")
+        if name == "mathbf":
+            return tag("mi", self.raw(), style="font-weight:bold")
+        if name == "mathbb":
+            text = self.raw()
+            return tag("mi", BLACKBOARD.get(text, text))
+        if name in FUNCTIONS:
+            return tag("mi", name, mathvariant="normal")
+        return tag("mo", name) if len(name) == 1 and not name.isalpha() else tag("mtext", f"\\{name}")
+
+    def fraction(self) -> Html:
+        """Numerator and denominator."""
+        return tag("mfrac", self.argument(), self.argument())
+
+    def root(self) -> Html:
+        """A square root, or another."""
+        if self.token != "[":
+            return tag("msqrt", self.argument())
+        self.take()
+        degree = tag("mrow", *self.row(("]",)))
+        self.take()
+        return tag("mroot", self.argument(), degree)
+
+    def delimiter(self) -> str:
+        """A bracket, or nothing."""
+        self.skip()
+        token = self.take()
+        name = token.removeprefix("\\")
+        return "" if token == "." else "\u2016" if token == r"\|" else OPERATORS.get(name, name)
+
+    def fence(self) -> Html:
+        """A row between brackets as high as it is."""
+        opening = self.delimiter()
+        content = self.row((r"\right",))
+        while self.token == "}":  # not ours
+            content += [_operator(self.take()), *self.row((r"\right",))]
+        self.take()
+        closing = self.delimiter()
+        sides = [tag("mo", side, fence="true", stretchy="true", form=form) if side else None
+                 for side, form in ((opening, "prefix"), (closing, "postfix"))]
+        return tag("mrow", sides[0] or "", *content, sides[1] or "")
+
+    def environment(self) -> Html:
+        """Cells in rows: matrices, cases, and lines of one formula."""
+        kind = self.raw()
+        rows: list[list[Html]] = [[]]
+        while self.token:
+            rows[-1].append(tag("mtd", *self.row((*SEPARATORS, r"\end")),
+                                style=f"text-align:{'center' if 'matrix' in kind else 'left'};padding:.15em .4em"))
+            mark = self.take()
+            if mark == r"\\":
+                rows.append([])
+            elif mark == r"\end":
+                self.raw()
+                break
+        whole = "true" if kind == "lines" else "false"
+        grid = tag("mtable", *(tag("mtr", *cells) for cells in rows if cells), displaystyle=whole)
+        brace = tag("mo", "{", fence="true", stretchy="true", form="prefix")
+        return tag("mrow", brace, grid) if kind == "cases" else grid

@@ -1,0 +1,519 @@
+"""Functions of one real variable by their expansions at its infinite ends, and by being tame between them.
+
+Near an end, with t -> inf the distance from 0, a function is written as a sum of terms c t**k exp(q(t)), q a sum of
+powers of t, plus a remainder R with |R| <= C r and |R'| <= C s for such terms r and s.  Sums and products of such
+expansions are expansions.  If one term l outweighs all others and the remainder, f = l (1 + d) with d -> 0, and
+
+    f**a = l**a (1 + a d + ..),   exp(g + c + d) = exp(g) exp(c) (1 + d + ..),   log f = log l + d - ..
+
+are expansions as well, the error of a series that stops after d**N being O(d**(N + 1)), its derivative O(d**N d').
+tanh, sigmoid, softplus, gelu and others are made of these; erf(f) - 1 is O(exp(-f**2)) where f -> inf.  Of a function
+with slopes up to K nothing is lost but the terms: |f(g)| and its derivative are at most what those of g are.
+
+So if f is Lipschitz on every bounded interval (`tame`: no jump, no root or logarithm of what touches 0, no denominator
+with a zero), the largest term bounds f at the end, and its derivative's bounds f': growth and modulus of f.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tensorprog.check.certificates.knowledge import ONE, ZERO, Knowledge, Span, Undecided, increasing, outward
+from tensorprog.check.relations.rational import keeps_sign
+from tensorprog.language.atoms import ATOMS, Regularity
+from tensorprog.language.expr import Call, Expr, Number, variables
+
+__all__ = ["behaviour", "positive", "tame"]
+
+INF = math.inf
+SERIES = 3  # terms of an expansion in what tends to 0
+LONGEST = 8  # terms of an expansion; smaller ones go to the remainder
+WHOLE = 12  # powers that are multiplied out
+CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative to them, may be rounded equals
+NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
+SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu", "elu", "selu", "sin", "cos", "abs",
+          "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
+LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 0, "softplus": 1, "gelu": 1, "silu": 1,
+             "elu": 1, "selu": 1, "abs": 1, "relu": 1, "leaky_relu": 1}  # and their growth
+
+
+# ---- expansions at an end -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mono:
+    """t**power exp(sum of c t**d over the exponent's (d, c), largest d first); d = inf: smaller than all others."""
+
+    power: Fraction = Fraction(0)
+    exponent: tuple[tuple[Fraction | float, Fraction], ...] = ()
+
+    def __mul__(self, other: Mono) -> Mono:
+        total = dict(self.exponent)
+        for degree, c in other.exponent:
+            total[degree] = _sum(total[degree], c) if degree in total and degree != INF else c
+        return Mono(self.power + other.power, _ordered(total))
+
+    def raised(self, a: Fraction) -> Mono:
+        """The a-th power."""
+        return Mono(self.power * a, _ordered({degree: c * a for degree, c in self.exponent}))
+
+    @property
+    def slope(self) -> Mono | None:
+        """A bound of the derivative; None if it is 0."""
+        if not self.exponent:
+            return Mono(self.power - 1) if self.power else None
+        degree = self.exponent[0][0]
+        return self if degree == INF else Mono(self.power + Fraction(degree) - 1, self.exponent)
+
+    def exceeds(self, other: Mono) -> int:
+        """+1, 0, -1: whether it is larger than another at the end, alike up to a factor, or smaller."""
+        ours, theirs = dict(self.exponent), dict(other.exponent)
+        for degree in sorted({*ours, *theirs}, reverse=True):
+            more = _sum(ours.get(degree, Fraction(0)), -theirs.get(degree, Fraction(0)))
+            if more:
+                return 1 if more > 0 else -1
+        return (self.power > other.power) - (self.power < other.power)
+
+
+def _sum(a: Fraction, b: Fraction) -> Fraction:
+    """The sum of two numbers, where no digits are lost: of what nearly cancels the sign is not known."""
+    if a + b and abs(a + b) < CLOSE * abs(a):
+        raise Undecided
+    return a + b
+
+
+def _ordered(exponent: dict[Fraction | float, Fraction]) -> tuple[tuple[Fraction | float, Fraction], ...]:
+    return tuple(sorted(((d, c) for d, c in exponent.items() if c), key=lambda pair: -pair[0]))
+
+
+UNIT = Mono()
+TINY = Mono(exponent=((INF, Fraction(-1)),))  # exp(-exp(t)) and the like
+
+
+def _largest(monos: Iterable[Mono | None]) -> Mono | None:
+    best: Mono | None = None
+    for m in monos:
+        if m is not None and (best is None or m.exceeds(best) > 0):
+            best = m
+    return best
+
+
+def _times(a: Mono | None, b: Mono | None) -> Mono | None:
+    return None if a is None or b is None else a * b
+
+
+@dataclass(frozen=True)
+class Germ:
+    """A function near an end: terms, and bounds of the remainder and of its derivative (None: 0)."""
+
+    terms: dict[Mono, Span] = field(default_factory=dict)
+    rest: Mono | None = None
+    steep: Mono | None = None
+
+    @property
+    def size(self) -> Mono | None:
+        """A bound of the function."""
+        return _largest([*self.terms, self.rest])
+
+    @property
+    def slope(self) -> Mono | None:
+        """A bound of the derivative."""
+        return _largest([*(m.slope for m in self.terms), self.steep])
+
+    @property
+    def lead(self) -> Mono:
+        """The term that outweighs all others and the remainder."""
+        first = _largest(self.terms)
+        if first is None or (self.rest is not None and self.rest.exceeds(first) >= 0):
+            raise Undecided
+        return first
+
+    @property
+    def sign(self) -> int:
+        """The sign near the end."""
+        if not self.terms and self.rest is None:
+            return 0
+        sign = self.terms[self.lead].sign
+        if sign is None:
+            raise Undecided
+        return sign
+
+    def __add__(self, other: Germ) -> Germ:
+        terms = dict(self.terms)
+        for m, c in other.terms.items():
+            terms[m] = terms[m] + c if m in terms else c
+        return _kept(terms, [self.rest, other.rest], [self.steep, other.steep])
+
+    def __mul__(self, other: Germ) -> Germ:
+        terms: dict[Mono, Span] = {}
+        for (m, c), (n, d) in ((x, y) for x in self.terms.items() for y in other.terms.items()):
+            terms[m * n] = terms[m * n] + c * d if m * n in terms else c * d
+        rests, steeps = [], []
+        for f, g in ((self, other), (other, self)):
+            rests.append(_times(f.size, g.rest))
+            steeps += [_times(f.slope, g.rest), _times(f.size, g.steep)]
+        return _kept(terms, rests, steeps)
+
+    def __neg__(self) -> Germ:
+        return Germ({m: -c for m, c in self.terms.items()}, self.rest, self.steep)
+
+    def __sub__(self, other: Germ) -> Germ:
+        return self + -other
+
+
+def _kept(terms: dict[Mono, Span], rests: list[Mono | None], steeps: list[Mono | None]) -> Germ:
+    """An expansion without zeros, of its largest terms."""
+    terms = {m: c for m, c in terms.items() if c != ZERO}
+    order = sorted(terms, key=functools.cmp_to_key(Mono.exceeds), reverse=True)
+    rest, steep = _largest(rests), _largest(steeps)
+    cut = [m for k, m in enumerate(order) if k >= LONGEST]
+    rest, steep = _largest([rest, *cut]), _largest([steep, *(m.slope for m in cut)])
+    return Germ({m: terms[m] for m in order[:LONGEST]}, rest, steep)
+
+
+def _number(value: Span) -> Germ:
+    return Germ({UNIT: value} if value != ZERO else {})
+
+
+def _whole(value: int) -> Germ:
+    return _number(Span(Fraction(value), Fraction(value)))
+
+
+def _rough(f: Germ, growth: int) -> Germ:
+    """A Lipschitz function of another one."""
+    bounded = growth == 0 or f.size is None
+    return Germ({}, UNIT if bounded else _largest([f.size, UNIT]), f.slope)
+
+
+def _series(d: Germ, coefficients: list[Fraction]) -> Germ:
+    """A power series in what tends to 0, to the order of the coefficients; the remainder is of the next order."""
+    total, power = Germ(), _whole(1)
+    for k, a in enumerate(coefficients):
+        power = power * d if k else power
+        total = total + power * _number(Span(a, a))
+    size, slope = d.size, d.slope
+    if size is None:
+        return total
+    last = size.raised(Fraction(len(coefficients) - 1))
+    return total + Germ({}, last * size, _times(last, slope))
+
+
+def _relative(f: Germ) -> tuple[Mono, Span, Germ]:
+    """(l, c, d) with f = c l (1 + d), where c l is the largest term."""
+    lead = f.lead
+    c = f.terms[lead]
+    if not c.sign:
+        raise Undecided
+    others = Germ({m: x for m, x in f.terms.items() if m != lead}, f.rest, f.steep)
+    d = others * Germ({lead.raised(Fraction(-1)): c.inverse()})
+    if d.size is not None and d.size.exceeds(UNIT) >= 0:
+        raise Undecided
+    return lead, c, d
+
+
+def _power(f: Germ, a: Fraction) -> Germ:
+    if a.denominator == 1 and 0 <= a <= WHOLE:
+        return functools.reduce(lambda x, y: x * y, [f] * int(a), _whole(1))
+    lead, c, d = _relative(f)
+    if a.denominator > 1 and c.sign != 1:
+        raise Undecided
+    binomial = [Fraction(1)]
+    for k in range(SERIES):
+        binomial.append(binomial[-1] * (a - k) / (k + 1))
+    return Germ({lead.raised(a): _raised(c, a)}) * _series(d, binomial)
+
+
+def _raised(c: Span, a: Fraction) -> Span:
+    """A power of numbers that are not 0, of positive ones if it is no whole power."""
+    if a.denominator == 1 and c.exact and abs(a) <= WHOLE:
+        return Span(c.low ** int(a), c.low ** int(a))
+    if c == ONE:
+        return ONE
+    if a.denominator == 2 and c.exact:
+        root = Fraction(math.isqrt(c.low.numerator), math.isqrt(c.low.denominator))
+        if root * root == c.low and abs(a) <= WHOLE:
+            return Span(root ** int(2 * a), root ** int(2 * a))
+    sign = 1 if c.sign == 1 or int(a) % 2 == 0 else -1
+    ends = sorted(abs(float(end)) ** float(a) for end in (c.low, c.high))
+    found = outward(*ends)
+    return found if sign > 0 else -found
+
+
+def _single(c: Span) -> Fraction:
+    """A number but for its rounding, which must be far from 0."""
+    middle = (c.low + c.high) / 2
+    if c.high - c.low > NEAR * abs(middle):
+        raise Undecided
+    return middle
+
+
+def _exp(f: Germ) -> Germ:
+    lead = _largest(f.terms)
+    if lead is not None and lead.exponent and lead.exceeds(UNIT) > 0:  # exp of what grows as exp does
+        if f.sign > 0:
+            raise Undecided
+        return Germ({}, TINY, TINY)
+    grown = {m.power: c for m, c in f.terms.items() if m.exceeds(UNIT) > 0}
+    if any(m.exponent for m in f.terms if m.exceeds(UNIT) >= 0):
+        raise Undecided
+    head = Mono(exponent=_ordered({degree: _single(c) for degree, c in grown.items()}))
+    start = f.terms.get(UNIT, ZERO)
+    factor = ONE if start == ZERO else increasing(math.exp, start)
+    small = Germ({m: c for m, c in f.terms.items() if m.exceeds(UNIT) < 0}, f.rest, f.steep)
+    beside = 1 if f.rest is None else -f.rest.exceeds(UNIT)
+    if beside < 0:
+        raise Undecided
+    if beside == 0:  # a bounded factor
+        return Germ({}, head, _times(head, f.slope))
+    return Germ({head: factor}) * _series(small, [Fraction(1, math.factorial(k)) for k in range(SERIES + 1)])
+
+
+def _log(f: Germ) -> Germ:
+    lead, c, d = _relative(f)
+    if c.sign != 1 or any(degree == INF for degree, _ in lead.exponent):
+        raise Undecided
+    terms = {Mono(Fraction(degree)): Span(a, a) for degree, a in lead.exponent}
+    if c != ONE:
+        terms[UNIT] = increasing(math.log, c)
+    series = _series(d, [Fraction(0), *(Fraction(-(-1) ** k, k) for k in range(1, SERIES + 1))])
+    power = Germ({}, Mono(Fraction(1)), Mono(Fraction(-1))) if lead.power else Germ()  # log t <= t
+    return Germ(terms) + power + series
+
+
+def _diverges(f: Germ) -> int:
+    """+1 or -1 where a function tends to inf or -inf, 0 where it is bounded."""
+    size = f.size
+    if size is None or size.exceeds(UNIT) <= 0:
+        return 0
+    return f.sign
+
+
+def _sigmoid(f: Germ) -> Germ:
+    if _diverges(f) < 0:
+        e = _exp(f)
+        return e * _power(_whole(1) + e, Fraction(-1))
+    return _power(_whole(1) + _exp(-f), Fraction(-1))
+
+
+def _tanh(f: Germ) -> Germ:
+    way = _diverges(f)
+    if way < 0:
+        return -_tanh(-f)
+    e = _exp(-(f + f))
+    return (_whole(1) - e) * _power(_whole(1) + e, Fraction(-1))
+
+
+def _softplus(f: Germ) -> Germ:
+    return f + _softplus(-f) if _diverges(f) > 0 else _log(_whole(1) + _exp(f))
+
+
+def _erf(f: Germ) -> Germ:
+    way = _diverges(f)
+    if way == 0:
+        return Germ({}, f.size, f.slope)  # |erf x| <= 2 |x|
+    tail = _exp(-(f * f)).size
+    return _whole(way) + Germ({}, tail, _times(f.slope, tail))
+
+
+def _elu(f: Germ, alpha: Germ) -> Germ:
+    return f if f.sign >= 0 else alpha * (_exp(f) - _whole(1))
+
+
+def _leaky(f: Germ, slope: Germ) -> Germ:
+    return f if f.sign >= 0 else slope * f
+
+
+HALF = Span(Fraction(1, 2), Fraction(1, 2))
+MADE = {
+    "exp": _exp, "log": _log, "sigmoid": _sigmoid, "tanh": _tanh, "softplus": _softplus, "erf": _erf, "elu": _elu,
+    "leaky_relu": _leaky,
+    "negative": lambda f: -f,
+    "add": lambda f, g: f + g,
+    "subtract": lambda f, g: f - g,
+    "multiply": lambda f, g: f * g,
+    "divide": lambda f, g: f * _power(g, Fraction(-1)),
+    "sqrt": lambda f: _power(f, Fraction(1, 2)),
+    "gaussian": lambda f: _exp(-(f * f)),
+    "silu": lambda f: f * _sigmoid(f),
+    "gelu": lambda f: f * (_whole(1) + _erf(f * _number(outward(math.sqrt(0.5), math.sqrt(0.5))))) * _number(HALF),
+    "selu": lambda f: _elu(f, _number(outward(1.6732632423543772, 1.6732632423543772)))
+    * _number(outward(1.0507009873554805, 1.0507009873554805)),
+    "abs": lambda f: f if f.sign >= 0 else -f,
+    "relu": lambda f: f if f.sign > 0 else Germ(),
+    "maximum": lambda f, g: f if (f - g).sign >= 0 else g,
+    "minimum": lambda f, g: f if (f - g).sign <= 0 else g,
+}
+
+
+def _germ(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
+    """The expansion of a function of u as u -> inf (side 1) or -inf (side -1)."""
+    found = known.attempt("germ", (expr, u, side), lambda: _expanded(known, expr, u, side))
+    if found is None:
+        raise Undecided
+    return found
+
+
+def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
+    if expr == u:
+        return Germ({Mono(Fraction(1)): Span(Fraction(side), Fraction(side))})
+    number = known.span(expr)
+    if number is not None:
+        return _number(number)
+    if not isinstance(expr, Call):
+        raise Undecided
+    if expr.atom == "where":
+        if variables(expr.args[0]):
+            raise Undecided
+        branches = [_germ(known, arg, u, side) for arg in expr.args[1:]]
+        return _either(*branches)
+    if expr.atom == "divide" and isinstance(expr.args[1], Call) and expr.args[1].atom == "exp":
+        top, exponent = expr.args[0], Call("negative", expr.args[1].args)
+        return _germ(known, top, u, side) * _exp(_germ(known, exponent, u, side))
+    args = [_germ(known, arg, u, side) for arg in expr.args]
+    if expr.atom == "power":
+        power = known.span(expr.args[1])
+        if power is None or not power.exact or abs(power.low) > 100:
+            raise Undecided
+        return _power(args[0], power.low)
+    if expr.atom == "clip":
+        f, low, high = args
+        return _chosen("minimum", _chosen("maximum", f, low), high)
+    return _chosen(expr.atom, *args)
+
+
+def _either(f: Germ, g: Germ) -> Germ:
+    """Whichever of two functions: their common terms, and the larger of what remains."""
+    common = {m: c for m, c in f.terms.items() if g.terms.get(m) == c}
+    others = [Germ({m: c for m, c in x.terms.items() if m not in common}, x.rest, x.steep) for x in (f, g)]
+    return Germ(common, _largest(x.size for x in others), _largest(x.slope for x in others))
+
+
+def _chosen(atom: str, *args: Germ) -> Germ:
+    if atom in MADE:
+        try:
+            return MADE[atom](*args)  # type: ignore[no-any-return, operator]
+        except (Undecided, OverflowError):
+            if atom not in LIPSCHITZ and atom not in ("minimum", "maximum"):
+                raise
+    if atom in ("minimum", "maximum"):
+        return Germ({}, _largest(x.size for x in args), _largest(x.slope for x in args))
+    if atom in LIPSCHITZ:
+        return _rough(args[0], LIPSCHITZ[atom])
+    raise Undecided
+
+
+# ---- between the ends -----------------------------------------------------------------------------------------------
+
+
+def positive(known: Knowledge, expr: Expr) -> bool:
+    """Whether the value is positive everywhere, though perhaps as small as one likes."""
+    return known.recall("positive", (expr,), lambda: _positive(known, expr))
+
+
+def _positive(known: Knowledge, expr: Expr) -> bool:
+    found = known.of(expr)
+    if found.low > 0 and found.real:
+        return True
+    if not isinstance(expr, Call) or not found.real:
+        return False
+    if expr.atom in ("exp", "sigmoid", "softplus", "gaussian"):
+        return True
+    signs = [positive(known, arg) for arg in expr.args]
+    if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
+        return all(signs) or keeps_sign(known, expr) > 0
+    if expr.atom in ("sqrt", "power", "relu"):
+        return signs[0]
+    if expr.atom == "maximum":
+        return any(signs)
+    if expr.atom == "where":
+        return all(signs[1:])
+    if expr.atom == "log":
+        return positive(known, Call("subtract", (expr.args[0], Number(1))))
+    if expr.atom == "abs":
+        return signs[0] or positive(known, Call("negative", expr.args))
+    if expr.atom == "add":
+        for k, one in enumerate(signs):
+            if one and known.of(expr.args[1 - k]).low >= 0:
+                return True
+        curve, one_more = expr.args if isinstance(expr.args[0], Call) else expr.args[::-1]
+        if isinstance(curve, Call) and curve.atom == "elu" and {known.number(x) for x in (*curve.params, one_more)} == {
+            1.0
+        }:
+            return True  # elu(v) + 1 is exp(v) or 1 + v
+    return keeps_sign(known, expr) > 0
+
+
+def _away(known: Knowledge, expr: Expr) -> bool:
+    """Whether the value is never 0."""
+    found = known.of(expr)
+    return positive(known, expr) or (found.high < 0 and found.real) or keeps_sign(known, expr) != 0
+
+
+def tame(known: Knowledge, expr: Expr, u: Expr) -> bool:
+    """Whether a function of u is a real number everywhere, and Lipschitz on every bounded interval."""
+    return known.recall("tame", (expr, u), lambda: _tame(known, expr, u))
+
+
+def _tame(known: Knowledge, expr: Expr, u: Expr) -> bool:
+    if expr == u:
+        return True
+    if not variables(expr):
+        return known.closed(expr) is not None
+    if not isinstance(expr, Call):
+        return False
+    if expr.atom == "where" and variables(expr.args[0]):
+        return False
+    args = expr.args[1:] if expr.atom == "where" else expr.args
+    if not all(tame(known, arg, u) for arg in args):
+        return False
+    if expr.atom in SMOOTH or expr.atom == "where":
+        return True
+    if expr.atom == "divide":
+        return _away(known, expr.args[1])
+    if expr.atom in ("sqrt", "log"):
+        return positive(known, expr.args[0])
+    if expr.atom == "power":
+        exponent = known.number(expr.args[1])
+        if exponent is None:
+            return False
+        if exponent >= 0 and exponent.is_integer():
+            return True
+        if exponent.is_integer():
+            return _away(known, expr.args[0])
+        return positive(known, expr.args[0]) or (exponent >= 1 and known.of(expr.args[0]).low >= 0)
+    regularity = ATOMS[expr.atom].regularity
+    return len(expr.args) == 1 and regularity.modulus < INF
+
+
+def behaviour(known: Knowledge, expr: Expr, u: Expr) -> Regularity | None:
+    """Growth and modulus of a function of u on the range of u; None if they are not seen."""
+    if not tame(known, expr, u):
+        return None
+    growth = modulus = exponent = 0.0
+    for side, end in ((1, known.of(u).high), (-1, -known.of(u).low)):
+        if end < INF:
+            continue
+        try:
+            f = _germ(known, expr, u, side)
+            size, slope = f.size, f.slope
+            values = [_grows(size), _grows(slope)]
+        except Undecided:
+            return None
+        growth, modulus = max(growth, values[0]), max(modulus, values[1])
+        if values[0] == INF and size is not None:
+            exponent = max(exponent, float(size.exponent[0][0]))
+    return Regularity(growth, modulus, INF, exponent)
+
+
+def _grows(size: Mono | None) -> float:
+    """The power of 1 + |u| that bounds a term; inf where none does."""
+    if size is None:
+        return 0.0
+    for _, c in size.exponent[:1]:
+        return INF if c > 0 else 0.0
+    return max(0.0, float(size.power))
+

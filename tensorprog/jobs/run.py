@@ -1,0 +1,360 @@
+"""The main job, `tp run`: check, compile the limit, run at each width, compare, write files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.finite.workers import parse_memory
+from tensorprog.language.averages import Averages, with_averages
+from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
+from tensorprog.language.files import json_text, partial_name, write_text, writing
+from tensorprog.language.ir import Netsor
+from tensorprog.language.samples import Samples
+from tensorprog.language.yaml_io import pack
+from tensorprog.results.comparison import MAX_MEMBERS, compare
+from tensorprog.results.conditional import with_conditional
+from tensorprog.results.law_summary import MAX_COVARIANCE, Reference, column, label, members, split
+from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
+
+__all__ = ["SamplesFile", "estimate", "run"]
+
+Array = NDArray[Any]
+
+MAX_PRECISE = 16  # members of outputs together up to which precise divergences are shown: each takes a second or so
+MOST_TIMES = 2.0  # as long may a run take for them
+
+
+def _whole(netsor: Netsor, settings: Settings) -> Netsor:
+    """The program with all statements that its runs draw."""
+    averaged = with_averages(netsor, dict(settings.averages)).netsor if settings.averages else netsor
+    return with_conditional(averaged).netsor if settings.conditional else averaged
+
+
+def _conditional(netsor: Netsor, settings: Settings) -> bool:
+    """Whether conditional laws of all outputs compared cost little beside the networks themselves."""
+    if sum(math.prod(netsor.families[name].shape) for name in netsor.outputs) > MAX_PRECISE:
+        return False
+    asked = replace(settings, conditional=True)
+    try:
+        (plain, _), (seconds, memory) = estimate(netsor, settings), estimate(netsor, asked)
+    except NotCompiledError:
+        return False
+    return seconds <= MOST_TIMES * plain and memory <= parse_memory(settings.max_memory)
+
+
+def estimate(
+    netsor: Netsor, settings: Settings, executor: Executor | None = None, stream: bool = False
+) -> tuple[float, int]:
+    """Rough seconds of all widths together and peak bytes of the largest.
+
+    Raises    ProgramError for settings no width could run with
+    """
+    from tensorprog.finite.run import estimate as one
+
+    whole = _whole(netsor, settings)
+    costs = [one(whole, width, settings.samples, method=settings.method, coordinates=settings.coordinates,
+                 keep=settings.keep, threads=settings.threads, max_memory=settings.max_memory, executor=executor,
+                 stored=stream) for width in settings.width]
+    return sum(seconds for seconds, _ in costs), max(memory for _, memory in costs)
+
+
+def run(
+    program: Any, settings: Settings, out: Path | None = None, listener: Listener | None = None, *,
+    executor: Executor | None = None, stream: bool = False, page: Callable[[Study], str] | None = None,
+) -> Study:
+    """Check, compile, run, compare and write; without `out` nothing is written.
+
+    A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
+    disk: report.json and samples.npz hold the widths that are complete.  With `stream` samples go to folders
+    samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.  `page`
+    makes report.html of what is known; it is written again as widths come in, and at the end.
+
+    Raises    ProgramError, MemoryLimitError, WorkerError
+    """
+    from tensorprog.finite.run import check_store
+
+    told = listener or Listener()
+    netsor: Netsor = program.netsor
+    told.stage("checking")
+    report = program.check()
+    if report.grade != "outside" and _conditional(netsor, settings):
+        settings = replace(settings, conditional=True)
+    study = Study(netsor, report, settings)
+    seconds, memory = estimate(netsor, settings, executor, stream)
+    told.note(f"estimate: about {duration(seconds)} and {memory / 2**20:.0f} MiB for drawing "
+              f"{settings.samples:,} networks at each of {', '.join(f'n = {width}' for width in settings.width)}")
+    folders = {width: out / "samples" / f"n{width}" for width in settings.width if out is not None and stream}
+    for width, folder in folders.items():
+        check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
+                    settings.coordinates, settings.keep, settings.dtype)
+    written = _Page(study, out, page)
+    with ExitStack() as stack:
+        stack.callback(written.finish)
+        store = None
+        if out is not None:
+            with writing(out):
+                out.mkdir(parents=True, exist_ok=True)
+            if not stream:
+                text, tables = pack(netsor)
+                store = stack.enter_context(SamplesFile(out / "samples.npz", _meta(text, settings), tables))
+            _write(study, out, "program.svg", lambda path: write_text(path, _svg(study)))
+        _limit(program, study, told)
+        if settings.averages:
+            _note_averages(study, told)
+        _save_report(study, out)
+        study.written += list(folders.values()) if store is None else [store.path]
+        for width in settings.width:
+            told.stage(f"n = {width}")
+            samples = program.run(width=width, progress=told.progress, executor=executor, store=folders.get(width),
+                                  **settings.options)
+            _width(study, samples, store, stream, told)
+            _save_report(study, out)
+            written.again()
+            told.width_done(study)
+    if out is not None:
+        told.stage("drawing")
+        _pictures(study, out, told)
+    return study
+
+
+class _Page:
+    """report.html: written again where that takes a tenth at most of the time since it was written last."""
+
+    def __init__(self, study: Study, out: Path | None, make: Callable[[Study], str] | None) -> None:
+        self.study, self.out, self.make = study, out, make
+        self.started, self.took, self.shows = time.monotonic(), 1.0, -1
+
+    def again(self) -> None:
+        """After a width."""
+        if time.monotonic() - self.started > 10 * self.took:
+            self.finish()
+
+    def finish(self) -> None:
+        """At the end, or where the run is stopped."""
+        if self.out is None or self.make is None or self.shows == len(self.study.finite):
+            return
+        started, make = time.monotonic(), self.make
+        _write(self.study, self.out, "report.html", lambda path: write_text(path, make(self.study)))
+        self.started, self.shows = time.monotonic(), len(self.study.finite)
+        self.took = self.started - started
+
+
+def _meta(text: str, settings: Settings) -> dict[str, Any]:
+    from tensorprog import __version__
+
+    return {"program": text, "version": __version__, "seed": settings.seed, "samples": settings.samples,
+            "width": [], "method": settings.method, "coordinates": settings.coordinates}
+
+
+def _limit(program: Any, study: Study, told: Listener) -> None:
+    if study.report.grade == "outside":
+        told.note("no limit is claimed for this program; finite widths are run all the same")
+        study.refusal = OutsideError(str(study.report))
+        return
+    told.stage("compiling the limit")
+    try:
+        reference = Reference(program.limit(max_memory=study.settings.max_memory))
+        found = reference.to_json(study.settings.keep)
+    except Exception as error:  # networks of finite width do not depend on it
+        _refused(study, error, told)
+        return
+    missing = [name for name in study.netsor.outputs if found["outputs"][name].get("refused")]
+    if len(missing) == len(study.netsor.outputs):
+        _refused(study, reference.failed[missing[0]], told)
+        return
+    study.limit, study.reference = found, reference
+    for name in missing:
+        told.note(f"there is no limit of {name} to compare with: {reference.failed[name]}")
+
+
+def _refused(study: Study, error: Exception, told: Listener) -> None:
+    """Go on without the limit."""
+    study.refusal = error
+    told.note(f"there is no limit to compare with: {study.reason}")
+
+
+def _note_averages(study: Study, told: Listener) -> None:
+    """Say where Theorem 1 is not certified for psi, and where its limit cannot be had."""
+    added = with_averages(study.netsor, dict(study.settings.averages))
+    for target, missing in uncertified(added).items():
+        asked = "controlled" if "controlled" in missing else "bounded and pseudo-Lipschitz"
+        told.note(f"average {target}: the theorem takes psi that is {asked}; {added.psi[target]} cannot be shown to be "
+                  f"{' or '.join(missing)}")
+    if study.compared is not None:
+        try:
+            study.compared.averages(added.psi, study.settings.samples)
+        except TensorprogError as error:
+            told.note(f"there is no limit of the averages to compare with: {error}")
+
+
+def uncertified(added: Averages) -> dict[str, list[str]]:
+    """Of each average, by its left side, what the theorem asks of psi and the calculus does not certify.
+
+    With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
+    """
+    from tensorprog.check.certificates import Calculus
+    from tensorprog.check.graph import Structure
+    from tensorprog.language.facts import HOLDS
+
+    calculus = Calculus(added.netsor, Structure(added.netsor))
+    scored = bool(added.original.scores)
+    asked = ("bounded", "pseudo-Lipschitz") if scored else ("controlled",)
+    result = {}
+    for target, family in zip(added.psi, added.families.values(), strict=True):
+        dot = added.netsor.body[added.netsor.families[family].statements[0]]
+        position = added.netsor.families[dot.inputs[0].name].statements[0]
+        missing = [name for name in asked if calculus.fact(name, position).verdict is not HOLDS]
+        if missing:
+            result[target] = missing
+    return result
+
+
+def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bool, told: Listener) -> None:
+    width = samples.width
+    told.stage(f"comparing n = {width}")
+    shown = _head(study, samples) if stream else samples
+    if shown.samples < samples.samples:
+        told.note(f"n = {width}: comparing the first {shown.samples:,} networks, which is what max_memory allows")
+    variables = [label(name, index) for name in study.names for index in members(study.netsor, name, MAX_MEMBERS)]
+    wanted = [*variables, *shown.averages]
+    try:
+        comparison = compare(shown, study.compared, wanted)
+    except Exception as error:
+        if study.compared is None:
+            raise
+        _refused(study, error, told)
+        comparison = compare(shown, None, wanted)
+    study.comparisons.append(comparison)
+    entry = finite_json(shown, comparison, study.settings.keep)
+    study.finite.append(entry | {"samples": samples.samples})
+    for variable in study.pictured:
+        draws = column(shown, *split(study.netsor, variable)).copy()
+        study.columns.setdefault(variable, []).append((f"n = {width}", draws))
+    if store is not None:
+        for name in study.names:
+            store.add(f"{name}_n{width}", samples[name])
+        for name, values in samples.averages.items():
+            store.add(f"averages/{name}_n{width}", values)
+        store.meta["width"].append(width)
+
+
+def _head(study: Study, samples: Samples) -> Samples:
+    """As many of the first networks as can be compared within the memory allowed."""
+    from tensorprog.finite.run import parse_memory
+
+    sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
+    held = len(study.settings.width) * len(study.pictured)
+    copies = 16 + held + 4 * max(min(size, MAX_COVARIANCE) for size in sizes)  # of a column
+    count = max(1000, parse_memory(study.settings.max_memory) // (8 * samples.coordinates * copies))
+    if count >= samples.samples:
+        return samples
+    arrays, averages = (
+        {name: array[:count] for name, array in part.items()} for part in (samples.arrays, samples.averages)
+    )
+    laws = {name: (mean[:count], variance[:count]) for name, (mean, variance) in samples.conditional.items()}
+    return replace(samples, arrays=arrays, averages=averages, conditional=laws, samples=count)
+
+
+def _write(study: Study, out: Path, name: str, write: Callable[[Path], None]) -> None:
+    with writing(out / name):
+        write(out / name)
+    if out / name not in study.written:
+        study.written.append(out / name)
+
+
+def _save_report(study: Study, out: Path | None) -> None:
+    if out is not None:
+        _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
+
+
+def _svg(study: Study) -> str:
+    from tensorprog.check.graph import build
+    from tensorprog.show.graphs import to_svg
+
+    return to_svg(build(study.netsor), study.report)
+
+
+def _pictures(study: Study, out: Path, told: Listener) -> None:
+    from tensorprog.show import plots
+    from tensorprog.show.plots.widths import DISTANCES, STATISTICS
+
+    first = study.pictured[0]
+
+    def draw() -> None:
+        panels = list(STATISTICS if study.compared is None else DISTANCES)
+        _write(study, out, "density.png", lambda path: plots.save(
+            path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
+        _write(study, out, "convergence.png", lambda path: plots.save(
+            path, lambda axes: plots.convergence(study.comparisons, first, axes, panels), len(panels),
+            4.1 * len(panels), 4.2))
+
+    try:
+        draw()
+    except plots.PlotsUnavailableError as error:
+        told.note(str(error))
+    except Exception as error:
+        if study.compared is None:
+            raise
+        _refused(study, error, told)
+        draw()
+
+
+# ---- samples.npz ----------------------------------------------------------------------------------------------------
+
+
+class SamplesFile:
+    """samples.npz, written array by array: memory holds one width at a time, and leaving the block completes the file.
+
+    Holds `meta.json` (program text, version, seed, widths), the program's tables, and, for each output and width, e.g.
+    `y_n64` with shape (samples, *members) or (samples, coordinates, *members).
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], meta: Mapping[str, Any], tables: Mapping[str, Array] | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.partial = partial_name(self.path)
+        self.meta, self.tables = dict(meta), dict(tables or {})
+        self.names: list[str] = []
+
+    def __enter__(self) -> SamplesFile:
+        with writing(self.path):
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            self._zip = zipfile.ZipFile(self.partial, "w", zipfile.ZIP_STORED)
+        return self
+
+    def add(self, name: str, array: Array) -> None:
+        """Append one array."""
+        try:
+            with writing(self.path), self._zip.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+        except BaseException:  # interrupted half way: leave this array out
+            half = self._zip.NameToInfo.pop(f"{name}.npy", None)
+            self._zip.filelist[:] = [entry for entry in self._zip.filelist if entry is not half]
+            raise
+        self.names.append(name)
+
+    def __exit__(self, *exception: object) -> None:
+        with writing(self.path):
+            try:
+                if self.names:
+                    for name, array in (self.tables | {"meta.json": np.array(json.dumps(self.meta))}).items():
+                        self.add(name, array)
+                self._zip.close()
+                if self.names:
+                    self.partial.replace(self.path)
+            finally:
+                self.partial.unlink(missing_ok=True)

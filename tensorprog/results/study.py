@@ -1,0 +1,288 @@
+"""What `tp run` is asked and what it finds: settings, everything known of a run, and its tables and numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorprog.blocks import Block, Grid
+from tensorprog.blocks.html import Shown
+from tensorprog.language.averages import average_members, with_averages
+from tensorprog.language.errors import TensorprogError
+from tensorprog.language.files import is_reserved
+from tensorprog.language.formats import BRACKETS, chance, label, quantity, short
+from tensorprog.language.ir import Netsor, Table
+from tensorprog.results.comparison import MAX_MEMBERS, Comparison, Row
+from tensorprog.results.distances import moments
+from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference, members
+
+__all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
+
+MAX_PICTURED = 6  # outputs in pictures
+SHOWN = 4  # members of one family in the table of a run
+DEFAULTS: dict[str, Any] = {
+    "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
+    "max_memory": "1GiB", "dtype": "float64", "keep": (), "averages": (),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run: the command line first, then the program's `run:` section, then defaults."""
+
+    width: tuple[int, ...]
+    samples: int
+    seed: int = 0
+    method: str = "auto"
+    coordinates: int = 1
+    threads: int | None = None
+    max_memory: str | int = "1GiB"
+    dtype: str = "float64"
+    keep: tuple[str, ...] = ()
+    averages: tuple[tuple[str, str], ...] = ()  # name, psi as text
+    conditional: bool = False  # decided by `run`, where it is cheap
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `Program.run` besides width and progress."""
+        return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
+                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype, "keep": self.keep,
+                "averages": dict(self.averages), "conditional": self.conditional}
+
+
+def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
+    """Merge options given (those not None) with the program's defaults and ours."""
+    chosen = DEFAULTS | {key: value for key, value in netsor.run if key in DEFAULTS}
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    widths = chosen["width"] if isinstance(chosen["width"], tuple | list) else (chosen["width"],)
+    return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
+
+
+class Listener:
+    """What a run or a sweep tells while it runs; the base class is silent."""
+
+    def stage(self, text: str) -> None:
+        """A step begins."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Networks drawn at the current width."""
+
+    def width_done(self, study: Study) -> None:
+        """One more width is complete."""
+
+    def cells(self, done: int, total: int, share: float) -> None:
+        """Cells of a sweep that are done, and the share of the work that is."""
+
+
+@dataclass
+class Study(Shown):
+    """What is known so far; `to_json` is the content of report.json."""
+
+    netsor: Netsor
+    report: Any  # of the check
+    settings: Settings
+    reference: Reference | None = None
+    refusal: Exception | None = None  # why there is no limit, or none to compare with
+    comparisons: list[Comparison] = field(default_factory=list)
+    finite: list[dict[str, Any]] = field(default_factory=list)
+    columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
+    limit: dict[str, Any] | None = None
+    written: list[Path] = field(default_factory=list)
+
+    @property
+    def compared(self) -> Reference | None:
+        """The limit that networks are compared with; None where there is none, or where asking it failed."""
+        return None if self.refusal is not None else self.reference
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is reported: the outputs, and the names kept."""
+        return tuple(dict.fromkeys([*self.netsor.outputs, *self.settings.keep]))
+
+    @property
+    def averaged(self) -> dict[str, str]:
+        """The averages asked for: left side -> psi."""
+        return dict(with_averages(self.netsor, dict(self.settings.averages)).psi) if self.settings.averages else {}
+
+    @property
+    def pictured(self) -> tuple[str, ...]:
+        """What is shown in pictures: of the first few outputs the first member each."""
+        return tuple(label(name, members(self.netsor, name, 1)[0]) for name in self.netsor.outputs[:MAX_PICTURED])
+
+    def blocks(self, figures: int = 2) -> list[Block]:
+        """One table per output family, the widths against the limit, with errors of so many figures; then averages."""
+        tables = [self._table(name, figures) for name in self.names]
+        averaged = self.comparisons and self.comparisons[0].averages
+        return [*tables, self._averages_table(figures)] if averaged else [*tables]
+
+    def _table(self, name: str, figures: int) -> Grid:
+        """An output at each width, beside the limit."""
+        netsor = self.netsor
+        size = math.prod(netsor.families[name].shape)
+        rows: list[tuple[str, ...]] = []
+        marked, sections = [], []
+        for index in members(netsor, name, SHOWN):
+            variable = label(name, index)
+            found = [(c.width, c[variable]) for c in self.comparisons]
+            rows += [_run_row(variable if k == 0 else "", width, row, figures) for k, (width, row) in enumerate(found)]
+            if self.compared is not None and found:
+                limit = found[0][1]
+                marked.append(len(rows))
+                variance = quantity(limit.limit_variance, limit.limit_variance_error, figures)
+                kurtosis = quantity(limit.limit_kurtosis, limit.limit_kurtosis_error, figures)
+                rows.append(("", "limit", variance, kurtosis, *[""] * 6))
+            sections.append(len(rows) - 1)
+        note = BRACKETS + (" (for the limit: its error); KL in nats" if self.compared is not None else "")
+        precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in self.comparisons
+                      for index in members(netsor, name, SHOWN))
+        if precise:
+            note += " (the paper's estimator); precise KL: of the densities themselves, without a floor"
+        if size > SHOWN:
+            note += f"; {size - SHOWN:,} further members of {name} are in report.json"
+        header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
+        hidden = {"p"} if figures == 1 else set()
+        hidden |= set() if precise else {"precise KL"}
+        shown = range(4) if self.compared is None else [k for k, text in enumerate(header) if text not in hidden]
+        header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
+        title = f"{netsor.name}: {name}"
+        return Grid(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+
+    def _averages_table(self, figures: int) -> Grid:
+        """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
+        rows: list[tuple[str, ...]] = []
+        marked, sections = [], []
+        families: dict[str, int] = {}
+        for place, first in enumerate(self.comparisons[0].averages):
+            name = first.average.partition("[")[0]
+            families[name] = families.get(name, 0) + 1
+            if families[name] > SHOWN:
+                continue
+            for k, comparison in enumerate(self.comparisons):
+                row = comparison.averages[place]
+                rows.append((row.average if k == 0 else "", str(comparison.width), quantity(row.mean, row.se, figures),
+                             quantity(row.std, row.std_se, figures), short(row.ks), chance(row.ks_pvalue)))
+            if math.isfinite(first.limit_mean):
+                marked.append(len(rows))
+                rows.append(("", "limit", quantity(first.limit_mean, first.limit_se, figures),
+                             quantity(first.limit_std, first.limit_std_se, figures), "", ""))
+            sections.append(len(rows) - 1)
+        psi = self.averaged
+        title = f"{self.netsor.name}: averages over the coordinates, " + ", ".join(f"{k} = {v}" for k, v in psi.items())
+        note = BRACKETS
+        if marked:
+            note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples"
+        if any(count > SHOWN for count in families.values()):
+            note += "; further members are in report.json"
+        header = ("average", "n", "mean", "sd", "KS", "p")
+        shown = range(6) if marked else range(4)
+        cells = tuple(tuple(row[k] for k in shown) for row in rows)
+        return Grid(title, tuple(header[k] for k in shown), cells, note, tuple(marked), sections=tuple(sections[:-1]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `tp run --format json`."""
+        return {"program": self.netsor.name, "constants": constants_json(self.netsor),
+                "assumptions": self.report.to_json(), "limit": self.limit,
+                **({} if self.reason is None else {"limit_refused": self.reason}), "finite": self.finite}
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no limit, or none to compare with, as text; a program outside has its findings instead."""
+        if self.refusal is None or self.report.grade == "outside":
+            return None
+        if isinstance(self.refusal, TensorprogError):
+            return str(self.refusal)
+        return f"{type(self.refusal).__name__}: {self.refusal}"
+
+
+def default_out(netsor: Netsor) -> Path:
+    """runs/<program>, with a name that is safe as that of a folder."""
+    name = re.sub(r"[^\w.-]+", "_", netsor.name).strip(".") or "program"
+    return Path("runs") / (f"{name}_" if is_reserved(name) else name)
+
+
+def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[str, ...]:
+    variance, kurtosis, ks, w1, kl, precise = (
+        quantity(getattr(row, key), getattr(row, f"{key}_se"), figures)
+        for key in ("variance", "kurtosis", "ks", "w1", "kl", "kl_precise")
+    )
+    return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor), precise
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, roughly."""
+    if seconds < 90:
+        return f"{max(seconds, 0.1):.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
+
+
+# ---- numbers as JSON -------------------------------------------------------------------------------------------------
+
+
+def constants_json(netsor: Netsor) -> dict[str, Any]:
+    """Constants by name: numbers, nested lists of small tables, the text of expressions."""
+    result: dict[str, Any] = {}
+    for constant in netsor.constants:
+        value = constant.value
+        if isinstance(value, int | float):
+            result[constant.name] = value
+        elif isinstance(value, Table):
+            small = math.prod(value.shape) <= MAX_LISTED
+            result[constant.name] = value.array if small else {"shape": list(value.shape), "file": value.file or None}
+        else:
+            result[constant.name] = str(value)
+    return result
+
+
+def finite_json(samples: Any, comparison: Comparison, kept: Sequence[str] = ()) -> dict[str, Any]:
+    """The numbers of one width, those of the names `kept` beside the outputs."""
+    rows = {row.variable: row for row in comparison.rows}
+    outputs: dict[str, Any] = {}
+    for name in dict.fromkeys([*samples.outputs, *kept]):
+        index = members(samples.netsor, name, MAX_LISTED)
+        array = np.asarray(samples[name])
+        vector = samples.netsor.families[name].kind == "vector"
+        coordinates = samples.coordinates if vector else 1
+        flat = array.reshape(len(array), coordinates, -1)
+        entry: dict[str, Any] = {"index": [list(member) for member in index]}
+        for key, (value, error) in moments(flat[..., : len(index)]).items():
+            entry |= {key: value, f"{key}_se": error}
+        size = flat.shape[-1]
+        entry["cov"] = None
+        if size <= MAX_COVARIANCE and flat.shape[0] * coordinates > 1:
+            entry["cov"] = np.atleast_2d(np.cov(flat.reshape(-1, size), rowvar=False, bias=True))
+        if size > len(index):
+            entry["members"] = size
+        compared = [rows.get(label(name, member)) for member in index[:MAX_MEMBERS]]
+        for key in ("ks", "ks_se", "ks_p", "ks_floor", "w1", "w1_se", "w1_floor", "energy", "energy_se", "energy_floor",
+                    "kl", "kl_se", "kl_floor", "kl_precise", "kl_precise_se"):
+            values = [getattr(row, key) if row is not None else math.nan for row in compared]
+            entry[key] = None if comparison.reference == "nothing" else values + [math.nan] * (len(index) - len(values))
+        methods = [row.kl_method for row in compared if row is not None]
+        entry["kl_method"] = methods[0] if methods and entry["kl"] is not None else None
+        outputs[name] = entry
+    found = {"width": samples.width, "method": samples.method, "samples": samples.samples, "seed": samples.seed,
+             "seconds": round(float(samples.seconds), 4), "outputs": outputs}
+    if samples.averages:
+        found["averages"] = {target.partition("[")[0]: _average(samples, comparison, target) for target in samples.psi}
+    return found
+
+
+def _average(samples: Any, comparison: Comparison, target: str) -> dict[str, Any]:
+    """One average: numbers, or for a family lists with `index` beside them."""
+    name, bracket, _ = target.partition("[")
+    index = average_members(samples.netsor, samples.psi, name)[:MAX_MEMBERS]
+    rows = [comparison.average(label(name, member)).to_json() for member in index]
+    entry: dict[str, Any] = {"psi": samples.psi[target]} | ({"index": [list(m) for m in index]} if bracket else {})
+    for key in rows[0]:
+        if key not in ("average", "n"):
+            entry[key] = [row[key] for row in rows] if bracket else rows[0][key]
+    return entry
