@@ -46,9 +46,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
-    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
-    limit.formulas.text
 """
 # the only places for an outside package
 HOMES = {

@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Mathematics, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.formulas.cases import IndexedFormulas
 from tensorprog.limit.formulas.convert import Data, Lookup, kept_constants
 from tensorprog.limit.formulas.functions import Phi, phi
-from tensorprog.limit.formulas.indexed import index_symbol
-from tensorprog.limit.formulas.names import readable
-from tensorprog.limit.formulas.outputs import Conditional, Program, Score, ScoreAverage
+from tensorprog.limit.formulas.indexed import Score, index_symbol
+from tensorprog.limit.formulas.latex import blocks, cases_latex, derivation
+from tensorprog.limit.formulas.notation import readable
+from tensorprog.limit.formulas.outputs import Conditional, Program, ScoreAverage
 from tensorprog.limit.formulas.recursion import FormulaRecursion
+from tensorprog.limit.formulas.text import cases_text
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -94,13 +97,9 @@ class FormulaArray:
         return f"FormulaArray({', '.join(self.names)}; shape={self.shape})\n{self}"
 
     def __str__(self) -> str:
-        from tensorprog.limit.formulas.text import cases_text
-
         return cases_text(self)
 
     def _repr_latex_(self) -> str:
-        from tensorprog.limit.formulas.latex import cases_latex
-
         return cases_latex(self)
 
 
@@ -152,15 +151,11 @@ class SymbolicLaw(Shown):
 
     def blocks(self) -> list[Block]:
         """The derivation, line by line."""
-        from tensorprog.limit.formulas.derivation import blocks
-
         title = strong(self.netsor.title or self.netsor.name)
         return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self)))]
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""
-        from tensorprog.limit.formulas.derivation import derivation
-
         return derivation(self)
 
     # -- formulas -----------------------------------------------------------------------------------------------
@@ -302,6 +297,4 @@ class SymbolicLaw(Shown):
 
 
 def _affine(name: str) -> Any:
-    from tensorprog.language.expr import Affine
-
     return Affine(((name, 1),))
