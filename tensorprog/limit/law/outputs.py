@@ -1,7 +1,8 @@
 """Laws and covariances of variables that depend on scores: averages over draws of p-ring.
 
-One way serves all: means and covariances given the draws (see `given_draws`) are averaged over randomised quasi-Monte
-Carlo points, as many as the accuracy asks for.  Linear vectors behind one layer of scores are taken apart first:
+One way serves all: means and covariances given the draws (`conditional_moments`) are averaged over randomised
+quasi-Monte Carlo points, as many as the accuracy asks for.  Linear vectors behind one layer of scores are taken apart
+first, which buys precision:
 
 - into independent blocks and heads, whose draws converge quickly, as each depends on few scores;
 - blocks of up to four normals are averaged by two product rules, to rounding where functions are smooth;
@@ -11,8 +12,7 @@ Carlo points, as many as the accuracy asks for.  Linear vectors behind one layer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -25,8 +25,15 @@ from tensorprog.gaussian.several import product_points
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.averaging import MIN_LOG2, ORDERS, Quadrature, Rule, converge
-from tensorprog.limit.law.given_draws import CHUNK_NUMBERS, Given, OneLayer, SeveralLayers, Source, is_linear
+from tensorprog.limit.law.averaging import ORDERS, Quadrature, Rule, converge
+from tensorprog.limit.law.conditional_moments import (
+    Blocks,
+    Given,
+    OneLayer,
+    SeveralLayers,
+    Source,
+    is_linear,
+)
 from tensorprog.limit.law.intervals import TAME
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
@@ -184,7 +191,7 @@ class Outputs:
                 kept[:] = [found]
                 return found.standardised(4)
 
-            self._averaged(_Blocks(drawn), _conditional, finish, f"the law of {name}", members, aim=aim, most=most)
+            self._averaged(Blocks(drawn), _conditional, finish, f"the law of {name}", members, aim=aim, most=most)
             return kept[0]
 
         if all(rule is not None for rule in rules):
@@ -394,7 +401,7 @@ class Outputs:
             return value, error
 
         what = _covariance(first, second)
-        return self._averaged(_Blocks(blocks), read, finish, what, math.prod(shape), summed=True, aim=FINE_AIM)
+        return self._averaged(Blocks(blocks), read, finish, what, math.prod(shape), summed=True, aim=FINE_AIM)
 
     def _cov_by_rule(
         self, block: Block, rule: Quadrature, other: int, shape: tuple[int, ...]
@@ -405,7 +412,7 @@ class Outputs:
             total: Any = 0.0
             one: Any = 0.0
             two: Any = 0.0
-            step = len(_chunks(points, _width([block], math.prod(shape)))[0])
+            step = len(_chunks(points, block, math.prod(shape))[0])
             for start in range(0, len(points), step):
                 more, m, n = _seconds(block, points[start : start + step], other, shape)
                 own = weights[start : start + step]
@@ -420,30 +427,6 @@ class Outputs:
                 slack = np.where(mass > 0, np.nan_to_num(slack, nan=np.inf), 0.0).sum(axis=0)
             error = error + block.count * _spread_over(block, slack, other, shape)
         return each[0], error
-
-class _Blocks:
-    """A `Source` of the normals of several independent blocks, side by side."""
-
-    first, relative, inner = MIN_LOG2, 0.0, 0.0
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self.blocks, self.dim = blocks, sum(block.sampler.dim for block in blocks)
-
-    def numbers(self, results: int) -> int:
-        return _width(self.blocks, results)
-
-    def together(self, results: int, what: str) -> int:
-        return max(1, CHUNK_NUMBERS // self.numbers(results))
-
-    @contextmanager
-    def at(self, points: Array) -> Iterator[list[tuple[Block, Array]]]:
-        """Each block with its columns of the points."""
-        ends = np.cumsum([block.sampler.dim for block in self.blocks])
-        yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
-
-    def hidden(self, mass: float) -> float:
-        return 0.0
-
 
 def _conditional(found: Sequence[tuple[Block, Array]]) -> tuple[Array, ...]:
     """Means and variances of every block."""
@@ -460,7 +443,7 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
     each = []
     for points in rule.points:
         pieces = []
-        for part in _chunks(points, _width([block], math.prod(shape))):
+        for part in _chunks(points, block, math.prod(shape)):
             pieces.append(block.conditional(part))
         each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
@@ -541,12 +524,6 @@ def _stacked(sets: Sequence[Array]) -> Array:
     return result
 
 
-def _width(blocks: Sequence[Block], results: int) -> int:
-    """Numbers that one draw takes."""
-    demanded = [math.prod(b - a for a, b in box) for block in blocks for box in block.sampler.demand.values()]
-    return max(results, sum(demanded), 1)
-
-
-def _chunks(points: Array, width: int) -> list[Array]:
-    step = max(1, CHUNK_NUMBERS // max(1, width))
+def _chunks(points: Array, block: Block, results: int) -> list[Array]:
+    step = Blocks([block]).together(results, "")
     return [points[start : start + step] for start in range(0, len(points), step)]
