@@ -30,12 +30,12 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional import Conditional
+from tensorprog.limit.law.conditional_law import Conditional
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
-from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.covariance import Compiler

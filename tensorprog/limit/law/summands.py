@@ -297,16 +297,6 @@ class Summands:
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
         self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
 
-    @cached_property
-    def dim(self) -> int:
-        """Standard normals per draw."""
-        return sum(block.sampler.dim for block in self.blocks)
-
-    def points(self, points: Array) -> list[Array]:
-        """The columns of the points that belong to each block."""
-        ends = np.cumsum([block.sampler.dim for block in self.blocks])
-        return np.split(points, ends[:-1], axis=1) if self.blocks else []
-
     @property
     def error(self) -> float:
         """Relative error of the covariances used so far."""
