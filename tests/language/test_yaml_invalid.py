@@ -11,7 +11,7 @@ from tensorprog.language.yaml_io import loads
 
 CASES = {
     # names
-    "constant and index": (program(constants="{s: 3, c: 2, i: 1}", indices="{i: «s, j: s, t: 1..s}"), "i is bound twice", ""),
+    "constant and index": (program(constants="{s: 3, c: 2, i: 1}", indices="{«i: s, j: s, t: 1..s}"), "i is bound twice", ""),
     "initial and weight": (program(weights="\n  W[i]: 1\n  V: 1\n  «h: 1"), "h is bound twice", "another name"),
     "initial and statement": (program("«h = Nonlin(1)"), "h is bound twice", "new name"),
     "defined twice": (program("«u[i] = MatMul(W[i], h)"), "u is bound twice: u[i] overlaps u[i]", "disjoint"),
@@ -50,7 +50,7 @@ CASES = {
     "size fraction": (program(indices="{i: s, j: s, t: 1..s, k: «2.5}"), "must be a whole number, not 2.5", ""),
     "size name": (program(indices="{i: s, j: s, t: 1..s, k: «q}"), "q is not a constant number", "s"),
     "range": (program(indices="{i: s, j: s, t: 1..s, k: «1..}"), "1.. is not a range", "1..T"),
-    "boundary": (program(indices="{i: s, j: s, t: 1..s, k: {size: «2, boundary: mirror}}"), "no boundary mirror", "zero"),
+    "boundary": (program(indices="{i: s, j: s, t: 1..s, k: {size: 2, boundary: «mirror}}"), "no boundary mirror", "zero"),
     "second copy": (program("«q[i] = Nonlin(u[i] * i_)"), "i_: second copies", ""),
     # kinds
     "matmul of scalar": (program("q = MatMul(V, «m)"), "m is a scalar; MatMul needs a vector", "Nonlin"),

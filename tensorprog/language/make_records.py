@@ -1,11 +1,11 @@
-"""The records of a program from text, numbers or expressions: what the two front ends have in common."""
+"""The records of a program from text, numbers or expressions, for files and for Python; and their options again."""
 
 from __future__ import annotations
 
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, cast
 
@@ -14,8 +14,8 @@ import numpy as np
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, fold, is_call, variables
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
-from tensorprog.language.records import Dot, Index, MatMul, Nonlin, Statement, Table
-from tensorprog.language.schema import RUN_KEYS
+from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
+from tensorprog.language.schema import INDEX, INITIAL, RUN_KEYS, WEIGHT, Option
 from tensorprog.language.substitute import free_indices
 
 MAX_WHOLE = 2**53
@@ -85,25 +85,61 @@ def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
     return parse_expression(value, names, span) if number is None else Number(number)
 
 
-def make_index(name: str, size: Any, boundary: str, names: Names, span: Span = Span()) -> Index:
-    """An index from its size (0..size-1) or its range `start..stop`, both ends included."""
-    if boundary not in ("", "zero", "wrap"):
-        raise fail(f"index {name}: there is no boundary {boundary}", span, "boundary: zero, or boundary: wrap")
-    what = f"the size of index {name}"
+def take(option: Option, value: Any, names: Names, what: str, span: Span = Span()) -> Any:
+    """The value of an option from text, numbers, expressions or arrays.
+
+    Raises    ProgramError naming `what`
+    """
+    if option.numeric:
+        array = not isinstance(value, str | Expr | Table) and ("expression" not in option.kinds or np.ndim(value) > 0)
+        if isinstance(value, Table) or (array and "list" in option.kinds):
+            return make_table(value, what)
+        return expression(value, names, span)
+    if "size" in option.kinds:
+        return _range(value, names, what, span)
+    if "shape" in option.kinds:
+        return _shape(value, what, span)
+    text = str(value).strip()
+    if "boundary" in option.kinds and text not in ("", "zero", "wrap"):
+        raise fail(f"{what}: there is no boundary {text}", span, "boundary: zero, or boundary: wrap")
+    return text
+
+
+def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, str]:
+    """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
     text = str(size).strip()
-    if isinstance(size, str) and ".." in text:
-        ends = text.split("..")
-        if len(ends) != 2 or not all(end.strip() for end in ends):
-            raise fail(f"index {name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
-        start, last = (whole(end, names, f"the end {end.strip()} of index {name}", span) for end in ends)
-        if last < start:
-            raise fail(f"index {name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
-        stop = last + 1
-    else:
-        start, stop = 0, whole(size, names, what, span)
+    name = what.removeprefix("the size of ")
+    if not (isinstance(size, str) and ".." in text):
+        stop = whole(size, names, what, span)
         if stop < 1:
             raise fail(f"{what} must be at least 1, not {stop}", span)
-    return Index(name, start, stop, cast(Any, boundary), text, span)
+        return 0, stop, text
+    ends = text.split("..")
+    if len(ends) != 2 or not all(end.strip() for end in ends):
+        raise fail(f"{name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
+    start, last = (whole(end, names, f"the end {end.strip()} of {name}", span) for end in ends)
+    if last < start:
+        raise fail(f"{name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
+    return start, last + 1, text
+
+
+def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
+    widths = list(value) if isinstance(value, list | tuple) else []
+    if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
+        raise fail(f"{what} is [rows, columns], two widths by name", span, "shape: [d, n], or shape=(\"d\", \"n\")")
+    rows, columns = (width.strip() for width in widths)
+    for text in (rows, columns):
+        if plain_number(text) is not None:
+            raise fail(f"{what} names widths, not numbers", span, f"fixed_widths: {{d: {text}}} and shape: [d, n]")
+    return rows, columns
+
+
+def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Index:
+    """An index from its options."""
+    if "size" not in given:
+        raise fail(f"index {name} has no size", span, f"{name}: {{size: 4, boundary: zero}}")
+    start, stop, text = given["size"]
+    return Index(name, start, stop, given.get("boundary", INDEX.options["boundary"].default), text, span)
 
 
 def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
@@ -179,8 +215,10 @@ def make_table(value: Any, what: str) -> Table:
                    fix="numpy.asarray(...), every row of the same length") from None
 
 
-def check_sources(name: str, given: Collection[str], instead: str, span: Span = Span()) -> None:
-    """An initial vector has one source of its covariance among its options, and a variance only beside data.
+def make_initial(
+    name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span(), instead: str = "cov:"
+) -> Initial:
+    """Initial vectors from their options: one source of the covariance, and a variance only beside data.
 
     Raises    ProgramError, advising `instead` of a variance without data
     """
@@ -189,7 +227,32 @@ def check_sources(name: str, given: Collection[str], instead: str, span: Span = 
         raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
                    "keep one of cov, gram and data")
     if "variance" in given and "data" not in given:
-        raise fail(f"initial vector {name}: variance belongs to data", span, instead)
+        raise fail(f"initial vector {name}: variance belongs to data", span, f"write {instead} for the covariance")
+    source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
+    mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
+    return Initial(name, indices, mean, cov, given.get("data"), given.get("width", INITIAL.options["width"].default),
+                   span)
+
+
+def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
+    """Weights from their options."""
+    rows, columns = given.get("shape", WEIGHT.options["shape"].default)
+    return Weight(name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns),
+                  span)
+
+
+def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
+    """The options that make a record."""
+    if isinstance(record, Index):
+        plain = str(record.stop) if record.start == 0 else f"{record.start}..{record.stop - 1}"
+        return {"size": record.text or plain, "boundary": record.boundary}
+    if isinstance(record, Weight):
+        return {"variance": record.variance, "shape": record.shape}
+    if record.data is not None:
+        covariance = {"data": record.data, "variance": record.cov}
+    else:
+        covariance = {"gram" if isinstance(record.cov, Table) and record.cov.file else "cov": record.cov}
+    return {"mean": record.mean, **covariance, "width": record.width}
 
 
 def make_statement(

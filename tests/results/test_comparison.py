@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from fakes import MixtureLaw, draw, netsor
 
 import tensorprog as tp
 from tensorprog.language.errors import ProgramError
 from tensorprog.results.comparison import aligned, chance, compare, quantity
 from tensorprog.results.law_summary import Reference, label, members, split
+from tests.results.fakes import MixtureLaw, draw, netsor
 
 
 def test_samples_of_the_law_itself_are_not_told_from_it():

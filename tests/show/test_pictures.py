@@ -12,7 +12,6 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fakes import MixtureLaw, draw, netsor
 
 from tensorprog import load
 from tensorprog.blocks import Grid
@@ -23,6 +22,7 @@ from tensorprog.results.comparison import compare
 from tensorprog.show import plots
 from tensorprog.show.progress import Progress
 from tensorprog.show.terminal import show, stacked
+from tests.results.fakes import MixtureLaw, draw, netsor
 
 
 @pytest.fixture(scope="module")

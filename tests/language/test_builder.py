@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from inspect import Parameter, signature
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from tensorprog.language.builder import Builder
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Number, Variable
 from tensorprog.language.functions import function, function_names
+from tensorprog.language.schema import INDEX, INITIAL, WEIGHT
 from tensorprog.language.yaml_io import dump, load, loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
@@ -312,3 +314,13 @@ def test_no_submodule_hides_a_function_of_its_name() -> None:
     importlib.import_module("tensorprog.gaussian")
     package = importlib.import_module("tensorprog")
     assert all(callable(getattr(package, name)) for name in function_names())
+
+
+@pytest.mark.parametrize(("method", "entries"), [("index", INDEX), ("initial", INITIAL), ("weight", WEIGHT)])
+def test_the_builder_takes_the_options_of_files(method, entries):
+    parameters = dict(list(signature(getattr(Builder, method)).parameters.items())[2:])  # after self and name
+    assert parameters.keys() == entries.options.keys()
+    for key, option in entries.options.items():
+        required = parameters[key].default is Parameter.empty
+        assert required == (key == entries.required)
+        assert required or parameters[key].default in (option.default, None)
