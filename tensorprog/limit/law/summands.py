@@ -297,6 +297,16 @@ class Summands:
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
         self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
 
+    def beside(self, k: int) -> tuple[Array, Array]:
+        """Mean and variance of what no score reaches of a vector.
+
+        Shapes    (*members), twice
+        """
+        if self.fixed is None:
+            zero = np.zeros(self.vectors[k].members)
+            return zero, zero
+        return self.fixed.mean(k, {}, 1)[0, 0], self.fixed.var(k, {}, 1)[0, 0]
+
     @property
     def error(self) -> float:
         """Relative error of the covariances used so far."""
