@@ -30,7 +30,7 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional_law import Conditional
+from tensorprog.limit.law.conditional_law import ConditionalLaw
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
@@ -636,7 +636,7 @@ class NumericLaw:
         self._note([average.error for average in draws.sampler.averages.values()])
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
-    def given(self, scores: Mapping[str, Any]) -> Conditional:
+    def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
         law = self._like(self.netsor, expanded=False) if as_written else self
@@ -645,7 +645,7 @@ class NumericLaw:
             added, larger = law._extended({"expectation": psi})
             return larger.compiler, added.families["expectation"]
 
-        return Conditional(law.compiler, scores, law.is_linear, extended, law.budget)
+        return ConditionalLaw(law.compiler, scores, law.is_linear, extended, law.budget)
 
 def widths_text(widths: Mapping[str, float]) -> str:
     """In words: which widths go to infinity, and which stay."""

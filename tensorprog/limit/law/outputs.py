@@ -25,7 +25,7 @@ from tensorprog.gaussian.several import product_points
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.averaging import ORDERS, Quadrature, Rule, converge
+from tensorprog.limit.law.averaging import ORDERS, Averaging, Quadrature, converge
 from tensorprog.limit.law.conditional_moments import (
     Blocks,
     Given,
@@ -159,8 +159,8 @@ class Outputs:
     def _linear_mixture(self, name: str, box: Box, split: bool, dense: bool = False) -> Mixture:
         """The law of linear vectors behind one layer from their independent blocks: by rules, or by draws of each.
 
-        That buys precision: the kurtosis of attention has an error of 1e-8, where plain draws of all scores reach 3e-4 in
-        several times the time.
+        That buys precision: the kurtosis of attention has an error of 1e-8, where plain draws of all scores reach 3e-4
+        in several times the time.
         """
         vector = LinearVector(self.compiler, name, box)
         summands = Summands(self.compiler, [vector], split)
@@ -177,7 +177,7 @@ class Outputs:
         if len(by_rules) == len(left):
             own = (*panelled, *by_rules)
             smoothed = bool(own) and not var.any() and not any(s.var.any() or s.panels is not None for s in own)
-            found = Mixture(own, mean, var, summands.error, smoothed, Rule(orders=True) if own else Rule())
+            found = Mixture(own, mean, var, summands.error, smoothed, Averaging(orders=True) if own else Averaging())
             if not left:
                 return found
             value, error = found.standardised(4)
@@ -196,7 +196,7 @@ class Outputs:
     ) -> Mixture:
         """The same by draws over the normals of some blocks, the others as they are."""
         mean, var = summands.beside(0)
-        value, error = Mixture(tuple(known), mean, var, rule=Rule(orders=True)).standardised(4)
+        value, error = Mixture(tuple(known), mean, var, rule=Averaging(orders=True)).standardised(4)
         with np.errstate(invalid="ignore"):
             relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
         regions = [block.region() for block in drawn]
