@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import tensorprog as tp
 from tensorprog.blocks import Grid
 from tensorprog.jobs.cli import main
-from tensorprog.language import writing_files as files
+from tensorprog.language import files
 from tensorprog.results.study import default_out
 from tensorprog.show import terminal
 from tensorprog.show.terminal import show, wrapped

@@ -17,7 +17,7 @@ from tensorprog import load
 from tensorprog.blocks import Grid
 from tensorprog.jobs.run import SamplesFile
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.writing_files import json_text, write_text
+from tensorprog.language.files import json_text, write_text
 from tensorprog.results.comparison import compare
 from tensorprog.show import plots
 from tensorprog.show.progress import Progress

@@ -68,7 +68,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None, 
         writable(out)
     netsor = load(file, overrides)
     from tensorprog.check.graph import build
-    from tensorprog.language.writing_files import write_text
+    from tensorprog.language.files import write_text
     from tensorprog.results.judge import judge
     from tensorprog.show import graphs
 

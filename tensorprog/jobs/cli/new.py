@@ -18,7 +18,7 @@ from tensorprog.jobs.cli.help import COMMANDS, OUTPUT
 from tensorprog.jobs.cli.options import QUIET, Place, option
 from tensorprog.jobs.cli.shared import echo, load, writable
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import is_reserved, whole, writing
+from tensorprog.language.files import is_reserved, whole, writing
 from tensorprog.shipped import SCHEMA, STARTER, resolve
 
 LONGEST = 60  # characters of a name

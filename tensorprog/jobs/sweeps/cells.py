@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.settings import settings
-from tensorprog.finite.task import Packed, opened
+from tensorprog.finite.store import settings
+from tensorprog.finite.workers import Packed, opened
 from tensorprog.jobs.sweeps.design import Cell, Design
 from tensorprog.jobs.sweeps.fields import NUMBERS
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.task import libraries
+from tensorprog.finite.workers import libraries
 from tensorprog.jobs.sweeps.cells import Numbers
 from tensorprog.jobs.sweeps.design import Cell, Design
 from tensorprog.jobs.sweeps.fields import LIMITS, NUMBERS, described
 from tensorprog.jobs.sweeps.folder import Finished
 from tensorprog.language.errors import Problem, TensorprogError
+from tensorprog.language.files import partial_name, writing
 from tensorprog.language.samples import program_text
-from tensorprog.language.writing_files import partial_name, writing
 
 __all__ = ["SweepsUnavailableError", "dataset", "need_xarray", "netcdf", "tidy", "write_zarr"]
 

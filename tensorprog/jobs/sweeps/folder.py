@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tensorprog.finite.lock import Lock
 from tensorprog.jobs.sweeps.cells import Numbers, identity
 from tensorprog.jobs.sweeps.design import Cell, Design
-from tensorprog.language.writing_files import write_text, writing
+from tensorprog.language.files import Lock, write_text, writing
 
 __all__ = ["Finished", "Folder"]
 

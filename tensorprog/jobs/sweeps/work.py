@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tensorprog.finite.task import one_blas_thread
+from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Limits, named, numbers
 from tensorprog.jobs.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
 from tensorprog.jobs.sweeps.design import Cell, Design, design
@@ -19,7 +19,7 @@ from tensorprog.jobs.sweeps.folder import Finished, Folder
 from tensorprog.jobs.sweeps.summary import Summary, summaries
 from tensorprog.jobs.sweeps.workers import drawn, pool
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import whole, write_text, writing
+from tensorprog.language.files import whole, write_text, writing
 from tensorprog.results.study import Listener, duration
 from tensorprog.show import plots
 

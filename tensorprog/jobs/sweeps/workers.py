@@ -13,9 +13,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from tensorprog.finite.cluster import adopted
-from tensorprog.finite.cost import OUTSIDE_WORKERS, cores, inside
-from tensorprog.finite.execute import finished
-from tensorprog.finite.task import pack
+from tensorprog.finite.workers import OUTSIDE_WORKERS, cores, finished, inside, pack
 from tensorprog.jobs.sweeps.cells import Drawn, draw, job_of, named
 from tensorprog.jobs.sweeps.design import Cell, Design
 

@@ -1,4 +1,4 @@
-"""MatMul without the matrix: exact conditional Gaussians given the inputs and the earlier products.
+"""The two engines of MatMul: weights as matrices, exact by definition, and products without the matrix.
 
 Let Q be an orthonormal basis of the inputs so far.  W is seen only through Xi = W Q^T n_in**0.5 / sigma, which has
 i.i.d. standard normal entries.  A later input x is C Q plus a residual of length r, so W x is sigma n_in**-0.5 times
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.normals import standard_normal
 from tensorprog.language.linalg import pivoted_cholesky
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["Lazy"]
+__all__ = ["Dense", "Lazy"]
 
 Array = NDArray[Any]
 
@@ -137,3 +138,31 @@ def _place(members: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
     """Positions of the wanted member numbers, all of which occur."""
     order = np.argsort(members)
     return order[np.searchsorted(members, wanted, sorter=order)]
+
+
+class Dense:
+    """Weight matrices of one block of networks, drawn when first used and dropped after their last use."""
+
+    def __init__(self, generator: np.random.Generator, dtype: Any) -> None:
+        self._generator, self._dtype = generator, dtype
+        self._weights: dict[str, NDArray[Any]] = {}
+
+    def matmul(
+        self, group: Grouping, vectors: NDArray[Any], scale: NDArray[Any], outputs: int, members: int, again: bool
+    ) -> NDArray[Any]:
+        """Multiply packed vectors by their weights.
+
+        Shapes    vectors (batch, members or 1, columns, inputs), scale (members used,): deviations of their entries
+                  -> (batch, members used, columns, outputs)
+        """
+        name, transposed = group.weight.name, group.statement.transposed
+        if name not in self._weights:
+            sides = (vectors.shape[-1], outputs) if transposed else (outputs, vectors.shape[-1])
+            shape = (vectors.shape[0], members, *sides)
+            self._weights[name] = np.empty(shape, self._dtype)
+            standard_normal(self._generator, self._weights[name])
+        weight = self._weights[name] if again else self._weights.pop(name)
+        if not np.array_equal(group.members, np.arange(members)):
+            weight = weight[:, group.members]
+        matrix = weight if transposed else weight.swapaxes(-1, -2)
+        return np.matmul(vectors, matrix) * scale[:, None, None]  # type: ignore[no-any-return]
