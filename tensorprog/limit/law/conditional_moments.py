@@ -27,7 +27,7 @@ from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.covariance import Compiler
 
-__all__ = ["CHUNK_NUMBERS", "Blocks", "Given", "OneLayer", "SeveralLayers", "Source", "is_linear"]
+__all__ = ["CHUNK_NUMBERS", "Blocks", "DrawSource", "Given", "OneLayer", "SeveralLayers", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -66,7 +66,7 @@ class Given(Protocol):
         ...
 
 
-class Source(ABC):
+class DrawSource(ABC):
     """Where draws come from, and what is known of variables given them.
 
     `first` is log2 of how many draws a replicate takes at first, `dim` the standard normals of one draw, `relative` the
@@ -95,7 +95,7 @@ class Source(ABC):
         return 0.0
 
 
-class Blocks(Source):
+class Blocks(DrawSource):
     """The normals of several independent blocks, side by side."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
@@ -108,11 +108,11 @@ class Blocks(Source):
         yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
 
     def numbers(self, results: int) -> int:
-        """See `Source.numbers`."""
+        """See `DrawSource.numbers`."""
         return max(results, sum(block.sampler.demanded for block in self.blocks), 1)
 
 
-class OneLayer(Source):
+class OneLayer(DrawSource):
     """Given the scores of the only layer: linear vectors by closed forms; other variables as draws of themselves."""
 
     def __init__(self, compiler: Compiler, variables: Sequence[Member], vectors: bool = True) -> None:
@@ -125,18 +125,18 @@ class OneLayer(Source):
 
     @contextmanager
     def at(self, points: Array) -> Iterator[Given]:
-        """See `Source.at`."""
+        """See `DrawSource.at`."""
         yield _GivenScores(self, points)
         errors = (rows.error for rows in self.sampler.rows.values())
         self.relative = max(errors, default=0.0) if self.block is None else self.block.error
         self.inner = max((average.error for average in self.sampler.averages.values()), default=0.0)
 
     def numbers(self, results: int) -> int:
-        """See `Source.numbers`."""
+        """See `DrawSource.numbers`."""
         return max(results, self.sampler.demanded, 1)
 
     def hidden(self, mass: float) -> float:
-        """See `Source.hidden`."""
+        """See `DrawSource.hidden`."""
         return 0.0 if self.block is None else float(self.block.region().hidden(mass)[0].max(initial=0.0))
 
 
@@ -163,7 +163,7 @@ class _GivenScores:
         return self.source.block.cov(k, m, self.values, self.draws)
 
 
-class SeveralLayers(Source):
+class SeveralLayers(DrawSource):
     """Given draws of all that is random: vectors of infinite width by the moments that the compiler has for each draw.
 
     Scores are Gaussian given what their operands are made from, of finite width given one of the operands, where all
@@ -198,17 +198,17 @@ class SeveralLayers(Source):
         self.dim = self.layers.dim
 
     def numbers(self, results: int) -> int:
-        """See `Source.numbers`."""
+        """See `DrawSource.numbers`."""
         return self.layers.width
 
     def together(self, results: int, what: str) -> int:
-        """See `Source.together`: a power of 2."""
+        """See `DrawSource.together`: a power of 2."""
         need(ARRAYS * self.layers.width, f"one draw of {what}, with all the moments that it needs,")
         return 1 << max(0, (pieces(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[Given]:
-        """See `Source.at`."""
+        """See `DrawSource.at`."""
         found = self.layers.at(points)
         yield _GivenLayers(self, found)
         self.relative = max(self.relative, found.relative)

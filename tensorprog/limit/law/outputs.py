@@ -28,10 +28,10 @@ from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.averaging import ORDERS, Averaging, Quadrature, converge
 from tensorprog.limit.law.conditional_moments import (
     Blocks,
+    DrawSource,
     Given,
     OneLayer,
     SeveralLayers,
-    Source,
     is_linear,
 )
 from tensorprog.limit.law.intervals import TAME
@@ -75,13 +75,13 @@ class Outputs:
         """Whether variables are linear behind one layer of scores, so that they can be taken apart."""
         return not self.compiler.layered and all(map(self.linear, names))
 
-    def _source(self, variables: Sequence[tuple[str, Box]], by_parts: bool = False, joint: bool = False) -> Source:
+    def _source(self, variables: Sequence[tuple[str, Box]], by_parts: bool = False, joint: bool = False) -> DrawSource:
         if self.compiler.layered:
             return SeveralLayers(self.compiler, variables, by_parts, joint)
         return OneLayer(self.compiler, variables)
 
     def _averaged(
-        self, source: Source, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str, results: int = 1, *,
+        self, source: DrawSource, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str, results: int = 1, *,
         summed: bool = False, extra: int = 0, width: int | None = None, aim: float | None = None,
         most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
@@ -321,7 +321,7 @@ class Outputs:
 
     def expectation(self, name: str, box: Box) -> tuple[Array, Array]:
         """Mean over p-ring of an average that depends on scores, and its error."""
-        source: Source
+        source: DrawSource
         if self.compiler.layered:
             source, width = self._source([(name, box)]), None
         else:
