@@ -81,8 +81,8 @@ class Outputs:
         return OneLayer(self.compiler, variables)
 
     def _averaged(
-        self, source: DrawSource, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str, results: int = 1, *,
-        summed: bool = False, extra: int = 0, width: int | None = None, aim: float | None = None,
+        self, source: DrawSource, read: Callable[[Any], tuple[Array, ...]], finish: Finish, what: str,
+        results: int = 1, *, summed: bool = False, extra: int = 0, width: int | None = None, aim: float | None = None,
         most: int | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """What is read given the draws of each replicate, made a number with its error by `finish`.
