@@ -137,7 +137,7 @@ class OneLayer(DrawSource):
 
     def hidden(self, mass: float) -> float:
         """See `DrawSource.hidden`."""
-        return 0.0 if self.block is None else float(self.block.region().hidden(mass)[0].max(initial=0.0))
+        return 0.0 if self.block is None else float(self.block.region.hidden(mass)[0].max(initial=0.0))
 
 
 class _GivenScores:

@@ -199,7 +199,7 @@ class Outputs:
         value, error = Mixture(tuple(known), mean, var, rule=Averaging(orders=True)).standardised(4)
         with np.errstate(invalid="ignore"):
             relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
-        regions = [block.region() for block in drawn]
+        regions = [block.region for block in drawn]
         kept: list[Mixture] = []
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
@@ -235,7 +235,7 @@ class Outputs:
             )
             one, two = found.points()
             return Quadrature((one[:, None], two[:, None]), found.both_weights(), found)
-        if dim not in ORDERS or block.region().steepest > TAME:
+        if dim not in ORDERS or block.region.steepest > TAME:
             return None
         (one, first), (two, second) = (product_points(dim, order) for order in ORDERS[dim])
         return Quadrature((one, two), (first, second))
@@ -390,7 +390,7 @@ class Outputs:
                 known, wrong = known + found[0], wrong + found[1]
         if not blocks:
             return known, wrong + summands.error * np.abs(known)
-        regions = [block.region() for block in blocks]
+        regions = [block.region for block in blocks]
 
         def read(found: Sequence[tuple[Block, Array]]) -> tuple[Array, ...]:
             return tuple(part.sum(axis=0) for block, own in found for part in _seconds(block, own, other, shape))
