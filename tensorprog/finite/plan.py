@@ -15,7 +15,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["Op", "Plan", "Row"]
+__all__ = ["Op", "Plan", "PlanRow"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanRow:
     """What the plan says of one line of the program."""
 
     line: str
@@ -72,7 +72,7 @@ class Plan(Shown):
     offset: frozenset[int] = field(repr=False)  # statements: Nonlins with a constant summand
     ops: tuple[Op, ...] = field(repr=False)
     initials: Mapping[str, InitialLaw] = field(repr=False)
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[PlanRow, ...] = field(repr=False)
     normals: int = 0
     chi_squares: int = 0
     work: float = 0.0

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tensorprog.finite.demand import Demand, Form, demand, form_of, vectors_of
 from tensorprog.finite.frames import Draw, Layout, layout, products_of
-from tensorprog.finite.plan import Op, Plan, Row
+from tensorprog.finite.plan import Op, Plan, PlanRow
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import InitialLaw, initial_laws
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
@@ -275,7 +275,7 @@ class _Planner:
                 ops.append(Op("nonlin", at, target in self.full, reads=reads, writes=target))
         return tuple(ops)
 
-    def _rows(self) -> tuple[list[int], list[int], tuple[Row, ...]]:
+    def _rows(self) -> tuple[list[int], list[int], tuple[PlanRow, ...]]:
         """Normals and chi variables, line by line of the program."""
         netsor = self.netsor
         rows = []
@@ -284,7 +284,7 @@ class _Planner:
         def add(line: str, name: str, normal: int, chi: int) -> None:
             normals.append(normal)
             chis.append(chi)
-            rows.append(Row(line, self._representation(name), normal, chi))
+            rows.append(PlanRow(line, self._representation(name), normal, chi))
 
         if self.method == "dense":
             for weight in netsor.weights:
@@ -292,7 +292,7 @@ class _Planner:
                     self.widths[side] for side in weight.shape
                 )
                 slots = f"[{','.join(weight.indices)}]" if weight.indices else ""
-                rows.append(Row(f"{weight.name}{slots}", "matrix", entries, 0))
+                rows.append(PlanRow(f"{weight.name}{slots}", "matrix", entries, 0))
                 normals.append(entries)
                 chis.append(0)
         for initial in netsor.initial:

@@ -1,24 +1,13 @@
-"""Members by name, numbers with their errors, and tables of them, as text."""
+"""Members by name, and numbers with their errors, as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-__all__ = ["BRACKETS", "aligned", "chance", "label", "quantity", "short"]
+__all__ = ["BRACKETS", "chance", "label", "quantity", "short"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
-
-
-def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """A table as plain text: the columns `left` to the left, numbers to the right."""
-    rows = [header, *cells]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    lines = []
-    for row in rows:
-        padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
 
 
 def label(name: str, index: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.formats import BRACKETS, aligned, chance, quantity, short
+from tensorprog.language.formats import BRACKETS, chance, label, quantity, short
 from tensorprog.language.ir import Netsor
 from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
 from tensorprog.results.law_summary import (
@@ -24,7 +24,6 @@ from tensorprog.results.law_summary import (
     Reference,
     column,
     is_samples,
-    label,
     members,
     name_of,
     one_or_several,
@@ -32,7 +31,7 @@ from tensorprog.results.law_summary import (
     split,
 )
 
-__all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
+__all__ = ["AverageRow", "Comparison", "Row", "compare"]
 
 Array = NDArray[Any]
 

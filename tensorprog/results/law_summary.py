@@ -18,7 +18,7 @@ from tensorprog.language.errors import ProgramError, TensorprogError, did_you_me
 from tensorprog.language.formats import label, quantity
 from tensorprog.language.ir import Netsor
 
-__all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "name_of", "one_or_several",
+__all__ = ["Curve", "Reference", "column", "is_samples", "members", "name_of", "one_or_several",
            "samples_of", "split"]
 
 Array = NDArray[Any]

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorprog.blocks import Block, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean, fail
-from tensorprog.results.comparison import chance, quantity, short
+from tensorprog.language.formats import chance, quantity, short
 
 __all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
 

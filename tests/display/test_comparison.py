@@ -9,9 +9,11 @@ import pytest
 from fakes import MixtureLaw, draw, netsor
 
 import tensorprog as tp
+from tensorprog.blocks.text import aligned
 from tensorprog.language.errors import ProgramError
-from tensorprog.results.comparison import aligned, chance, compare, quantity
-from tensorprog.results.law_summary import Reference, label, members, split
+from tensorprog.language.formats import chance, label, quantity
+from tensorprog.results.comparison import compare
+from tensorprog.results.law_summary import Reference, members, split
 
 
 def test_samples_of_the_law_itself_are_not_told_from_it():

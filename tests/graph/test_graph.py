@@ -22,7 +22,7 @@ from tensorprog.results.judge import judge
 from tensorprog.shipped import resolve
 from tensorprog.show import graphs
 from tensorprog.show.graphs.layout import lines as graph_lines
-from tensorprog.show.graphs.styles import marks_of
+from tensorprog.show.graphs.marks import marks_of
 from tests.corpus import CASES, Case
 from tests.rotation import some
 

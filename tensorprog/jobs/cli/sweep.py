@@ -13,10 +13,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.complete import constants, variables
-from tensorprog.jobs.cli.exits import OUTSIDE, Command
-from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
-from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, Place, option, options, whole_number
+from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, OUTSIDE, RESOURCES, Command
+from tensorprog.jobs.cli.options import (
+    FILE,
+    FORMAT,
+    QUIET,
+    SEED,
+    SET,
+    WIDTH,
+    Place,
+    constants,
+    option,
+    options,
+    variables,
+    whole_number,
+)
 from tensorprog.jobs.cli.shared import echo, open_program, print_json, show
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.show.terminal import columns_of
@@ -24,7 +35,7 @@ from tensorprog.show.terminal import columns_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tensorprog.jobs.sweeps.summary import Summary
+    from tensorprog.jobs.sweeps.results import Summary
     from tensorprog.jobs.sweeps.work import Outcome
 
 
@@ -85,8 +96,8 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.sweeps.dataset import need_xarray
     from tensorprog.jobs.sweeps.design import design
+    from tensorprog.jobs.sweeps.results import need_xarray
     from tensorprog.jobs.sweeps.work import perform
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import SweepProgress
@@ -114,7 +125,7 @@ def _words(file: str, overrides: dict[str, str]) -> str:
 
 def _pool(workers: int | None, scheduler: str | None, told: Any) -> AbstractContextManager[Executor | None]:
     if scheduler is None:
-        from tensorprog.jobs.sweeps.workers import pool
+        from tensorprog.jobs.sweeps.cells import pool
 
         return pool(workers)
     from tensorprog.finite.cluster import connected

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tensorprog.finite.task import one_blas_thread
-from tensorprog.jobs.sweeps.cells import Limits, named, numbers
-from tensorprog.jobs.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
+from tensorprog.jobs.sweeps.cells import Finished, Folder, Limits, drawn, named, numbers, pool
 from tensorprog.jobs.sweeps.design import Cell, Design, design
-from tensorprog.jobs.sweeps.folder import Finished, Folder
-from tensorprog.jobs.sweeps.summary import Summary, summaries
-from tensorprog.jobs.sweeps.workers import drawn, pool
+from tensorprog.jobs.sweeps.results import Summary, dataset, need_xarray, netcdf, summaries, tidy, write_zarr
 from tensorprog.language.errors import fail
 from tensorprog.language.writing_files import whole, write_text, writing
 from tensorprog.results.study import Listener, duration
