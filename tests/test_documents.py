@@ -45,6 +45,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "--samples 500 --repeats 2"}
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
+APPLIED = ("diff",)  # by `test_diffs`
 BUILT = ("{code-cell}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")  # when the site is built
 PLAIN = {"command-line.md": 1, "development.md": 1}  # blocks without a kind: an object in outline, the import order
 
@@ -85,7 +86,7 @@ def blocks(kind: str) -> list[Block]:
 def test_no_block_escapes(page: Path) -> None:
     kinds = [block.kind for block in blocks_of(page)]
     assert kinds.count("") == PLAIN.get(page.name, 0)
-    assert not {*kinds} - {*RUN, *BUILT, ""}
+    assert not {*kinds} - {*RUN, *APPLIED, *BUILT, ""}
 
 
 @pytest.fixture
@@ -246,6 +247,7 @@ def _rewrite(block: Block, line: str, printed: str) -> None:
 DEAR = ("custom-program.md", "python.md", "sweeps.md")  # whose Python takes long
 
 
+@pytest.mark.turns(3, always=("README.md",))
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page) and page.name not in DEAR],
                          ids=lambda page: page.name)
 def test_what_a_page_says_is_so(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

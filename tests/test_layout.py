@@ -53,9 +53,6 @@ CIRCLES = """
     limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
     limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
     limit.formulas.text
-    check.certificates.composition check.certificates.matching check.relations.ends check.relations.norms
-    check.relations.polynomials check.relations.positive check.relations.rational check.relations.relations
-    check.relations.spans
 """
 # the only places for an outside package
 HOMES = {

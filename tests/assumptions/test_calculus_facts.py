@@ -188,7 +188,7 @@ def _regularity(calculus: Calculus) -> tuple[float, ...]:
     return *map(float, flaws), -p.low, p.high, p.growth, p.modulus
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @settings(max_examples=40)
 @given(EXPRESSIONS, st.data())
 def test_statements_know_as_much_as_one_line(expr: Expr, data: st.DataObject) -> None:

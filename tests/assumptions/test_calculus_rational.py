@@ -85,7 +85,7 @@ def _text(p: list[Fraction]) -> str:
     return " + ".join(f"({float(a)!r}) * e**{k}" if k else f"({float(a)!r})" for k, a in enumerate(p))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @settings(max_examples=40)
 @given(FACTORS, FACTORS, SCALES)
 @example([], [(1, "0", 2), (2, "0", 2)], "1")

@@ -41,7 +41,7 @@ def _certified(text: str) -> Profile:
     return calculus.written(len(calculus.netsor.body) - 1)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_spelling_gets_the_verdict_that_is_true(example: Example) -> None:
     verdicts = {text: _certified(text) for text in example.spellings}

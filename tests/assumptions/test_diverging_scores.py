@@ -164,7 +164,7 @@ def simulated(simulate: Callable[[Draw], float]) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(REPEATS))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", BEHIND)
 def test_coefficients_behind_scores_are_those_of_dense_networks(name: str) -> None:
     case, simulate = BEHIND[name]
@@ -235,7 +235,7 @@ def test_behind_a_score_that_diverges_no_mean_is_known() -> None:
     assert "which is not known" in embedding.message and embedding.consequence == "not covered"
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_coefficient_is_that_of_dense_networks(name: str) -> None:
     case, simulate = PROGRAMS[name]

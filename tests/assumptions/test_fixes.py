@@ -181,7 +181,7 @@ DECIDING = {"outside": ("fails", "unknown"), "remark": ("remark",)}
 FAULTY = [case for case in CASES.values() if case.grade in DECIDING]
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(10)
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
 def test_what_is_proposed_helps_in_one_round(case: Case) -> None:
     findings = [f for f in judge(case.load()).findings if f.verdict in DECIDING[case.grade]]

@@ -65,7 +65,7 @@ class Question:
         return inside and all(one is not None and one == two for one, two in reads)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_systems_agree_with_all_their_points() -> None:
     generator = np.random.default_rng(0)
     seen = set()

@@ -71,7 +71,7 @@ def test_true_facts_pass(known: Declaration) -> None:
     assert problems(known) == []
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @each
 def test_a_narrower_range_is_refused(known: Declaration) -> None:
     if known.range is None:
@@ -88,7 +88,7 @@ def test_a_narrower_range_is_refused(known: Declaration) -> None:
         refused(replace(known, range=(low, 1e4), growth=None, modulus=None, lipschitz=None), "does not stay below")
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @each
 def test_less_growth_is_refused(known: Declaration) -> None:
     if not known.growth:
@@ -118,7 +118,7 @@ def test_a_smaller_lipschitz_constant_is_refused(known: Declaration) -> None:
         refused(replace(known, lipschitz=0.99 * best), "not Lipschitz")
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(10)
 @each
 def test_wrong_symmetry_is_refused(known: Declaration) -> None:
     atom = ATOMS[known.name.removeprefix("my_")]
@@ -259,7 +259,7 @@ FALSE: list[tuple[Declaration, str]] = [
 ]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("declaration", TRUE, ids=lambda d: d.name)
 def test_awkward_truths_pass(declaration: Declaration) -> None:
     assert problems(declaration) == []

@@ -114,7 +114,7 @@ def refusals(fn: Any, facts: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in attack(Declaration("f", fn, **facts), DeclaredFunction(fn)).problems]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize(("name", "fn", "facts"), FALSE, ids=[f"{name}-{[*facts]}" for name, _, facts in FALSE])
 def test_false_growth_is_refused(name: str, fn: Any, facts: dict[str, Any]) -> None:
     found = refusals(fn, facts)

@@ -377,7 +377,7 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
         main.main(args=["check", "small.yaml"])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
     monkeypatch.setattr("tensorprog.results.law_summary.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (

@@ -46,7 +46,7 @@ def _report(text: str) -> Any:
     return report
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_streamed_samples_give_the_same_report(tp: Tp) -> None:
     plain, streamed, again = (
         tp("run", "small.yaml", "--format", "json", "--out", out, *extra)

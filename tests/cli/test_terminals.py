@@ -98,7 +98,7 @@ def _in_a_terminal(commands: list[list[str]], columns: int, **environment: str) 
     return b"".join(parts).decode(environment.get("PYTHONIOENCODING", "utf-8"))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 @pytest.mark.parametrize("columns", [40, 60])
 def test_every_command_fits_its_screen(columns: int) -> None:
@@ -112,7 +112,7 @@ def test_every_command_fits_its_screen(columns: int) -> None:
     assert "networks at each of n = 16" in " ".join(text.split())
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @POSIX
 def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
     commands = [["check", "u.yaml"], ["plan", "u.yaml"]]
@@ -128,7 +128,7 @@ def test_colour_unicode_and_bars_are_for_those_who_have_them() -> None:
         assert "?" not in ESCAPE.sub("", text).replace("0/?", "")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     command = ["run", "attention_tied", "--samples", "100", "--width", "8"]
@@ -139,7 +139,7 @@ def test_a_run_shows_what_the_check_found_as_the_check_does() -> None:
     assert "holds" not in ran
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_forced_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in call("check", "attention").output
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -206,7 +206,7 @@ def test_json_is_the_same_on_every_terminal() -> None:
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @POSIX
 @pytest.mark.parametrize(("script", "codes"), [
     ("tp list --atoms | true; echo ${PIPESTATUS[0]}", "141"),
@@ -231,7 +231,7 @@ QUIET = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_quiet_commands_print_nothing_but_the_object() -> None:
     for name, command in main.commands.items():
         options = {option for parameter in command.params for option in parameter.opts}

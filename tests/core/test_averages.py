@@ -162,7 +162,7 @@ def test_the_law_of_averages_is_that_of_dense_networks() -> None:
     assert kolmogorov(found[:, 0], ours[:, 0])[1] > 1e-4
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_compare_has_a_row_for_each_average() -> None:
     P = tp.load(ATTENTION, C=1)
     net = P.run(64, 2000, averages={"m": "tanh(y[0])**2", "f": "y[i]**2"})

@@ -68,6 +68,7 @@ def test_outputs_are_gaussian_given_the_rest(line: str, method: str) -> None:
     check(program(line).run(width=5, samples=30_000, seed=3, method=method, conditional=True))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ["attention_gqa", "attention_lowrank", "attention_natural", "attention_relpos", "cnn",
                                   "attention_regimes", "cross_attention", "layernorm_mlp", "rnn", "resnet"])
 def test_shipped_programs_are_gaussian_given_the_rest(name: str) -> None:

@@ -35,7 +35,7 @@ outputs: [y]
 """
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("step", ["c[i,j] + 1", "c[i,j] + c[i,j] / 2", "c[i,j] + c[j,i]"])
 def test_masks_are_followed_through_long_chains(step: str) -> None:
     assert loads(_chain(400, step)).check().grade == "theorem"
@@ -46,7 +46,7 @@ def test_a_mask_far_above_is_found() -> None:
         loads(_chain(300, "c[i,j] + 1", "softmax[j](where(i < j, c{n}[i,j], -inf))"))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_functions_of_functions_are_compiled_or_refused() -> None:
     law = loads(_chain(200, "c[i,j] * 0.999")).limit()
     assert np.all(np.isfinite(law.given({"p": np.ones((2, 2))}).cov("y")))

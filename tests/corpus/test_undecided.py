@@ -37,7 +37,7 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
         each(patch)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("gives_up", [
     no_boxes,
     *(pytest.param(each, marks=pytest.mark.slow) for each in (no_witnesses, no_relations, nothing)),

@@ -351,6 +351,7 @@ def attention_density(y: np.ndarray, alpha: float, beta: float, heads: int) -> n
     return np.asarray(0.08 / math.pi * np.cos(np.outer(y, t)) @ factor)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "heads", "beta", "near"), [
     ("attention", 1, 0.0, 9.725e-4), ("attention", 2, 0.0, 2.728e-4), ("attention_relu", 2, 1 / (2 * math.pi), 6.80e-8),
 ])

@@ -207,7 +207,7 @@ def against_dense(name: str, method: str, samples: int) -> Comparison:
     return compare(*reference(name, samples), draw(CASES[name], method, samples, 2))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("method", OTHERS)
 @pytest.mark.parametrize("name", CASES)
 def test_few_networks_agree_with_dense(name: str, method: str) -> None:
@@ -346,6 +346,7 @@ def test_scores_of_two_dimensional_tokens_have_rank_two() -> None:
         assert np.median(singular[:, 1] / singular[:, 0]) > 0.01
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "name", ["reuse", "dependent", "linear_recurrence_width_2", "one_weight_in_two_statements_dependent"]
 )

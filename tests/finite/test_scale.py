@@ -56,7 +56,7 @@ class Backwards(Executor):
                 future.set_exception(error)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("method", ["dense", "lazy", "collapsed"])
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_one_seed_gives_the_same_numbers_in_every_executor(
@@ -197,7 +197,7 @@ print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
 """
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.skipif(os.name != "posix", reason="memory is measured where the system tells")
 def test_memory_stays_within_the_budget_when_results_do_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PEAK, str(tmp_path / "samples")]

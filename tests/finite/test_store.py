@@ -88,7 +88,7 @@ def test_averages_are_stored(folder: Path) -> None:
     assert np.array_equal(stored.averages["m"], program.run(samples=400, averages=averages, **RUN).averages["m"])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(folder: Path) -> None:
     program = tp.load(ATTENTION)
@@ -121,6 +121,7 @@ def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
 def test_an_interrupted_run_keeps_all_that_was_drawn(folder: Path, stop: type[BaseException]) -> None:
     program = tp.load(ATTENTION)

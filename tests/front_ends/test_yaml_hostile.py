@@ -72,6 +72,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", TEXTS)
 def test_hostile_text_gives_one_clear_message_at_once(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -207,7 +207,7 @@ def test_divergences_of_densities_with_a_singularity(output: str, g: Function) -
     assert error < 1e-8
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_divergences_that_are_known() -> None:
     for output, scale in (("0.01*v + p", 1.0), ("p + v", 40), ("1e-7*v + 2*p", 1.0)):
         value, error = kl_gaussian(law(output, scale=scale), "y")

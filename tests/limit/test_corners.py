@@ -88,7 +88,7 @@ CASES = {
 }
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", [name for name, (_, function) in CASES.items() if function])
 def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
     lines, function = CASES[name]

@@ -65,6 +65,7 @@ def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: s
     assert 1e-5 < off <= error.max() <= 150 * off
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_replicates_show_their_standard_errors(name: str, count: int) -> None:

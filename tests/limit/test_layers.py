@@ -337,7 +337,7 @@ def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
         part[0, :, :, 0].reshape(9, 9) for part in law.cov("p", with_error=True)))  # fmt: skip
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
     value, error = _law(HEADS, D=d).kurtosis("p[0,0,1]", with_error=True)

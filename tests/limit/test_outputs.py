@@ -113,6 +113,7 @@ def _netsor(text: str) -> object:
     return loads(text)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("heads", [2, 5])
 def test_convolution_is_the_law_of_all_heads_at_once(heads: int) -> None:
     law = tp.load(ATTENTION, H=heads).limit()

@@ -156,7 +156,7 @@ def softmax(p: Array) -> Array:
     return np.asarray(a / a.sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
         for module in (normals, draws, sampler):

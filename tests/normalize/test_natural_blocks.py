@@ -33,7 +33,7 @@ def text_of(block: dict[str, str]) -> str:
     ])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_block(name: str) -> None:
     netsor = loads(text_of(BLOCKS[name]))

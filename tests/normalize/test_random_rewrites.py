@@ -49,7 +49,7 @@ def check_wide(seeds: Iterable[int]) -> Counter[str]:
     return seen
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 def test_wide_random_programs_keep_their_values() -> None:
     """The numbers of these programs are fixed, so that every kind of rewriting is known to be among them."""
     seen = check_wide(range(30))

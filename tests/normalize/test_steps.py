@@ -49,7 +49,7 @@ def one(step: Callable[[Editor], Iterator[Rewrite]], netsor: Netsor) -> Rewritte
     return Rewritten(changed, tuple(done), origin, editor.initials)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_pipeline(name: str) -> None:
     netsor = CASES[name].load()
@@ -82,7 +82,7 @@ def test_weights_in_a_row_behind_attention_make_one_matmul_each(between: str) ->
     assert len(rewritten.netsor.body) == len(netsor.body) + len(rows)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("step", STEPS)
 def test_one_step_alone(step: str, name: str) -> None:
@@ -103,6 +103,7 @@ def test_what_stays_as_it_is(case: Case) -> None:
     check_same(written_out(netsor), netsor)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", KEPT, ids=[case.name for case in KEPT])
 @pytest.mark.parametrize("step", STEPS)
 def test_one_step_on_what_stays(step: str, case: Case) -> None:
@@ -310,7 +311,7 @@ BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_varia
           broken_families)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("broken", BROKEN, ids=[broken.__name__ for broken in BROKEN])
 def test_broken_rewrites_are_found(broken: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     programs = [case.load() for case in PROGRAMS.values()]

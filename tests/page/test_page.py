@@ -141,7 +141,7 @@ def several(count: int) -> tp.Program:
     return program
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 def test_every_output_is_drawn_up_to_a_few(tmp_path: Path) -> None:
     run(several(8), tmp_path)
     shown = Document((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None
     assert made == [0, 1]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("often", [False, True])
 def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the page was written on the way."""

@@ -99,6 +99,7 @@ def test_two_widths_and_one_repeat_are_enough() -> None:
     assert found.to_json()["p"] is None
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("relative", [0.1, 0.2, 0.3])
 def test_large_errors_do_not_bias_the_exponent(relative: float) -> None:
     rng = np.random.default_rng(5)

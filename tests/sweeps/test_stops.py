@@ -119,7 +119,7 @@ def sweep(out: str) -> bytes:
     return Path(out, "sweep.nc").read_bytes()
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("moment", "number", "finished"), [
     ("drawing", 3, 3),
     ("replacing", 5, 5),
@@ -158,7 +158,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(folder: Path, unbroken: tuple[by
     assert sweep("a") == unbroken[0]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("workers", [(), pytest.param(("--workers", "2"), marks=pytest.mark.slow)])
 def test_where_interrupts_are_ignored_a_sweep_goes_on(
     folder: Path, unbroken: tuple[bytes, list[str]], workers: tuple[str, ...]

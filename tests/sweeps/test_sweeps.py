@@ -158,6 +158,7 @@ def test_pictures_of_other_constants_go(small: Path) -> None:
     assert {path.name for path in Path("a").glob("*.png")} == {"convergence-s=1.png", "convergence-of-mine.png"}
 
 
+@pytest.mark.turns(3)
 def test_finished_cells_are_not_drawn_again(small: Path, drawn: list[Any]) -> None:
     one = tp.sweep(small, [8, 4], out="a", **SIZES)
     assert len(drawn) == 4
@@ -190,6 +191,7 @@ def test_a_number_is_one_value_however_it_is_written(small: Path, drawn: list[An
     assert large.settings[0].values == (("c", 2.0**60),)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"identity": 3}', None])
 def test_files_that_are_not_whole_cells_are_drawn_again(small: Path, drawn: list[Any], text: str | None) -> None:
     one = tp.sweep(small, [4], out="a", **SIZES)
@@ -234,7 +236,7 @@ def test_the_numbers_do_not_depend_on_the_workers(small: Path) -> None:
     assert netcdf(tp.sweep(small, workers=1, **sizes)) == one
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 def test_a_cluster_gives_the_same_file(small: Path) -> None:
     distributed = pytest.importorskip("distributed")
     sizes: dict[str, Any] = {"width": [4, 8], "over": {"c": [1, 2]}, **SIZES}

@@ -79,7 +79,7 @@ def test_outputs_are_averages_over_scores_which_evaluate() -> None:
 TABLE = {name: mlp(name) for name in FUNCTIONS} | OTHERS
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", TABLE)
 def test_formulas_at_numbers_are_the_numeric_law(name: str) -> None:
     law, numeric, values = both(TABLE[name])

@@ -8,15 +8,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from tensorprog.check.certificates.matching import put
+from tensorprog.check.certificates.inline import put
+from tensorprog.check.certificates.knowledge import (
+    MAX_GRID,
+    ROUNDING,
+    Knowledge,
+    Undecided,
+    around,
+    rational,
+    with_errors,
+)
 from tensorprog.check.certificates.profile import (
     GAUSSIAN,
     Assumes,
@@ -26,21 +34,24 @@ from tensorprog.check.certificates.profile import (
     assumed,
     compose,
     constant,
+    crossing,
     join,
     join_kinks,
+    meet,
+    moved,
     product,
     product_parity,
+    relative_modulus,
     shown,
     sum_parity,
     sum_steepness,
     tidy,
     times,
+    trend,
+    unary_kinks,
 )
-from tensorprog.check.certificates.shape import crossing, moved, relative_modulus, trend, unary_kinks
-from tensorprog.check.relations.closed import around, rational, with_errors
-from tensorprog.check.relations.relations import related
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval, Regularity
-from tensorprog.language.atoms.outward import LARGEST, beside, hull, near, quotient, sums
+from tensorprog.language.atoms.outward import LARGEST, hull, near, quotient, sums
 from tensorprog.language.atoms.outward import product as products
 from tensorprog.language.expr import (
     COMPARISONS,
@@ -57,33 +68,32 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
-from tensorprog.language.ir import Netsor, Range
+from tensorprog.language.ir import Netsor
 from tensorprog.language.named_arrays import broadcast
 from tensorprog.language.substitute import free_indices, index_names, indices_of, substitute
 
 __all__ = ["Composition"]
 
 INF = math.inf
-MAX_GRID = 1_000_000  # values of a constant that are computed one by one
 MAX_STEPS = 2_000  # functions in a statement, and in what they are related to, after which composition alone goes on
 MAX_PARAMS = 2_000  # different parameters of one atom over its indices
-ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
 AT_MASKS = {"exp": 0.0, "sigmoid": 0.0, "relu": 0.0, "softplus": 0.0, "tanh": -1.0, "maximum": INF}  # values at -inf
 
 
-class Composition(ABC):
-    """The walk over one expression; what a reference stands for is left to the program (`vector`)."""
+Relation = Callable[[Knowledge, Call, Profile], Profile | None]
 
-    def __init__(self, netsor: Netsor) -> None:
-        self.netsor = netsor
-        self.ranges: dict[str, Range] = dict(netsor.ranges)
-        self.at = -1  # the statement in which the expression stands
+
+class Composition(Knowledge):
+    """The walk over one expression; what a reference stands for is left to the program (`vector`).
+
+    relations: what is asked of each function after composition, which cannot see what its arguments have to do with
+               each other; each gives what it knows of the whole, or None
+    """
+
+    def __init__(self, netsor: Netsor, relations: Sequence[Relation] = ()) -> None:
+        super().__init__(netsor)
+        self.relations = tuple(relations)
         self.steps: dict[int, int] = {}  # functions that were looked at, by statement
-        self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
-        self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
-        self._remembered: dict[tuple[Any, ...], Any] = {}
-        self.spread = 0  # sums that are being multiplied out
-        self.renamed: dict[str, str] = {}  # names that indices had before relations compared them
 
     @abstractmethod
     def vector(self, reference: Variable, position: int) -> Profile:
@@ -94,16 +104,6 @@ class Composition(ABC):
         self.at = position
         found: Profile = self.recall("expression", (expr, self.spread), lambda: self._expression(expr))
         return found
-
-    def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """What is computed once for each statement and each branch of `where`."""
-        full = self._place(kind, *key)
-        if full not in self._remembered:
-            self._remembered[full] = compute()
-        return self._remembered[full]
-
-    def _place(self, *key: Any) -> tuple[Any, ...]:
-        return (*key, self.at, id(self.ranges), frozenset(self._known.items()))
 
     def _expression(self, expr: Expr) -> Profile:
         found = self._node(expr)
@@ -153,7 +153,21 @@ class Composition(ABC):
             return composed
         # what relations see when they come back to where they are
         self._remembered[self._place("expression", expr, self.spread)] = composed
-        return composed if self.exhausted(self.at) else related(self, expr, composed)
+        return composed if self.exhausted(self.at) else self._related(expr, composed)
+
+    def _related(self, node: Call, composed: Profile) -> Profile:
+        """What is known by composition, and by relations between the parts."""
+        found = composed
+        for relation in self.relations:
+            if relation is not self.relations[0] and _settled(found):
+                continue
+            try:
+                more = relation(self, node, found)
+            except Undecided:
+                continue
+            if more is not None and more.masked <= found.masked:  # -inf is no value of a relation between numbers
+                found = meet(found, more)
+        return found
 
     def exhausted(self, position: int) -> bool:
         """Whether a statement is so large that relations between its parts are no longer looked for."""
@@ -177,53 +191,6 @@ class Composition(ABC):
         seen = values != -INF
         known = seen.any() and np.isfinite(values[seen]).all() and np.isfinite(errors[seen]).all()
         return around(values[seen], errors[seen]) if known else None
-
-    def closed(self, expr: Expr) -> Interval | None:
-        """Interval of an expression of constants and indices; None for others and for very large grids."""
-        found = self._enclosed(expr)
-        return None if found is None else found[0]
-
-    def number(self, expr: Expr) -> float | None:
-        """Value of an expression that is one number, up to rounding, else None."""
-        found = self._enclosed(expr)
-        return None if found is None else found[1]
-
-    def exact(self, expr: Expr) -> Fraction | None:
-        """Value of an expression that is one number: exact where it is rational, else up to rounding."""
-        number = self.number(expr)
-        found = None if number is None else rational(self.netsor, expr)
-        return Fraction(number) if found is None and number is not None else found
-
-    def _enclosed(self, expr: Expr) -> tuple[Interval, float | None] | None:
-        if expr not in self._closed:
-            self._closed[expr] = self._enclosure(expr)
-        return self._closed[expr]
-
-    def _enclosure(self, expr: Expr) -> tuple[Interval, float | None] | None:
-        names: dict[str, None] = {}
-        for node in walk(expr):
-            if isinstance(node, Variable):
-                return None
-            names |= dict.fromkeys(index_names(node))
-        if isinstance(expr, IndexValue):
-            start, stop = self.ranges[expr.name]
-            return (float(start), float(stop - 1)), float(start) if stop == start + 1 else None
-        exact = rational(self.netsor, expr) if not names else None
-        if exact is not None and abs(exact) <= LARGEST:
-            nearest = float(exact)
-            side = (exact > Fraction(nearest)) - (exact < Fraction(nearest))
-            return beside(nearest, side), nearest
-        if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
-            return None
-        values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
-        if not (np.isfinite(values).all() and np.isfinite(errors).all()):
-            return None
-        low, high, most = float(np.min(values)), float(np.max(values)), float(np.max(errors, initial=0.0))
-        return around(values, errors), low if low == high and most <= ROUNDING * abs(low) else None
-
-    def count(self, node: Reduction) -> int:
-        """How many members a reduction runs over."""
-        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in node.indices)
 
     def _arguments(self, args: Sequence[Expr]) -> list[Profile]:
         return [self.expression(arg, self.at) for arg in args]
@@ -604,6 +571,11 @@ class Composition(ABC):
         return tidy(
             Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
         )
+
+
+def _settled(p: Profile) -> bool:
+    """Whether a relation could add to range or regularity no more than a narrower range."""
+    return p.real and p.modulus == 0 and math.isfinite(p.low) and math.isfinite(p.high)
 
 
 def _first_open(args: Sequence[Profile]) -> Fault | None:

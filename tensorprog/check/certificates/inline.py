@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.boundaries import crossed
-from tensorprog.language.expr import Affine, Expr, Number, Variable, walk
+from tensorprog.language.expr import Affine, Expr, Number, Reduction, Variable, rebuild, walk
 from tensorprog.language.ir import Initial, Nonlin, Range
-from tensorprog.language.substitute import MAX_NODES, fresh_substitute, replace_variables, with_stars
+from tensorprog.language.substitute import MAX_NODES, free_indices, fresh_substitute, replace_variables, with_stars
 
-__all__ = ["fixed", "inline", "instance"]
+__all__ = ["fixed", "inline", "instance", "put"]
 
 
 class TooLarge(Exception):
@@ -95,3 +95,15 @@ def instance(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fre
         return new
 
     return fresh_substitute(expr, bound, renamed)
+
+
+def put(expr: Expr, u: Expr, value: Expr) -> Expr:
+    """The expression where a subexpression has a value; softmaxes over its indices read other members, and stay."""
+    own = set(free_indices(u))
+
+    def change(node: Expr) -> Expr | None:
+        if node == u:
+            return value
+        return node if isinstance(node, Reduction) and own.intersection(node.indices) else None
+
+    return rebuild(expr, change)

@@ -30,6 +30,7 @@ from tensorprog.check.certificates.profile import (
 )
 from tensorprog.check.falsifier.witness import Probe, Witness
 from tensorprog.check.graph import Structure
+from tensorprog.check.relations.products import RELATIONS
 from tensorprog.check.rewrites.boundaries import crossed
 from tensorprog.language.expr import Call, Expr, Reduction, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
@@ -62,7 +63,7 @@ class Calculus(Composition):
     """Profiles of all statements of a program, and the facts that follow from them."""
 
     def __init__(self, netsor: Netsor, structure: Structure | None = None) -> None:
-        super().__init__(netsor)
+        super().__init__(netsor, RELATIONS)
         self.structure = structure or Structure(netsor)
         self._profiles: dict[int, Profile] = {}  # by composition, statement by statement
         self._written: dict[int, Profile] = {}  # of some: with what relations across statements add

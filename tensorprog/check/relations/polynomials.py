@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.check.relations.spans import ZERO, Span, TooLong
+from tensorprog.check.certificates.knowledge import ZERO, Span, Undecided
 from tensorprog.language.atoms import Interval
 
 __all__ = ["Poly", "add", "bounds", "exactly", "multiply", "power", "ratio_slope", "scale", "sign", "trend"]
@@ -30,7 +30,7 @@ def _trim(p: Iterable[Span]) -> Poly:
     while kept and kept[-1] == ZERO:
         kept.pop()
     if len(kept) > MAX_DEGREE + 1:
-        raise TooLong
+        raise Undecided
     return tuple(kept)
 
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from tensorprog.check.certificates.matching import linear
+from tensorprog.check.certificates.knowledge import ONE, ZERO, Knowledge, Span, Undecided, increasing
 from tensorprog.check.certificates.profile import Profile, compose, tidy
 from tensorprog.check.relations import polynomials
+from tensorprog.check.relations.factors import linear
 from tensorprog.check.relations.polynomials import Poly
-from tensorprog.check.relations.spans import ONE, ZERO, Span, TooLong, increasing, span
 from tensorprog.language.atoms import Interval, Regularity
 from tensorprog.language.expr import Call, Expr, walk
-
-if TYPE_CHECKING:
-    from tensorprog.check.certificates.composition import Composition
 
 __all__ = ["keeps_sign", "rational"]
 
@@ -49,42 +45,34 @@ class Quotient:
     interval: Interval
 
 
-def _quotient(rules: Composition, expr: Expr) -> Quotient | None:
+def _quotient(known: Knowledge, expr: Expr) -> Quotient | None:
     """An expression as a rational function, with what is known of its argument; None if it is none."""
-
-    def written() -> Quotient | None:
-        try:
-            return _written(rules, expr)
-        except (TooLong, OverflowError):
-            return None
-
-    found: Quotient | None = rules.recall("quotient", (expr,), written)
-    return found
+    return known.attempt("quotient", (expr,), lambda: _written(known, expr))
 
 
-def _written(rules: Composition, expr: Expr) -> Quotient | None:
-    leaves = dict.fromkeys(_leaves(rules, expr))
+def _written(known: Knowledge, expr: Expr) -> Quotient | None:
+    leaves = dict.fromkeys(_leaves(known, expr))
     if not leaves:
         return None
     curves = [leaf for leaf in leaves if isinstance(leaf, Call) and leaf.atom in CURVES]
     if len(curves) == len(leaves):
-        found = _exponentials(rules, curves)
+        found = _exponentials(known, curves)
         if found is not None:
             v, scale, values = found
-            inner = rules.expression(v, rules.at)
+            inner = known.of(v)
             if not inner.real:
                 return None
             ends = _exp(inner.low * float(scale), 1 - 1e-12), _exp(inner.high * float(scale), 1 + 1e-12)
-            return Quotient(_evaluated(rules, expr, values), v, scale, ends)
+            return Quotient(_evaluated(known, expr, values), v, scale, ends)
     if len(leaves) > 1:
         return None
     (leaf,) = leaves
     if leaf == expr:
         return None
-    inner = rules.expression(leaf, rules.at)
+    inner = known.of(leaf)
     if not inner.real:
         return None
-    return Quotient(_evaluated(rules, expr, {leaf: Curve(IDENTITY, (ONE,))}), leaf, None, inner.interval)
+    return Quotient(_evaluated(known, expr, {leaf: Curve(IDENTITY, (ONE,))}), leaf, None, inner.interval)
 
 
 def _exp(x: float, outwards: float) -> float:
@@ -94,21 +82,21 @@ def _exp(x: float, outwards: float) -> float:
     return math.exp(x) * outwards if x < 600 else 1e260 if outwards < 1 else INF
 
 
-def _leaves(rules: Composition, expr: Expr) -> list[Expr]:
+def _leaves(known: Knowledge, expr: Expr) -> list[Expr]:
     """The subexpressions that arithmetic combines."""
-    if span(rules, expr) is not None:
+    if known.span(expr) is not None:
         return []
     if isinstance(expr, Call) and expr.atom in ARITHMETIC:
-        exponent = rules.number(expr.args[1]) if expr.atom == "power" else 1.0
+        exponent = known.number(expr.args[1]) if expr.atom == "power" else 1.0
         if exponent is not None and exponent.is_integer() and abs(exponent) <= polynomials.MAX_DEGREE:
             args = expr.args[:1] if expr.atom == "power" else expr.args
-            return [leaf for arg in args for leaf in _leaves(rules, arg)]
+            return [leaf for arg in args for leaf in _leaves(known, arg)]
     return [expr]
 
 
-def _exponentials(rules: Composition, curves: list[Call]) -> tuple[Expr, Fraction, dict[Expr, Curve]] | None:
+def _exponentials(known: Knowledge, curves: list[Call]) -> tuple[Expr, Fraction, dict[Expr, Curve]] | None:
     """exp, sigmoid and tanh of multiples of one v (and constants) as rational functions of x = exp(scale v)."""
-    forms = [linear(rules, curve.args[0]) for curve in curves]
+    forms = [linear(known, curve.args[0]) for curve in curves]
     first = forms[0][0]
     if not first:
         return None
@@ -147,23 +135,23 @@ def _curve(atom: str, degree: int, factor: Span) -> Curve:
     return Curve(polynomials.add(top, polynomials.scale(bottom, -ONE)), polynomials.add(top, bottom))
 
 
-def _evaluated(rules: Composition, expr: Expr, values: dict[Expr, Curve]) -> Curve:
-    number = span(rules, expr)
+def _evaluated(known: Knowledge, expr: Expr, values: dict[Expr, Curve]) -> Curve:
+    number = known.span(expr)
     if number is not None:
         return Curve((number,) if number != ZERO else (), (ONE,))
     if expr in values:
         return values[expr]
     assert isinstance(expr, Call)
-    f = _evaluated(rules, expr.args[0], values)
+    f = _evaluated(known, expr.args[0], values)
     if expr.atom == "negative":
         return replace(f, top=polynomials.scale(f.top, -ONE))
     if expr.atom == "power":
-        exponent = rules.number(expr.args[1])
+        exponent = known.number(expr.args[1])
         assert exponent is not None
         parts = (f.top, f.bottom) if exponent >= 0 else (f.bottom, f.top)
         top, bottom = (polynomials.power(p, abs(int(exponent))) for p in parts)
         return Curve(top, bottom, (*f.taken, f.bottom))
-    g = _evaluated(rules, expr.args[1], values)
+    g = _evaluated(known, expr.args[1], values)
     taken = tuple(dict.fromkeys((*f.taken, *g.taken)))
     if expr.atom == "divide":
         top, bottom = polynomials.multiply(f.top, g.bottom), polynomials.multiply(f.bottom, g.top)
@@ -196,18 +184,18 @@ def _regular(found: Quotient) -> tuple[Poly, Poly, int] | None:
     return top, bottom, above - below
 
 
-def keeps_sign(rules: Composition, expr: Expr) -> int:
+def keeps_sign(known: Knowledge, expr: Expr) -> int:
     """+1 or -1 if a rational function has that sign everywhere, 0 if not, or if it is none."""
-    found = _quotient(rules, expr)
+    found = _quotient(known, expr)
     regular = None if found is None else _regular(found)
     if found is None or regular is None:
         return 0
     return polynomials.sign(regular[0], *found.interval) * polynomials.sign(regular[1], *found.interval)
 
 
-def rational(rules: Composition, node: Call) -> Profile | None:
+def rational(known: Knowledge, node: Call) -> Profile | None:
     """Range, trend, growth and modulus of a rational function."""
-    found = _quotient(rules, node)
+    found = _quotient(known, node)
     if found is None:
         return None
     f = found.function
@@ -227,9 +215,9 @@ def rational(rules: Composition, node: Call) -> Profile | None:
         bound = polynomials.bounds(top, bottom, low, high)
         slope = polynomials.ratio_slope(top, bottom)
         way = polynomials.trend(slope, low, high)
-    except TooLong:
+    except Undecided:
         bound, slope, way = (-INF, INF), IDENTITY, 0
-    inner = rules.expression(found.v, rules.at)
+    inner = known.of(found.v)
     degree = float(len(top) - len(bottom)) if math.isinf(low) or math.isinf(high) else 0.0
     if found.scale is not None:
         if degree > 0:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from tensorprog.check.certificates.inline import instance
-from tensorprog.check.relations.spans import ZERO, Span, span
+from tensorprog.check.certificates.knowledge import ZERO, Knowledge, Span
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -19,23 +18,16 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     product_of,
-    rebuild,
     variables,
     walk,
 )
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import free_indices, fresh_substitute, indices_of, substitute
+from tensorprog.language.substitute import fresh_substitute, indices_of, substitute
 
-if TYPE_CHECKING:
-    from tensorprog.check.certificates.composition import Composition
-
-__all__ = [
-    "apart", "base", "built", "linear", "meeting", "powers", "put", "same_up_to_indices",
-    "written",
-]
+__all__ = ["apart", "base", "built", "linear", "meeting", "powers", "same_up_to_indices", "written"]
 
 
-def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Iterator[tuple[Expr, Fraction]]:
+def powers(known: Knowledge, expr: Expr, power: Fraction = Fraction(1)) -> Iterator[tuple[Expr, Fraction]]:
     """Factors with their powers; numbers are factors as well."""
     if isinstance(expr, Call) and expr.atom == "multiply":
         parts = [(arg, power) for arg in expr.args]
@@ -44,18 +36,18 @@ def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Ite
     elif isinstance(expr, Call) and expr.atom == "negative":
         parts = [(Number(-1), power), (expr.args[0], power)]
     elif isinstance(expr, Call) and expr.atom in ("power", "sqrt"):
-        exponent = span(rules, expr.args[1]) if expr.atom == "power" else None
+        exponent = known.span(expr.args[1]) if expr.atom == "power" else None
         a = Fraction(1, 2) if expr.atom == "sqrt" else exponent.low if exponent is not None and exponent.exact else None
-        inner = [] if a is None else list(powers(rules, expr.args[0]))
-        if a is not None and a.denominator > 1 and not all(_nonnegative(rules, x) for x, _ in inner):
+        inner = [] if a is None else list(powers(known, expr.args[0]))
+        if a is not None and a.denominator > 1 and not all(_nonnegative(known, x) for x, _ in inner):
             # roots of what may be negative stay as they are
-            inner = [(expr.args[0], Fraction(1))] if _nonnegative(rules, expr.args[0]) else []
+            inner = [(expr.args[0], Fraction(1))] if _nonnegative(known, expr.args[0]) else []
         if a is not None and inner:
             yield from ((x, power * a * b) for x, b in inner)
             return
         parts = []
     elif isinstance(expr, Call) and expr.atom == "where" and expr.args[2] == Number(0) and not variables(expr.args[0]):
-        for x, a in powers(rules, expr.args[1]):
+        for x, a in powers(known, expr.args[1]):
             yield Call("where", (expr.args[0], x, Number(0))) if a > 0 else x, power * a
         return
     else:
@@ -63,11 +55,11 @@ def powers(rules: Composition, expr: Expr, power: Fraction = Fraction(1)) -> Ite
     if not parts:
         yield expr, power
     for part, a in parts:
-        yield from powers(rules, part, a)
+        yield from powers(known, part, a)
 
 
-def _nonnegative(rules: Composition, expr: Expr) -> bool:
-    found = rules.expression(expr, rules.at)
+def _nonnegative(known: Knowledge, expr: Expr) -> bool:
+    found = known.of(expr)
     return found.low >= 0 and found.real
 
 
@@ -92,86 +84,73 @@ def written(a: Fraction) -> Number:
     return Number(int(a) if a.denominator == 1 else float(a))
 
 
-def base(rules: Composition, expr: Expr) -> Expr | None:
+def base(known: Knowledge, expr: Expr) -> Expr | None:
     """The deepest subexpression of which an expression is a function; None for numbers, itself if there is none."""
-    found: Expr | None = rules.recall("base", (expr,), lambda: _base(rules, expr))
-    return found
+    return known.recall("base", (expr,), lambda: _base(known, expr))
 
 
-def _base(rules: Composition, expr: Expr) -> Expr | None:
+def _base(known: Knowledge, expr: Expr) -> Expr | None:
     if not isinstance(expr, Call):
         return expr if variables(expr) else None
-    found = {b for b in (base(rules, arg) for arg in expr.args) if b is not None}
+    found = {b for b in (base(known, arg) for arg in expr.args) if b is not None}
     if len(found) == 1:
         return found.pop()
     return expr if found else None
 
 
-def linear(rules: Composition, expr: Expr) -> tuple[dict[Expr, Fraction], Span]:
+def linear(known: Knowledge, expr: Expr) -> tuple[dict[Expr, Fraction], Span]:
     """Coefficients of the parts of a linear combination, and its constant; what is no combination is one part.
 
     Accuracy  exact: a part keeps a factor that is rounded or depends on indices
     """
-    number = span(rules, expr)
+    number = known.span(expr)
     if number is not None:
         return {}, number
     if isinstance(expr, Call) and expr.atom in ("negative", "add", "subtract", "multiply", "divide"):
-        found = _combination(rules, expr)
+        found = _combination(known, expr)
         if found is not None:
             return {x: a for x, a in found[0].items() if a}, found[1]
     return {expr: Fraction(1)}, ZERO
 
 
-def _combination(rules: Composition, expr: Call) -> tuple[dict[Expr, Fraction], Span] | None:
-    parts, constant = linear(rules, expr.args[0])
+def _combination(known: Knowledge, expr: Call) -> tuple[dict[Expr, Fraction], Span] | None:
+    parts, constant = linear(known, expr.args[0])
     if expr.atom == "negative":
         return {x: -a for x, a in parts.items()}, -constant
     if expr.atom in ("add", "subtract"):
         way = 1 if expr.atom == "add" else -1
-        others, more = linear(rules, expr.args[1])
+        others, more = linear(known, expr.args[1])
         total = dict(parts)
         for x, a in others.items():
             total[x] = total.get(x, Fraction(0)) + way * a
         return total, constant + (more if way > 0 else -more)
     for one, other in (expr.args, expr.args[::-1])[: 2 if expr.atom == "multiply" else 1]:
-        factor = span(rules, other)
+        factor = known.span(other)
         if factor is None or not factor.exact or not (factor.sign or expr.atom == "multiply"):
             continue
-        parts, constant = linear(rules, one)
+        parts, constant = linear(known, one)
         factor = factor.inverse() if expr.atom == "divide" else factor
         return {x: a * factor.low for x, a in parts.items()}, constant * factor
     return None
 
 
-def apart(rules: Composition, expr: Expr, indices: Sequence[str]) -> Expr:
+def apart(known: Knowledge, expr: Expr, indices: Sequence[str]) -> Expr:
     """The expression with some reduced indices under other names (primed), to stand where these indices are free."""
-    used = set(indices_of(expr, rules.ranges))
+    used = set(indices_of(expr, known.ranges))
     values: dict[str, Affine] = {}
     for name in sorted(used & set(indices)):
         new = next(other for k in itertools.count(1) if (other := name + "'" * k) not in used)
-        rules.ranges[new] = rules.ranges[name]
+        known.ranges[new] = known.ranges[name]
         values[name] = Affine(((new, 1),))
     return substitute(expr, values, along=True)
 
 
-def put(expr: Expr, u: Expr, value: Expr) -> Expr:
-    """The expression where a subexpression has a value; softmaxes over its indices read other members, and stay."""
-    own = set(free_indices(u))
-
-    def change(node: Expr) -> Expr | None:
-        if node == u:
-            return value
-        return node if isinstance(node, Reduction) and own.intersection(node.indices) else None
-
-    return rebuild(expr, change)
-
-
-def same_up_to_indices(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
+def same_up_to_indices(known: Knowledge, summed: Expr, free: Expr, indices: Sequence[str]) -> bool:
     """Whether one expression is the other at some values of the summed indices, all inside their ranges."""
-    return meeting(rules, summed, free, indices) is not None
+    return meeting(known, summed, free, indices) is not None
 
 
-def meeting(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]) -> dict[str, Affine] | None:
+def meeting(known: Knowledge, summed: Expr, free: Expr, indices: Sequence[str]) -> dict[str, Affine] | None:
     """Values of the summed indices, all inside their ranges, at which one expression is the other; None if none."""
     if summed == free:
         return {}
@@ -181,7 +160,7 @@ def meeting(rules: Composition, summed: Expr, free: Expr, indices: Sequence[str]
             own = [name for name in slot.indices if name in indices]
             if len(own) == 1 and (own[0], 1) in slot.terms:
                 values.setdefault(own[0], _difference(seen, slot, own[0]))
-    ranges = dict(rules.ranges)
+    ranges = dict(known.ranges)
     for name, value in values.items():
         if any(other not in ranges for other in value.indices):
             return None

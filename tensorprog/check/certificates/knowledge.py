@@ -1,4 +1,4 @@
-"""Enclosures of expressions of constants and indices: what a program's numbers stand for, up to certified rounding.
+"""What a rule about expressions may ask: facts of their parts, enclosures of their numbers, what was computed before.
 
 A number of a program is the decimal that is written, or the nearest floating-point number to it where that is exact.
 """
@@ -6,26 +6,205 @@ A number of a program is the decimal that is written, or the nearest floating-po
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.check.certificates.profile import Profile
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.atoms.outward import EPSILON, Interval
+from tensorprog.language.atoms.outward import EPSILON, LARGEST, Interval, beside
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr
+from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr, walk
 from tensorprog.language.ir import Draft, Netsor, Range, Table
 from tensorprog.language.named_arrays import Open, align, union
+from tensorprog.language.substitute import index_names
 
-__all__ = ["around", "rational", "with_errors"]
+__all__ = ["MAX_GRID", "ONE", "ROUNDING", "ZERO", "Knowledge", "Span", "Undecided", "around", "increasing", "outward",
+           "rational", "with_errors"]
 
 INF = math.inf
+MAX_GRID = 1_000_000  # values of a constant that are computed one by one
 MAX_BITS = 4096  # of a numerator and a denominator together
+ROUNDING = 1e-14  # relative error up to which numbers are taken for what floating-point numbers make of them
+NEAR = Fraction(1, 10**12)  # relative error of functions of such numbers
 Array = NDArray[Any]
+T = TypeVar("T")
+
+
+class Undecided(Exception):
+    """A rule gives up: numbers or expansions grow too long, or what it would need is not known."""
+
+
+class Knowledge(ABC):
+    """What is known of a program's expressions while one statement after the other is looked at."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = netsor
+        self.ranges: dict[str, Range] = dict(netsor.ranges)
+        self.at = -1  # the statement in which the expression stands
+        self.spread = 0  # sums that are being multiplied out
+        self.renamed: dict[str, str] = {}  # names that indices had before relations compared them
+        self._closed: dict[Expr, tuple[Interval, float | None] | None] = {}  # with the number, if it is one
+        self._known: dict[Expr, Interval] = {}  # ranges that hold inside a branch of `where`
+        self._remembered: dict[tuple[Any, ...], Any] = {}
+
+    @abstractmethod
+    def expression(self, expr: Expr, position: int) -> Profile:
+        """Facts of an expression that stands in a statement."""
+
+    def of(self, expr: Expr) -> Profile:
+        """Facts of an expression in the statement that is looked at."""
+        return self.expression(expr, self.at)
+
+    def recall(self, kind: str, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+        """What is computed once for each statement and each branch of `where`."""
+        full = self._place(kind, *key)
+        if full not in self._remembered:
+            self._remembered[full] = compute()
+        found: T = self._remembered[full]
+        return found
+
+    def attempt(self, kind: str, key: tuple[Any, ...], compute: Callable[[], T]) -> T | None:
+        """As `recall`; None where the computation gives up."""
+
+        def tried() -> T | None:
+            try:
+                return compute()
+            except (Undecided, OverflowError):
+                return None
+
+        return self.recall(kind, key, tried)
+
+    def _place(self, *key: Any) -> tuple[Any, ...]:
+        return (*key, self.at, id(self.ranges), frozenset(self._known.items()))
+
+    def closed(self, expr: Expr) -> Interval | None:
+        """Interval of an expression of constants and indices; None for others and for very large grids."""
+        found = self._enclosed(expr)
+        return None if found is None else found[0]
+
+    def number(self, expr: Expr) -> float | None:
+        """Value of an expression that is one number, up to rounding, else None."""
+        found = self._enclosed(expr)
+        return None if found is None else found[1]
+
+    def exact(self, expr: Expr) -> Fraction | None:
+        """Value of an expression that is one number: exact where it is rational, else up to rounding."""
+        number = self.number(expr)
+        found = None if number is None else rational(self.netsor, expr)
+        return Fraction(number) if found is None and number is not None else found
+
+    def _enclosed(self, expr: Expr) -> tuple[Interval, float | None] | None:
+        if expr not in self._closed:
+            self._closed[expr] = self._enclosure(expr)
+        return self._closed[expr]
+
+    def _enclosure(self, expr: Expr) -> tuple[Interval, float | None] | None:
+        names: dict[str, None] = {}
+        for node in walk(expr):
+            if isinstance(node, Variable):
+                return None
+            names |= dict.fromkeys(index_names(node))
+        if isinstance(expr, IndexValue):
+            start, stop = self.ranges[expr.name]
+            return (float(start), float(stop - 1)), float(start) if stop == start + 1 else None
+        exact = rational(self.netsor, expr) if not names else None
+        if exact is not None and abs(exact) <= LARGEST:
+            nearest = float(exact)
+            side = (exact > Fraction(nearest)) - (exact < Fraction(nearest))
+            return beside(nearest, side), nearest
+        if math.prod(self.ranges[name][1] - self.ranges[name][0] for name in names) > MAX_GRID:
+            return None
+        values, errors = (np.asarray(part.data, dtype=float) for part in with_errors(self.netsor, expr, self.ranges))
+        if not (np.isfinite(values).all() and np.isfinite(errors).all()):
+            return None
+        low, high, most = float(np.min(values)), float(np.max(values)), float(np.max(errors, initial=0.0))
+        return around(values, errors), low if low == high and most <= ROUNDING * abs(low) else None
+
+    def span(self, expr: Expr) -> Span | None:
+        """The values of an expression without vectors and scores, as rationals; None for others."""
+        interval = self.closed(expr)
+        if interval is None:
+            return None
+        number = rational(self.netsor, expr)
+        return Span(*map(Fraction, interval)) if number is None else Span(number, number)
+
+    def count(self, node: Reduction) -> int:
+        """How many members a reduction runs over."""
+        return math.prod(self.ranges[name][1] - self.ranges[name][0] for name in node.indices)
+
+
+# ---- numbers as rationals -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Span:
+    """All numbers between two rationals; a single number if they are equal."""
+
+    low: Fraction
+    high: Fraction
+
+    def __add__(self, other: Span) -> Span:
+        return Span(self.low + other.low, self.high + other.high)
+
+    def __neg__(self) -> Span:
+        return Span(-self.high, -self.low)
+
+    def __mul__(self, other: Span) -> Span:
+        if self.exact and other.exact:
+            value = self.low * other.low
+            if value.numerator.bit_length() + value.denominator.bit_length() > 2 * MAX_BITS:
+                raise Undecided
+            return Span(value, value)
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        if max(x.numerator.bit_length() + x.denominator.bit_length() for x in ends) > 2 * MAX_BITS:
+            raise Undecided
+        return Span(min(ends), max(ends))
+
+    def inverse(self) -> Span:
+        """1 / x; the interval must not hold 0."""
+        return Span(1 / self.high, 1 / self.low)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a single number."""
+        return self.low == self.high
+
+    @property
+    def sign(self) -> int | None:
+        """+1, -1, or 0 for the number 0; None if the interval holds 0 and others."""
+        if self.low > 0 or self.high < 0:
+            return 1 if self.low > 0 else -1
+        return 0 if self.exact else None
+
+
+def outward(low: float, high: float) -> Span:
+    """An interval that holds numbers computed with rounding."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise Undecided
+    a, b = Fraction(low), Fraction(high)
+    return Span(a - abs(a) * Fraction(1, 10**14), b + abs(b) * Fraction(1, 10**14))
+
+
+def increasing(function: Callable[[float], float], x: Span) -> Span:
+    """An increasing function (exp, log) of numbers, to a relative and an absolute accuracy, whichever is worse."""
+    if max(abs(x.low), abs(x.high)) > 500:
+        raise Undecided
+    low, high = (Fraction(function(float(end))) for end in (x.low, x.high))
+    slack = NEAR * (1 if function is math.log else max(abs(low), abs(high)))
+    return Span(low - slack, high + slack)
+
+
+ZERO, ONE = Span(Fraction(0), Fraction(0)), Span(Fraction(1), Fraction(1))
+
+
+# ---- enclosures of expressions of constants and indices -------------------------------------------------------------
 
 
 def rational(netsor: Netsor, expr: Expr) -> Fraction | None:

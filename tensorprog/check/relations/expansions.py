@@ -21,15 +21,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from tensorprog.check.certificates.knowledge import ONE, ZERO, Knowledge, Span, Undecided, increasing, outward
 from tensorprog.check.relations.rational import keeps_sign
-from tensorprog.check.relations.spans import ONE, ZERO, Span, TooLong, increasing, outward, span
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.expr import Call, Expr, Number, variables
-
-if TYPE_CHECKING:
-    from tensorprog.check.certificates.composition import Composition
 
 __all__ = ["behaviour", "positive", "tame"]
 
@@ -43,10 +39,6 @@ SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu
           "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
 LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 0, "softplus": 1, "gelu": 1, "silu": 1,
              "elu": 1, "selu": 1, "abs": 1, "relu": 1, "leaky_relu": 1}  # and their growth
-
-
-class Undecided(Exception):
-    """What an expansion would need is not known."""
 
 
 # ---- expansions at an end -------------------------------------------------------------------------------------------
@@ -357,25 +349,18 @@ MADE = {
 }
 
 
-def _germ(rules: Composition, expr: Expr, u: Expr, side: int) -> Germ:
+def _germ(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
     """The expansion of a function of u as u -> inf (side 1) or -inf (side -1)."""
-
-    def expanded() -> Germ | None:
-        try:
-            return _expanded(rules, expr, u, side)
-        except (Undecided, TooLong, OverflowError):
-            return None
-
-    found: Germ | None = rules.recall("germ", (expr, u, side), expanded)
+    found = known.attempt("germ", (expr, u, side), lambda: _expanded(known, expr, u, side))
     if found is None:
         raise Undecided
     return found
 
 
-def _expanded(rules: Composition, expr: Expr, u: Expr, side: int) -> Germ:
+def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
     if expr == u:
         return Germ({Mono(Fraction(1)): Span(Fraction(side), Fraction(side))})
-    number = span(rules, expr)
+    number = known.span(expr)
     if number is not None:
         return _number(number)
     if not isinstance(expr, Call):
@@ -383,14 +368,14 @@ def _expanded(rules: Composition, expr: Expr, u: Expr, side: int) -> Germ:
     if expr.atom == "where":
         if variables(expr.args[0]):
             raise Undecided
-        branches = [_germ(rules, arg, u, side) for arg in expr.args[1:]]
+        branches = [_germ(known, arg, u, side) for arg in expr.args[1:]]
         return _either(*branches)
     if expr.atom == "divide" and isinstance(expr.args[1], Call) and expr.args[1].atom == "exp":
         top, exponent = expr.args[0], Call("negative", expr.args[1].args)
-        return _germ(rules, top, u, side) * _exp(_germ(rules, exponent, u, side))
-    args = [_germ(rules, arg, u, side) for arg in expr.args]
+        return _germ(known, top, u, side) * _exp(_germ(known, exponent, u, side))
+    args = [_germ(known, arg, u, side) for arg in expr.args]
     if expr.atom == "power":
-        power = span(rules, expr.args[1])
+        power = known.span(expr.args[1])
         if power is None or not power.exact or abs(power.low) > 100:
             raise Undecided
         return _power(args[0], power.low)
@@ -424,23 +409,22 @@ def _chosen(atom: str, *args: Germ) -> Germ:
 # ---- between the ends -----------------------------------------------------------------------------------------------
 
 
-def positive(rules: Composition, expr: Expr) -> bool:
+def positive(known: Knowledge, expr: Expr) -> bool:
     """Whether the value is positive everywhere, though perhaps as small as one likes."""
-    found: bool = rules.recall("positive", (expr,), lambda: _positive(rules, expr))
-    return found
+    return known.recall("positive", (expr,), lambda: _positive(known, expr))
 
 
-def _positive(rules: Composition, expr: Expr) -> bool:
-    found = rules.expression(expr, rules.at)
+def _positive(known: Knowledge, expr: Expr) -> bool:
+    found = known.of(expr)
     if found.low > 0 and found.real:
         return True
     if not isinstance(expr, Call) or not found.real:
         return False
     if expr.atom in ("exp", "sigmoid", "softplus", "gaussian"):
         return True
-    signs = [positive(rules, arg) for arg in expr.args]
+    signs = [positive(known, arg) for arg in expr.args]
     if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
-        return all(signs) or keeps_sign(rules, expr) > 0
+        return all(signs) or keeps_sign(known, expr) > 0
     if expr.atom in ("sqrt", "power", "relu"):
         return signs[0]
     if expr.atom == "maximum":
@@ -448,74 +432,73 @@ def _positive(rules: Composition, expr: Expr) -> bool:
     if expr.atom == "where":
         return all(signs[1:])
     if expr.atom == "log":
-        return positive(rules, Call("subtract", (expr.args[0], Number(1))))
+        return positive(known, Call("subtract", (expr.args[0], Number(1))))
     if expr.atom == "abs":
-        return signs[0] or positive(rules, Call("negative", expr.args))
+        return signs[0] or positive(known, Call("negative", expr.args))
     if expr.atom == "add":
         for k, one in enumerate(signs):
-            if one and rules.expression(expr.args[1 - k], rules.at).low >= 0:
+            if one and known.of(expr.args[1 - k]).low >= 0:
                 return True
         curve, one_more = expr.args if isinstance(expr.args[0], Call) else expr.args[::-1]
-        if isinstance(curve, Call) and curve.atom == "elu" and {rules.number(x) for x in (*curve.params, one_more)} == {
+        if isinstance(curve, Call) and curve.atom == "elu" and {known.number(x) for x in (*curve.params, one_more)} == {
             1.0
         }:
             return True  # elu(v) + 1 is exp(v) or 1 + v
-    return keeps_sign(rules, expr) > 0
+    return keeps_sign(known, expr) > 0
 
 
-def _away(rules: Composition, expr: Expr) -> bool:
+def _away(known: Knowledge, expr: Expr) -> bool:
     """Whether the value is never 0."""
-    found = rules.expression(expr, rules.at)
-    return positive(rules, expr) or (found.high < 0 and found.real) or keeps_sign(rules, expr) != 0
+    found = known.of(expr)
+    return positive(known, expr) or (found.high < 0 and found.real) or keeps_sign(known, expr) != 0
 
 
-def tame(rules: Composition, expr: Expr, u: Expr) -> bool:
+def tame(known: Knowledge, expr: Expr, u: Expr) -> bool:
     """Whether a function of u is a real number everywhere, and Lipschitz on every bounded interval."""
-    found: bool = rules.recall("tame", (expr, u), lambda: _tame(rules, expr, u))
-    return found
+    return known.recall("tame", (expr, u), lambda: _tame(known, expr, u))
 
 
-def _tame(rules: Composition, expr: Expr, u: Expr) -> bool:
+def _tame(known: Knowledge, expr: Expr, u: Expr) -> bool:
     if expr == u:
         return True
     if not variables(expr):
-        return rules.closed(expr) is not None
+        return known.closed(expr) is not None
     if not isinstance(expr, Call):
         return False
     if expr.atom == "where" and variables(expr.args[0]):
         return False
     args = expr.args[1:] if expr.atom == "where" else expr.args
-    if not all(tame(rules, arg, u) for arg in args):
+    if not all(tame(known, arg, u) for arg in args):
         return False
     if expr.atom in SMOOTH or expr.atom == "where":
         return True
     if expr.atom == "divide":
-        return _away(rules, expr.args[1])
+        return _away(known, expr.args[1])
     if expr.atom in ("sqrt", "log"):
-        return positive(rules, expr.args[0])
+        return positive(known, expr.args[0])
     if expr.atom == "power":
-        exponent = rules.number(expr.args[1])
+        exponent = known.number(expr.args[1])
         if exponent is None:
             return False
         if exponent >= 0 and exponent.is_integer():
             return True
         if exponent.is_integer():
-            return _away(rules, expr.args[0])
-        return positive(rules, expr.args[0]) or (exponent >= 1 and rules.expression(expr.args[0], rules.at).low >= 0)
+            return _away(known, expr.args[0])
+        return positive(known, expr.args[0]) or (exponent >= 1 and known.of(expr.args[0]).low >= 0)
     regularity = ATOMS[expr.atom].regularity
     return len(expr.args) == 1 and regularity.modulus < INF
 
 
-def behaviour(rules: Composition, expr: Expr, u: Expr) -> Regularity | None:
+def behaviour(known: Knowledge, expr: Expr, u: Expr) -> Regularity | None:
     """Growth and modulus of a function of u on the range of u; None if they are not seen."""
-    if not tame(rules, expr, u):
+    if not tame(known, expr, u):
         return None
     growth = modulus = exponent = 0.0
-    for side, end in ((1, rules.expression(u, rules.at).high), (-1, -rules.expression(u, rules.at).low)):
+    for side, end in ((1, known.of(u).high), (-1, -known.of(u).low)):
         if end < INF:
             continue
         try:
-            f = _germ(rules, expr, u, side)
+            f = _germ(known, expr, u, side)
             size, slope = f.size, f.slope
             values = [_grows(size), _grows(slope)]
         except Undecided:

@@ -12,21 +12,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from tensorprog.check.certificates.matching import apart, base, built, linear, powers, put, written
+from tensorprog.check.certificates.inline import put
+from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
-from tensorprog.check.relations.ends import behaviour, positive
-from tensorprog.check.relations.norms import over_squares, squares
-from tensorprog.check.relations.positive import Form, combination, logarithm, share, value, weight
+from tensorprog.check.relations.expansions import behaviour, positive
+from tensorprog.check.relations.exponentials import Form, combination, logarithm, share, value, weight
+from tensorprog.check.relations.factors import apart, base, built, linear, powers, written
 from tensorprog.check.relations.rational import rational
-from tensorprog.check.relations.spans import TooLong, span
+from tensorprog.check.relations.squares import over_squares, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
-if TYPE_CHECKING:
-    from tensorprog.check.certificates.composition import Composition
-
-__all__ = ["related"]
+__all__ = ["RELATIONS"]
 
 INF = math.inf
 PRODUCTS = ("multiply", "divide", "power", "sqrt", "negative")
@@ -36,64 +33,47 @@ MOST = 24  # factors of a product
 Factors = dict[Expr, Fraction]
 
 
-def related(rules: Composition, node: Call, composed: Profile) -> Profile:
-    """What is known of an expression by composition, and by relations between its parts."""
-    found = composed
-    for rule in (_rational, _ends, _exponential, _squares, _product, _gate, _magnitude):
-        if found.real and found.modulus == 0 and (found.growth == 0 or rule in (_product, _gate)) and (
-            math.isfinite(found.low) and math.isfinite(found.high) and rule is not _rational
-        ):
-            continue
-        try:
-            more = rule(rules, node, found)
-        except TooLong:
-            continue
-        if more is not None and more.masked <= found.masked:  # -inf is no value of a relation between numbers
-            found = meet(found, more)
-    return found
-
-
-def _rational(rules: Composition, node: Call, _: Profile) -> Profile | None:
+def _rational(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     if node.atom not in ("multiply", "divide", "add", "subtract", "power"):
         return None
-    return rational(rules, node)
+    return rational(known, node)
 
 
-def _ends(rules: Composition, node: Call, composed: Profile) -> Profile | None:
+def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """Growth and modulus of a function of one value."""
-    u = base(rules, node)
+    u = base(known, node)
     if u is None or u == node or (composed.real and composed.growth == composed.modulus == 0):
         return None
-    inner = rules.expression(u, rules.at)
+    inner = known.of(u)
     if not inner.real:
         return None
-    regularity = behaviour(rules, node, u)
+    regularity = behaviour(known, node, u)
     if regularity is None:
         return None
     found = compose(regularity, [inner], (-INF, INF))
     return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
 
 
-def _exponential(rules: Composition, node: Call, composed: Profile) -> Profile | None:
+def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """Sums, logarithms and exponentials that hold a log sum exp, or a maximum."""
     if node.atom == "exp":
-        powered = _powered(rules, node.args[0])
+        powered = _powered(known, node.args[0])
         if powered is not None:
-            return rules.expression(powered, rules.at)
-        return weight(rules, combination(rules, node.args[0]))
+            return known.of(powered)
+        return weight(known, combination(known, node.args[0]))
     if node.atom == "where" and not variables(node.args[0]):
-        form = logarithm(rules, node)
-        return None if form is None else weight(rules, form)
+        form = logarithm(known, node)
+        return None if form is None else weight(known, form)
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
-        return value(rules, combination(rules, node))
+        return value(known, combination(known, node))
     return None
 
 
-def _powered(rules: Composition, exponent: Expr) -> Expr | None:
+def _powered(known: Knowledge, exponent: Expr) -> Expr | None:
     """exp(a log(x) + b) as x**a exp(b)."""
-    parts, constant = linear(rules, exponent)
+    parts, constant = linear(known, exponent)
     found = [(x.args[0], a) for x, a in parts.items() if isinstance(x, Call) and x.atom == "log"]
-    logs = {x: a for x, a in found if positive(rules, x)}
+    logs = {x: a for x, a in found if positive(known, x)}
     if not logs or not constant.exact:
         return None
     rest: Expr = written(constant.low)
@@ -103,37 +83,37 @@ def _powered(rules: Composition, exponent: Expr) -> Expr | None:
     return built({**logs, Call("exp", (rest,)): Fraction(1)}) if rest != written(Fraction(0)) else built(logs)
 
 
-def _squares(rules: Composition, node: Call, composed: Profile) -> Profile | None:
+def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """A sum of squares, or a variance, is not negative."""
     if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
         return None
-    found = squares(rules, node)
+    found = squares(known, node)
     return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
 
 
-def _magnitude(rules: Composition, node: Call, _: Profile) -> Profile | None:
+def _magnitude(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     """abs, relu of what has a sign."""
     if node.atom not in ("abs", "relu"):
         return None
-    reach = rules.expression(node.args[0], rules.at)
+    reach = known.of(node.args[0])
     if reach.low >= 0:
         return reach
     negated = node.atom == "abs" and reach.high <= 0
-    return rules.expression(Call("negative", node.args), rules.at) if negated else None
+    return known.of(Call("negative", node.args)) if negated else None
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
 
-def _collected(rules: Composition, node: Call) -> Factors:
+def _collected(known: Knowledge, node: Call) -> Factors:
     found: Factors = {}
     under = set()
-    for x, a in powers(rules, node):
+    for x, a in powers(known, node):
         found[x] = found.get(x, Fraction(0)) + a
         if a < 0:
             under.add(x)
-    if len(found) > MOST or any(found[x] >= 0 and not positive(rules, x) for x in under):
-        raise TooLong  # what cancels may be 0
+    if len(found) > MOST or any(found[x] >= 0 and not positive(known, x) for x in under):
+        raise Undecided  # what cancels may be 0
     return found
 
 
@@ -153,56 +133,56 @@ def _joint(parts: list[Profile]) -> Profile:
     return result
 
 
-def _product(rules: Composition, node: Call, composed: Profile) -> Profile | None:
+def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """What holds of some factors together, times what is known of the others."""
     if node.atom not in PRODUCTS and not (node.atom == "where" and not variables(node.args[0])):
         return None
-    factors = _collected(rules, node)
-    moving = {x: a for x, a in factors.items() if span(rules, x) is None}
+    factors = _collected(known, node)
+    moving = {x: a for x, a in factors.items() if known.span(x) is None}
     found: list[Profile] = []
     if len(moving) > 1 or list(moving.values()) not in ([], [1]):
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
-                found += _divided(rules, factors, x)
-        for whole in (_by_base(rules, factors), _merged(rules, factors)):
+                found += _divided(known, factors, x)
+        for whole in (_by_base(known, factors), _merged(known, factors)):
             found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
-    spread = _spread(rules, factors) if len(moving) > 1 else None
+    spread = _spread(known, factors) if len(moving) > 1 else None
     return best if spread is None else spread if best is None else meet(best, spread)
 
 
-def _others(rules: Composition, factors: Factors, *without: Expr) -> list[Profile]:
+def _others(known: Knowledge, factors: Factors, *without: Expr) -> list[Profile]:
     rest = {x: a for x, a in factors.items() if x not in without}
-    return [rules.expression(built(rest), rules.at)] if rest else []
+    return [known.of(built(rest))] if rest else []
 
 
-def _divided(rules: Composition, factors: Factors, bottom: Expr) -> Iterator[Profile]:
+def _divided(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
     """What holds of a power of one factor and what has to do with it."""
     power = -factors[bottom]
     tops = [(x, a) for x, a in factors.items() if x != bottom]
-    normed = over_squares(rules, tops, bottom, float(power))
+    normed = over_squares(known, tops, bottom, float(power))
     if normed is not None:
         used = [x for x in factors if x == bottom or x not in dict(normed[1])]
-        yield _joint([normed[0], *_others(rules, factors, *used)])
+        yield _joint([normed[0], *_others(known, factors, *used)])
     if power > 0:
-        yield from _weighed(rules, factors, bottom)
+        yield from _weighed(known, factors, bottom)
     if power != 1:
         return
     for x, a in tops:
         if a >= 1:
-            part = share(rules, x, bottom)
+            part = share(known, x, bottom)
             if part is not None:
                 again = {y: b - (y == x) for y, b in factors.items() if y != bottom and b - (y == x)}
-                yield _joint([part, *_others(rules, again)])
+                yield _joint([part, *_others(known, again)])
 
 
-def _weighed(rules: Composition, factors: Factors, bottom: Expr) -> Iterator[Profile]:
+def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
     """All factors with logarithms as one exponential."""
-    if isinstance(base(rules, bottom), Variable):
+    if isinstance(base(known, bottom), Variable):
         return  # a function of one value
-    forms = {x: logarithm(rules, x) for x in factors}
+    forms = {x: logarithm(known, x) for x in factors}
     if forms[bottom] is None:
         return
     total, used = Form(), []
@@ -210,24 +190,24 @@ def _weighed(rules: Composition, factors: Factors, bottom: Expr) -> Iterator[Pro
         if form is not None:
             total = total.plus(form, factors[x])
             used.append(x)
-    found = weight(rules, total)
+    found = weight(known, total)
     if found is not None:
-        yield _joint([found, *_others(rules, factors, *used)])
+        yield _joint([found, *_others(known, factors, *used)])
 
 
-def _by_base(rules: Composition, factors: Factors) -> Profile | None:
+def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
     """Factors of one value together, where there are several values."""
     groups: dict[Expr | None, Factors] = {}
     for x, a in factors.items():
-        groups.setdefault(base(rules, x), {})[x] = a
+        groups.setdefault(base(known, x), {})[x] = a
     numbers = groups.pop(None, {})
     if len(groups) < 2:
         return None
-    parts = [rules.expression(built(group), rules.at) for group in groups.values()]
-    return _joint(parts + ([rules.expression(built(numbers), rules.at)] if numbers else []))
+    parts = [known.of(built(group)) for group in groups.values()]
+    return _joint(parts + ([known.of(built(numbers))] if numbers else []))
 
 
-def _merged(rules: Composition, factors: Factors) -> Profile | None:
+def _merged(known: Knowledge, factors: Factors) -> Profile | None:
     """Several exponentials as one."""
     curves = [(x, a) for x, a in factors.items() if isinstance(x, Call) and x.atom == "exp"]
     if len(curves) < 2 and not any(a not in (0, 1) for _, a in curves):
@@ -235,38 +215,38 @@ def _merged(rules: Composition, factors: Factors) -> Profile | None:
     terms = [x.children[0] if a == 1 else Call("multiply", (written(a), x.children[0])) for x, a in curves]
     total = functools.reduce(lambda a, b: Call("add", (a, b)), terms)
     rest = {x: a for x, a in factors.items() if x not in dict(curves)}
-    return rules.expression(built({**rest, Call("exp", (total,)): Fraction(1)}), rules.at)
+    return known.expression(built({**rest, Call("exp", (total,)): Fraction(1)}), known.at)
 
 
-def _spread(rules: Composition, factors: Factors) -> Profile | None:
+def _spread(known: Knowledge, factors: Factors) -> Profile | None:
     """A sum times what is left, term by term."""
-    if rules.spread >= SPREAD:
+    if known.spread >= SPREAD:
         return None
     for x, a in factors.items():
         rest = {y: b for y, b in factors.items() if y != x}
-        if a != 1 or not (isinstance(x, Call | Reduction)) or (isinstance(x, Call) and base(rules, x) != x):
+        if a != 1 or not (isinstance(x, Call | Reduction)) or (isinstance(x, Call) and base(known, x) != x):
             continue
         if isinstance(x, Call) and x.atom in ("add", "subtract"):
             terms = tuple(built({**rest, term: rest.get(term, Fraction(0)) + 1}) for term in x.args)
             expr: Expr = Call(x.atom, terms)
         elif isinstance(x, Reduction) and x.reducer in ("sum", "mean"):
-            under = built({apart(rules, y, x.indices): b for y, b in rest.items()})
+            under = built({apart(known, y, x.indices): b for y, b in rest.items()})
             expr = Reduction(x.reducer, x.indices, Call("multiply", (x.arg, under)))
         else:
             continue
-        rules.spread += 1
+        known.spread += 1
         try:
-            return rules.expression(expr, rules.at)
+            return known.of(expr)
         finally:
-            rules.spread -= 1
+            known.spread -= 1
     return None
 
 
-def _gate(rules: Composition, node: Call, _: Profile) -> Profile | None:
+def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     """sign(u) f or step(u) f, where f is 0 at u = 0: its branches agree there."""
     if node.atom not in ("multiply", "divide", "negative"):
         return None
-    factors = _collected(rules, node)
+    factors = _collected(known, node)
     gates = [x for x in factors if isinstance(x, Call) and x.atom in ("sign", "step") and variables(x)]
     if len(gates) != 1 or factors[gates[0]] != 1:
         return None
@@ -274,9 +254,10 @@ def _gate(rules: Composition, node: Call, _: Profile) -> Profile | None:
     assert isinstance(gate, Call)
     (u,) = gate.args
     rest = built({x: a for x, a in factors.items() if x != gate})
-    if rules.number(put(rest, u, Number(0))) != 0:
+    if known.number(put(rest, u, Number(0))) != 0:
         return None
     other = Call("negative", (rest,)) if gate.atom == "sign" else Number(0)
-    return rules.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), rules.at)
+    return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
+RELATIONS = (_rational, _ends, _exponential, _squares, _product, _gate, _magnitude)

@@ -16,19 +16,22 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
-from tensorprog.check.certificates.matching import apart, base, linear, meeting, same_up_to_indices
+from tensorprog.check.certificates.knowledge import ZERO, Knowledge, Span, Undecided, increasing
 from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, product_parity, tidy
-from tensorprog.check.relations.ends import positive
-from tensorprog.check.relations.norms import squares
-from tensorprog.check.relations.spans import ZERO, Span, TooLong, increasing, span
+from tensorprog.check.relations.expansions import positive
+from tensorprog.check.relations.factors import (
+    apart,
+    base,
+    linear,
+    meeting,
+    same_up_to_indices,
+)
+from tensorprog.check.relations.squares import squares
 from tensorprog.language.atoms import Interval, Regularity
 from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
 from tensorprog.language.substitute import free_indices, substitute
-
-if TYPE_CHECKING:
-    from tensorprog.check.certificates.composition import Composition
 
 __all__ = ["Form", "combination", "logarithm", "share", "total", "value", "weight"]
 
@@ -104,16 +107,16 @@ def _depth(form: Form) -> int:
     return max((1 + max(map(_depth, part.terms)) for part, _ in form.parts if isinstance(part, Peak)), default=0)
 
 
-def _peak(rules: Composition, terms: Sequence[Form], indices: tuple[str, ...], soft: bool) -> Form:
+def _peak(known: Knowledge, terms: Sequence[Form], indices: tuple[str, ...], soft: bool) -> Form:
     """A peak under names of indices that tell only ranges and depth; what all terms have in common stands before it."""
     depth = max(map(_depth, terms))
     count = len(terms)
     values = {}
     for k, name in enumerate(indices):
-        start, stop = rules.ranges[name]
+        start, stop = known.ranges[name]
         new = f"~{depth}.{k}.{start}:{stop}"
-        rules.ranges[new] = rules.ranges[name]
-        rules.renamed[new] = rules.renamed.get(name, name)
+        known.ranges[new] = known.ranges[name]
+        known.renamed[new] = known.renamed.get(name, name)
         values[name] = Affine(((new, 1),))
         count *= stop - start
     terms = [_replaced(term, values) for term in terms]
@@ -132,34 +135,34 @@ def _peak(rules: Composition, terms: Sequence[Form], indices: tuple[str, ...], s
 # ---- expressions as forms -------------------------------------------------------------------------------------------
 
 
-def combination(rules: Composition, expr: Expr) -> Form:
+def combination(known: Knowledge, expr: Expr) -> Form:
     """An expression as a form, its logarithms, maxima and softplus taken apart."""
-    parts, constant = linear(rules, expr)
+    parts, constant = linear(known, expr)
     result = Form(shift=constant)
     for part, a in parts.items():
-        result = result.plus(_opened(rules, part), a)
+        result = result.plus(_opened(known, part), a)
     return result
 
 
-def _opened(rules: Composition, part: Expr) -> Form:
+def _opened(known: Knowledge, part: Expr) -> Form:
     """One part of a linear combination."""
     if isinstance(part, Reduction) and part.reducer in ("logsumexp", "max") and not part.at:
-        inner = combination(rules, part.arg)
-        if _present_everywhere(rules, part.indices, inner):
-            return _peak(rules, [inner], part.indices, part.reducer == "logsumexp")
+        inner = combination(known, part.arg)
+        if _present_everywhere(known, part.indices, inner):
+            return _peak(known, [inner], part.indices, part.reducer == "logsumexp")
     if not isinstance(part, Call):
         return _single(part)
     if part.atom == "log":
-        found = logarithm(rules, part.args[0])
+        found = logarithm(known, part.args[0])
         return _single(part) if found is None else found
     if part.atom == "softplus":
-        return _peak(rules, [Form(), combination(rules, part.args[0])], (), True)
+        return _peak(known, [Form(), combination(known, part.args[0])], (), True)
     if part.atom in ("maximum", "minimum"):
         way = Fraction(1 if part.atom == "maximum" else -1)
-        terms = [Form().plus(combination(rules, arg), way) for arg in part.args]
-        return Form().plus(_peak(rules, terms, (), False), way) if not _masked(rules, terms) else _single(part)
+        terms = [Form().plus(combination(known, arg), way) for arg in part.args]
+        return Form().plus(_peak(known, terms, (), False), way) if not _masked(known, terms) else _single(part)
     if part.atom == "where" and not variables(part.args[0]) and part.args[2] == MASK:
-        return _covered(part.args[0], combination(rules, part.args[1])) or _single(part)
+        return _covered(part.args[0], combination(known, part.args[1])) or _single(part)
     return _single(part)
 
 
@@ -174,21 +177,13 @@ def _covered(condition: Expr, form: Form) -> Form | None:
     return form.without(risen[0]).plus(_single(chosen), dict(form.parts)[risen[0]])
 
 
-def logarithm(rules: Composition, expr: Expr) -> Form | None:
+def logarithm(known: Knowledge, expr: Expr) -> Form | None:
     """The logarithm of a positive expression; -inf, as a mask, where it is 0 by a condition on indices."""
-
-    def found() -> Form | None:
-        try:
-            return _logarithm(rules, expr)
-        except (TooLong, OverflowError):
-            return None
-
-    form: Form | None = rules.recall("logarithm", (expr,), found)
-    return form
+    return known.attempt("logarithm", (expr,), lambda: _logarithm(known, expr))
 
 
-def _logarithm(rules: Composition, expr: Expr) -> Form | None:
-    number = span(rules, expr)
+def _logarithm(known: Knowledge, expr: Expr) -> Form | None:
+    number = known.span(expr)
     if number is not None:
         if number.sign == 1:
             return Form(shift=ZERO if number.exact and number.low == 1 else increasing(math.log, number))
@@ -196,87 +191,87 @@ def _logarithm(rules: Composition, expr: Expr) -> Form | None:
             return None
         seen = Call("greater", (expr, NOUGHT))
         return _single(Call("where", (seen, Call("log", (Call("where", (seen, expr, UNIT)),)), MASK)))
-    found = _taken_apart(rules, expr)
-    if found is None and positive(rules, expr) and base(rules, expr) != expr:
+    found = _taken_apart(known, expr)
+    if found is None and positive(known, expr) and base(known, expr) != expr:
         return _single(Call("log", (expr,)))
     return found
 
 
-def _taken_apart(rules: Composition, expr: Expr) -> Form | None:
+def _taken_apart(known: Knowledge, expr: Expr) -> Form | None:
     if isinstance(expr, Reduction):
-        return _reduced(rules, expr)
+        return _reduced(known, expr)
     if not isinstance(expr, Call):
         return None
     if expr.atom == "exp":
-        return combination(rules, expr.args[0])
+        return combination(known, expr.args[0])
     if expr.atom == "sigmoid":
-        inner = Form().plus(combination(rules, expr.args[0]), Fraction(-1))
-        return Form().plus(_peak(rules, [Form(), inner], (), True), Fraction(-1))
+        inner = Form().plus(combination(known, expr.args[0]), Fraction(-1))
+        return Form().plus(_peak(known, [Form(), inner], (), True), Fraction(-1))
     if expr.atom == "gaussian":
-        return combination(rules, Call("negative", (Call("power", (expr.args[0], Number(2))),)))
-    if expr.atom == "where" and not variables(expr.args[0]) and rules.number(expr.args[2]) == 0:
-        inner_form = logarithm(rules, expr.args[1])
+        return combination(known, Call("negative", (Call("power", (expr.args[0], Number(2))),)))
+    if expr.atom == "where" and not variables(expr.args[0]) and known.number(expr.args[2]) == 0:
+        inner_form = logarithm(known, expr.args[1])
         return None if inner_form is None else _covered(expr.args[0], inner_form)
     if expr.atom in ("power", "sqrt"):
-        exponent = span(rules, expr.args[1]) if expr.atom == "power" else Span(Fraction(1, 2), Fraction(1, 2))
-        inner_form = logarithm(rules, expr.args[0])
+        exponent = known.span(expr.args[1]) if expr.atom == "power" else Span(Fraction(1, 2), Fraction(1, 2))
+        inner_form = logarithm(known, expr.args[0])
         if inner_form is None or exponent is None or not exponent.exact:
             return None
         return Form().plus(inner_form, exponent.low)
     if expr.atom not in ("multiply", "divide", "add", "minimum", "maximum"):
         return None
-    parts = [logarithm(rules, arg) for arg in (summands(expr) if expr.atom == "add" else expr.args)]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    parts = [logarithm(known, arg) for arg in (summands(expr) if expr.atom == "add" else expr.args)]
+    forms = [part for part in parts if part is not None]
+    if len(forms) < len(parts):
         return None
     if expr.atom in ("multiply", "divide"):
-        return known[0].plus(known[1], Fraction(1 if expr.atom == "multiply" else -1))
-    if _masked(rules, known):
+        return forms[0].plus(forms[1], Fraction(1 if expr.atom == "multiply" else -1))
+    if _masked(known, forms):
         return None
     if expr.atom == "minimum":
         return Form().plus(
-            _peak(rules, [Form().plus(x, Fraction(-1)) for x in known], (), False), Fraction(-1))
-    return _peak(rules, known, (), expr.atom == "add")
+            _peak(known, [Form().plus(x, Fraction(-1)) for x in forms], (), False), Fraction(-1))
+    return _peak(known, forms, (), expr.atom == "add")
 
 
-def _reduced(rules: Composition, expr: Reduction) -> Form | None:
+def _reduced(known: Knowledge, expr: Reduction) -> Form | None:
     if expr.reducer == "softmax" and not expr.at:
-        under = apart(rules, Reduction("logsumexp", expr.indices, expr.arg), expr.indices)
-        below = combination(rules, under)
-        return combination(rules, expr.arg).plus(below, Fraction(-1)) if _single(under) != below else None
-    inner = logarithm(rules, expr.arg) if expr.reducer in ("sum", "mean", "max") else None
-    if inner is None or not _present_everywhere(rules, expr.indices, inner):
+        under = apart(known, Reduction("logsumexp", expr.indices, expr.arg), expr.indices)
+        below = combination(known, under)
+        return combination(known, expr.arg).plus(below, Fraction(-1)) if _single(under) != below else None
+    inner = logarithm(known, expr.arg) if expr.reducer in ("sum", "mean", "max") else None
+    if inner is None or not _present_everywhere(known, expr.indices, inner):
         return None
-    found = _peak(rules, [inner], expr.indices, expr.reducer != "max")
+    found = _peak(known, [inner], expr.indices, expr.reducer != "max")
     if expr.reducer == "mean":
-        found = found.plus(Form(shift=-increasing(math.log, Span(*[Fraction(rules.count(expr))] * 2))))
+        found = found.plus(Form(shift=-increasing(math.log, Span(*[Fraction(known.count(expr))] * 2))))
     return found
 
 
-def _masked(rules: Composition, forms: Sequence[Form]) -> bool:
+def _masked(known: Knowledge, forms: Sequence[Form]) -> bool:
     """Whether a part of some forms may be -inf."""
-    return any(rules.expression(part, rules.at).masked for form in forms for part, _ in form.parts
+    return any(known.of(part).masked for form in forms for part, _ in form.parts
                if not isinstance(part, Peak))
 
 
-def _present_everywhere(rules: Composition, indices: tuple[str, ...], form: Form) -> bool:
+def _present_everywhere(known: Knowledge, indices: tuple[str, ...], form: Form) -> bool:
     """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
     hidden = [(part, a) for part, a in form.parts if not isinstance(part, Peak)
-              and rules.expression(part, rules.at).masked]
+              and known.of(part).masked]
     if not hidden:
         return True
     if any(a < 0 for _, a in hidden):
         return False
-    return rules.number(Reduction("max", indices, product_of([_present(rules, part) for part, _ in hidden]))) == 1
+    return known.number(Reduction("max", indices, product_of([_present(known, part) for part, _ in hidden]))) == 1
 
 
-def _present(rules: Composition, expr: Expr) -> Expr:
+def _present(known: Knowledge, expr: Expr) -> Expr:
     """1 where an expression is surely not masked, else 0."""
     if expr == MASK:
         return NOUGHT
     if not isinstance(expr, Call):
-        return NOUGHT if rules.expression(expr, rules.at).masked else UNIT
-    parts = [_present(rules, arg) for arg in expr.args]
+        return NOUGHT if known.of(expr).masked else UNIT
+    parts = [_present(known, arg) for arg in expr.args]
     if expr.atom == "where" and not variables(expr.args[0]):
         return Call("where", (expr.args[0], *parts[1:]))
     return product_of(parts)
@@ -285,7 +280,7 @@ def _present(rules: Composition, expr: Expr) -> Expr:
 # ---- what is known of forms -----------------------------------------------------------------------------------------
 
 
-def _upper(rules: Composition, form: Form, budget: list[int]) -> float:
+def _upper(known: Knowledge, form: Form, budget: list[int]) -> float:
     """A number that a form does not exceed; inf if none is seen."""
     budget[0] -= 1
     if budget[0] < 0:
@@ -295,36 +290,36 @@ def _upper(rules: Composition, form: Form, budget: list[int]) -> float:
     for peak, a in peaks:
         if a > 0:
             rest = form.without(peak)
-            ends = [_upper(rules, rest.plus(_some_member(rules, peak, term), a), budget) for term in peak.terms]
+            ends = [_upper(known, rest.plus(_some_member(known, peak, term), a), budget) for term in peak.terms]
             return max(ends) + float(a) * peak.excess
     if not peaks:
-        return _direct(rules, form)
+        return _direct(known, form)
     peak, a = peaks[0]
     rest = form.without(peak)
     best = INF
     for term in peak.terms:
-        for chosen in _members(rules, peak, term, form):
-            best = min(best, _upper(rules, rest.plus(chosen, a), budget))
-    if not peak.indices and len(peak.terms) > 1 and not _masked(rules, peak.terms):
+        for chosen in _members(known, peak, term, form):
+            best = min(best, _upper(known, rest.plus(chosen, a), budget))
+    if not peak.indices and len(peak.terms) > 1 and not _masked(known, peak.terms):
         middle = Form()
         for term in peak.terms:
             middle = middle.plus(term, Fraction(1, len(peak.terms)))
         gain = math.log(len(peak.terms)) * (1 - 1e-15) if peak.soft else 0.0
-        best = min(best, _upper(rules, rest.plus(middle, a), budget) + float(a) * gain)
+        best = min(best, _upper(known, rest.plus(middle, a), budget) + float(a) * gain)
     return best
 
 
-def _some_member(rules: Composition, peak: Peak, term: Form) -> Form:
+def _some_member(known: Knowledge, peak: Peak, term: Form) -> Form:
     """A term at members that nothing is known of."""
     values = {}
     for name in peak.indices:
-        new = f"~any{len(rules.ranges)}"
-        rules.ranges[new] = rules.ranges[name]
+        new = f"~any{len(known.ranges)}"
+        known.ranges[new] = known.ranges[name]
         values[name] = Affine(((new, 1),))
     return _replaced(term, values)
 
 
-def _members(rules: Composition, peak: Peak, term: Form, form: Form) -> list[Form]:
+def _members(known: Knowledge, peak: Peak, term: Form, form: Form) -> list[Form]:
     """A term at the members at which one of its parts is a part of the form, or of itself; else at the first."""
     if not peak.indices:
         return [term]
@@ -333,18 +328,18 @@ def _members(rules: Composition, peak: Peak, term: Form, form: Form) -> list[For
     seen = dict.fromkeys(_leaves(form.without(peak)))
     for x in own:
         for y in (*seen, *(z for z in own if z != x)):
-            values = meeting(rules, x, y, peak.indices)
+            values = meeting(known, x, y, peak.indices)
             if values is not None and values not in found:
                 found.append(values)
-    first = {name: Affine((), rules.ranges[name][0]) for name in peak.indices}
+    first = {name: Affine((), known.ranges[name][0]) for name in peak.indices}
     return [_replaced(term, {**first, **values}) for values in found or [{}]]
 
 
-def _direct(rules: Composition, form: Form) -> float:
+def _direct(known: Knowledge, form: Form) -> float:
     total = float(form.shift.high)
     for part, a in form.parts:
         assert not isinstance(part, Peak)
-        p = rules.expression(part, rules.at)
+        p = known.of(part)
         end = p.high if a > 0 else p.low
         if math.isinf(end) or (p.masked and a < 0):
             return INF
@@ -352,19 +347,19 @@ def _direct(rules: Composition, form: Form) -> float:
     return total + abs(total) * 1e-14
 
 
-def _bounds(rules: Composition, form: Form) -> Interval:
+def _bounds(known: Knowledge, form: Form) -> Interval:
     ends = []
     for way in (1, -1):
         try:
-            ends.append(_upper(rules, Form().plus(form, Fraction(way)), [MOST]))
-        except TooLong:
+            ends.append(_upper(known, Form().plus(form, Fraction(way)), [MOST]))
+        except Undecided:
             ends.append(INF)
     return -ends[1], ends[0]
 
 
-def _composed(rules: Composition, form: Form, regularity: Regularity, bound: Interval) -> Profile | None:
-    leaves = dict.fromkeys(_as_written(rules, leaf) for leaf in _leaves(form))
-    parts = [rules.expression(leaf, rules.at) for leaf in leaves]
+def _composed(known: Knowledge, form: Form, regularity: Regularity, bound: Interval) -> Profile | None:
+    leaves = dict.fromkeys(_as_written(known, leaf) for leaf in _leaves(form))
+    parts = [known.of(leaf) for leaf in leaves]
     if not parts or any(p.partial or (p.masked and p.open) for p in parts):
         return None
     if any(p.assumes and _own_names(leaf) for leaf, p in zip(leaves, parts, strict=True)):
@@ -380,9 +375,9 @@ def _own_names(expr: Expr) -> list[str]:
     return [name for name in free_indices(expr) if name.startswith("~")]
 
 
-def _as_written(rules: Composition, leaf: Expr) -> Expr:
+def _as_written(known: Knowledge, leaf: Expr) -> Expr:
     """An expression under the names that its indices had, where that keeps them apart."""
-    names = {name: rules.renamed[name] for name in _own_names(leaf) if name in rules.renamed}
+    names = {name: known.renamed[name] for name in _own_names(leaf) if name in known.renamed}
     if not names or len({*names.values(), *free_indices(leaf)}) < len(names) + len(free_indices(leaf)):
         return leaf
     return substitute(leaf, {name: Affine(((old, 1),)) for name, old in names.items()})
@@ -394,24 +389,24 @@ def _smooth(form: Form) -> bool:
     return all(peak.soft and not peak.indices and all(map(_smooth, peak.terms)) for peak in peaks)
 
 
-def value(rules: Composition, form: Form) -> Profile | None:
+def value(known: Knowledge, form: Form) -> Profile | None:
     """What is known of a form; None if it has no peaks, or is -inf somewhere."""
-    if not any(isinstance(part, Peak) for part, _ in form.parts) or _masked(rules, [form]):
+    if not any(isinstance(part, Peak) for part, _ in form.parts) or _masked(known, [form]):
         return None
-    return _composed(rules, form, Regularity(1, 0, INF), _bounds(rules, form))
+    return _composed(known, form, Regularity(1, 0, INF), _bounds(known, form))
 
 
-def weight(rules: Composition, form: Form) -> Profile | None:
+def weight(known: Knowledge, form: Form) -> Profile | None:
     """What is known of exp of a form that is bounded above; None for others."""
-    hidden = [a for part, a in form.parts if not isinstance(part, Peak) and rules.expression(part, rules.at).masked]
+    hidden = [a for part, a in form.parts if not isinstance(part, Peak) and known.of(part).masked]
     if any(a < 0 for a in hidden):
         return None
-    low, high = _bounds(rules, form)
+    low, high = _bounds(known, form)
     if high > 700:
         return None
     bound = 0.0 if hidden or low < -700 else math.exp(low) * (1 - 1e-12), math.exp(high) if high == 0 else \
         math.exp(high) * (1 + 1e-12)
-    return _composed(rules, form, Regularity(0, 0, INF), bound)
+    return _composed(known, form, Regularity(0, 0, INF), bound)
 
 
 def total(forms: Sequence[tuple[Form, Fraction]]) -> Form:
@@ -425,16 +420,16 @@ def total(forms: Sequence[tuple[Form, Fraction]]) -> Form:
 # ---- a part of a sum, divided by the sum ----------------------------------------------------------------------------
 
 
-def share(rules: Composition, x: Expr, bottom: Expr) -> Profile | None:
+def share(known: Knowledge, x: Expr, bottom: Expr) -> Profile | None:
     """x / b where |x| <= q b and b > 0: bounded by q, and no steeper than x and b.
 
     d(x / b) = dx / b - (x / b) db / b, where |dx| and |db| are at most K (1 + |..|**r) (1 + b)
     """
-    below = rules.expression(bottom, rules.at)
+    below = known.of(bottom)
     if not (below.low > 0 and below.real):
         return None
-    reach = _multiple(rules, x, bottom)
-    own = rules.expression(x, rules.at)
+    reach = _multiple(known, x, bottom)
+    own = known.of(x)
     if reach == INF or not own.real:
         return None
     reach *= 1 + 1e-12 if reach != 1 else 1
@@ -453,34 +448,34 @@ def share(rules: Composition, x: Expr, bottom: Expr) -> Profile | None:
     return tidy(found)
 
 
-def _multiple(rules: Composition, x: Expr, bottom: Expr, indices: Sequence[str] = ()) -> float:
+def _multiple(known: Knowledge, x: Expr, bottom: Expr, indices: Sequence[str] = ()) -> float:
     """A number q with |x| <= q bottom, because x is part of what is summed there; inf if none is seen."""
     if isinstance(x, Call) and x.atom in ("abs", "negative"):
-        return _multiple(rules, x.args[0], bottom, indices)
-    if rules.closed(x) is not None:
+        return _multiple(known, x.args[0], bottom, indices)
+    if known.closed(x) is not None:
         return INF
     if isinstance(bottom, Call) and bottom.atom == "abs":
-        return 1.0 if same_up_to_indices(rules, bottom.args[0], x, indices) else INF
-    if same_up_to_indices(rules, bottom, x, indices):
-        return 1.0 if rules.expression(bottom, rules.at).low >= 0 else INF
+        return 1.0 if same_up_to_indices(known, bottom.args[0], x, indices) else INF
+    if same_up_to_indices(known, bottom, x, indices):
+        return 1.0 if known.of(bottom).low >= 0 else INF
     if isinstance(bottom, Reduction) and bottom.reducer in ("sum", "mean", "max"):
-        if rules.expression(bottom.arg, rules.at).low < 0:
+        if known.of(bottom.arg).low < 0:
             return INF
-        inside = _multiple(rules, x, bottom.arg, (*indices, *bottom.indices))
-        return inside * rules.count(bottom) if bottom.reducer == "mean" else inside
+        inside = _multiple(known, x, bottom.arg, (*indices, *bottom.indices))
+        return inside * known.count(bottom) if bottom.reducer == "mean" else inside
     if not isinstance(bottom, Call):
         return INF
-    if bottom.atom == "sqrt" or (bottom.atom == "power" and rules.number(bottom.args[1]) == 0.5):
-        found = squares(rules, bottom.args[0])
+    if bottom.atom == "sqrt" or (bottom.atom == "power" and known.number(bottom.args[1]) == 0.5):
+        found = squares(known, bottom.args[0])
         terms = [] if found is None else found[1]
-        held = [s.weight for s in terms if same_up_to_indices(rules, s.base, x, (*indices, *s.indices))]
+        held = [s.weight for s in terms if same_up_to_indices(known, s.base, x, (*indices, *s.indices))]
         return max(held) ** -0.5 if held else INF
     if bottom.atom == "maximum":
-        return min(_multiple(rules, x, arg, indices) for arg in bottom.args)
+        return min(_multiple(known, x, arg, indices) for arg in bottom.args)
     if bottom.atom == "add":
         pairs = (bottom.args, bottom.args[::-1])
         return min(
-            _multiple(rules, x, arg, indices) if rules.expression(other, rules.at).low >= 0 else INF
+            _multiple(known, x, arg, indices) if known.of(other).low >= 0 else INF
             for arg, other in pairs
         )
     return INF
