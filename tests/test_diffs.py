@@ -31,6 +31,19 @@ assert abs(value - exact) <= error + 1e-10 and error < 1e-6, (value, exact, erro
 drawn = P.run(width=512, samples=4000, seed=1)["y"]
 assert abs(drawn.var() / exact - 1) < 0.15
 """,
+    "Adding an output format": """
+import tensorprog as tp
+from tensorprog.blocks.markdown import to_markdown
+P = tp.Program("p")
+W, V = P.weights("W", "V")
+h = P.initial("h", mean=0, cov=2)
+P.outputs(P.matmul("y", V, P.nonlin("x", tp.tanh(P.matmul("u", W, h)))))
+plan, report, program = (to_markdown(found.blocks()) for found in (P.plan(64), P.check(), P))
+assert plan.startswith("**p at n = 64: method") and "| statement | representation | normals |" in plan, plan
+assert "| :-- | :-- | --: |" in plan and "| y = MatMul(V, x) | " in plan, plan
+assert report.split() == str(P.check()).split()
+assert "```text\\nprogram: p" in program and "[graph of p]" in program, program
+""",
 }
 
 
@@ -71,7 +84,7 @@ DIFFS = diffs()
 def test_a_diff_of_one_file_adds_what_it_says(diff: Diff, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tensorprog", tmp_path / "tensorprog", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / diff.file
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""  # a new file
     for before, after in diff.hunks:
         assert text.count(before) == 1, f"not once in {diff.file}:\n{before}"
         text = text.replace(before, after)

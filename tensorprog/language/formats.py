@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-__all__ = ["BRACKETS", "chance", "label", "quantity", "short"]
+__all__ = ["BRACKETS", "chance", "label", "plain_fields", "quantity", "short"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -45,3 +47,9 @@ def short(value: float) -> str:
 def chance(p: float) -> str:
     """A p-value."""
     return "-" if not math.isfinite(p) else "<1e-9" if p < 1e-9 else f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+
+
+def plain_fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass as plain values; None for numbers that are not finite."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(record).items()}

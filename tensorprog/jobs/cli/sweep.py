@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorprog.blocks import Grid
 from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, OUTSIDE, RESOURCES, Command
 from tensorprog.jobs.cli.options import (
     FILE,
@@ -35,7 +34,6 @@ from tensorprog.show.terminal import columns_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tensorprog.jobs.sweeps.results import Summary
     from tensorprog.jobs.sweeps.work import Outcome
 
 
@@ -151,25 +149,9 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 
 def _print(outcome: Outcome, folder: Path) -> None:
-    """A table for each choice of constants and each variable, rates below, then the files."""
-    figures = 1 if columns_of(sys.stdout) < 100 else 2
-    for summary in outcome.summaries:
-        for variable in outcome.design.variables:
-            show([_table(outcome, summary, variable, figures)])
-            echo()
+    """The tables, then the files."""
+    for block in outcome.blocks(figures=1 if columns_of(sys.stdout) < 100 else 2):
+        show([block])
+        echo()
     echo(f"written to {folder}{os.sep}")
     echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
-
-
-def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Grid:
-    from tensorprog.language.formats import BRACKETS
-
-    design = outcome.design
-    header, cells = summary.table(variable, figures)
-    title = ", ".join(part for part in (f"{design.base.name}: {variable}", str(summary.setting)) if part)
-    notes = [f"means over {design.repeats} repeats of {design.samples:,} networks; {BRACKETS}"
-             if design.repeats > 1 else f"{design.samples:,} networks; {BRACKETS}"]
-    notes += summary.falls(variable)
-    notes += [f"no limit: {summary.refused}"] if summary.refused else []
-    marked = (len(cells) - 1,) if cells[-1][0] == "limit" else ()
-    return Grid(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)

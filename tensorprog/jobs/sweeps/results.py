@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.blocks import Grid
 from tensorprog.finite.task import libraries
 from tensorprog.jobs.sweeps.cells import Finished, Numbers
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import Problem, ProgramError, TensorprogError
-from tensorprog.language.formats import quantity
 from tensorprog.language.samples import program_text
 from tensorprog.language.writing_files import partial_name, writing
-from tensorprog.results.comparison import Comparison, Row
+from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 
 __all__ = ["Summary", "SweepsUnavailableError", "dataset", "mean_of", "need_xarray", "netcdf", "summaries", "tidy",
@@ -150,8 +150,8 @@ def _lines(design: Design, cells: Mapping[Cell, Finished]) -> Iterator[list[Any]
 # ---- means and rates ------------------------------------------------------------------------------------------------
 
 
-NAMES = {"kl_precise": "precise KL", "kl": "KL", "ks": "KS", "w1": "W1", "energy": "energy"}  # as tables name them
-TABLED = tuple(name for name in ("kl_precise", "kl", "ks", "w1") if name in NUMBERS)  # in tables
+DISTANCES = ("kl_precise", "kl", "ks", "w1", "energy")
+TABLED = DISTANCES[:-1]  # in tables
 SUMS = ("n", "effective")
 MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is
 
@@ -193,29 +193,27 @@ class Summary:
         rates = self.rates[variable]
         for name, found in rates.power.items():
             if name in TABLED:
-                yield f"{NAMES[name]} falls as {found}"
+                yield f"{HEADINGS[name]} falls as {found}"
                 if found.p < MISFIT and name in rates.corrected:
-                    yield f"{NAMES[name]} falls as {rates.corrected[name]}"
+                    yield f"{HEADINGS[name]} falls as {rates.corrected[name]}"
         if len(self.comparisons) > 1:
             for reason in dict.fromkeys(rates.missing.values()):
-                names = [NAMES[name] for name, why in rates.missing.items() if why == reason and name in TABLED]
+                names = [HEADINGS[name] for name, why in rates.missing.items() if why == reason and name in TABLED]
                 if names:
                     yield f"no rate of {', '.join(names)}: {reason}"
 
-    def table(self, variable: str, figures: int = 2) -> tuple[list[str], list[list[str]]]:
-        """Header and cells of one variable, the limit last if there is one."""
+    def block(self, variable: str, title: str, note: str, figures: int = 2) -> Grid:
+        """The table of one variable, the limit last if there is one, with the rates below."""
         rows = [comparison[variable] for comparison in self.comparisons]
-        distances = [name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows)]
-        names = ["variance", "kurtosis", *distances]
-        header = ["n", *(NAMES.get(name, name) for name in names)]
-        cells = [[str(comparison.width), *(quantity(getattr(row, name), getattr(row, f"{name}_se"), figures)
-                                           for name in names)]
+        names = ["variance", "kurtosis",
+                 *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows))]
+        cells = [(str(comparison.width), *row.cells(names, figures))
                  for comparison, row in zip(self.comparisons, rows, strict=True)]
-        if math.isfinite(rows[0].limit_variance):
-            limit = [quantity(getattr(rows[0], f"limit_{name}"), getattr(rows[0], f"limit_{name}_error"), figures)
-                     for name in names[:2]]
-            cells.append(["limit", *limit, *[""] * len(distances)])
-        return header, cells
+        limited = math.isfinite(rows[0].limit_variance)
+        cells += [("limit", *rows[0].limit_cells(names, figures))] if limited else []
+        notes = [note, *self.falls(variable), *([f"no limit: {self.refused}"] if self.refused else [])]
+        header = ("n", *(HEADINGS[name] for name in names))
+        return Grid(title, header, tuple(cells), "\n".join(notes), (len(cells) - 1,) if limited else ())
 
 
 def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
@@ -264,8 +262,8 @@ def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]]) -> Rates:
     arrays = {name: np.array([[repeat[name] for repeat in repeats] for repeats in numbers], dtype=np.float64)
               for name in NUMBERS}
     found = Rates()
-    for name in NAMES:
-        if name not in NUMBERS or not np.isfinite(arrays[name]).any():
+    for name in DISTANCES:
+        if not np.isfinite(arrays[name]).any():
             continue
         try:
             found.power[name] = rate_of(name, width, arrays)
