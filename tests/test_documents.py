@@ -33,7 +33,7 @@ from markdown_it import MarkdownIt
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+from tensorprog.language.schema import INITIAL, RUN_KEYS, SECTIONS, WEIGHT
 from tensorprog.language.yaml_io import loads
 from tensorprog.law import Law
 from tensorprog.results import law_summary as reference
@@ -366,7 +366,7 @@ def _words(page: str) -> set[str]:
 def test_the_file_format_is_complete() -> None:
     words = _words("program-files.md")
     functions = {name for name, atom in ATOMS.items() if not atom.operator and name not in ("minimum", "maximum")}
-    assert not {*SECTIONS, *INITIAL_KEYS, *WEIGHT_KEYS, *RUN_KEYS, *functions, *REDUCTIONS} - words
+    assert not {*SECTIONS, *INITIAL.options, *WEIGHT.options, *RUN_KEYS, *functions, *REDUCTIONS} - words
 
 
 def test_the_command_line_is_complete() -> None:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.panels import gauss_legendre
 from tensorprog.language.errors import NotCompiledError, ProgramError
-from tensorprog.limit.law.mixture_nodes import binned
+from tensorprog.limit.law.mixture import binned
 from tensorprog.results.law_summary import Reference, is_samples, samples_of, split
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]

@@ -15,9 +15,9 @@ from tensorprog.blocks import Block, Grid
 from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
+from tensorprog.language.files import is_reserved
 from tensorprog.language.formats import BRACKETS, label
 from tensorprog.language.ir import Netsor, Table
-from tensorprog.language.writing_files import is_reserved
 from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
 from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference, members

@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tensorprog.finite import block, collapsed, job
+from tensorprog.finite import block, job, normals
 from tensorprog.finite.frames import Draw
 from tensorprog.finite.job import METHODS, make_job
-from tensorprog.finite.lazy import Lazy
+from tensorprog.finite.matmul import Lazy
 from tensorprog.finite.run import run
 from tests.rotation import some
 
@@ -369,8 +369,8 @@ def test_one_degree_of_freedom_is_missed(lost: int) -> None:
 
 
 def _one_degree_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    chi = collapsed.chi
-    monkeypatch.setattr(collapsed, "chi", lambda g, degrees, size: chi(g, [max(0, nu - 1) for nu in degrees], size))
+    chi = normals.chi
+    monkeypatch.setattr(normals, "chi", lambda g, degrees, size: chi(g, [max(0, nu - 1) for nu in degrees], size))
 
 
 def _nothing_along_earlier_directions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import execute, job, store
+from tensorprog.finite import job, store, workers
 from tensorprog.finite.run import run
 from tensorprog.language.yaml_io import loads
 from tensorprog.shipped import shipped_programs
@@ -28,9 +28,9 @@ RUN: dict[str, Any] = {"width": 24, "seed": 7, "method": "lazy"}
 SLOWLY = """
 import sys, time
 import tensorprog as tp
-from tensorprog.finite import cost, job, store
+from tensorprog.finite import job, store, workers
 store.SYNC_SECONDS = 0.02
-cost.MAX_TASK = 1
+workers.MAX_TASK = 1
 job.MAX_BLOCK = 64
 run = {"width": 24, "seed": 7, "method": "lazy"}
 tp.load("attention").run(samples=20000, store=sys.argv[1], progress=lambda *_: time.sleep(0.05), **run)
@@ -75,7 +75,7 @@ def test_a_complete_run_is_read_and_a_longer_one_goes_on(folder: Path, monkeypat
         assert seen[-1] == (samples, samples)
     assert (320, 1001) in seen  # whole blocks, of 64
     assert (1024, 3000) in seen
-    monkeypatch.setattr(execute, "draw_blocks", None)  # nothing is drawn any more
+    monkeypatch.setattr(workers, "draw_blocks", None)  # nothing is drawn any more
     for samples in (3000, 100):
         _same(program.run(samples=samples, store=folder, **RUN), longest, samples)
 

@@ -355,7 +355,7 @@ def sample(
     code = _refused(program, require, form)
     if code:
         return code
-    from tensorprog.language.writing_files import writing
+    from tensorprog.language.files import writing
 
     draws = program.limit(max_memory=max_memory or "1GiB").sample(size, seed=seed or 0)
     with writing(out):

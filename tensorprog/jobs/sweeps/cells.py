@@ -31,17 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.cluster import adopted
-from tensorprog.finite.cost import OUTSIDE_WORKERS, cores, inside
-from tensorprog.finite.execute import finished
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.lock import Lock
-from tensorprog.finite.settings import settings
-from tensorprog.finite.task import Packed, opened, pack
+from tensorprog.finite.store import settings
+from tensorprog.finite.workers import OUTSIDE_WORKERS, Packed, cores, finished, inside, opened, pack
 from tensorprog.jobs.sweeps.design import NUMBERS, Cell, Design
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.language.files import Lock, write_text, writing
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
-from tensorprog.language.writing_files import write_text, writing
 from tensorprog.program import Program
 from tensorprog.results.comparison import compare
 from tensorprog.results.law_summary import Reference, split

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.blocks import Grid
-from tensorprog.finite.task import libraries
+from tensorprog.finite.workers import libraries
 from tensorprog.jobs.sweeps.cells import Finished, Numbers
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import Problem, ProgramError, TensorprogError
+from tensorprog.language.files import partial_name, writing
 from tensorprog.language.samples import program_text
-from tensorprog.language.writing_files import partial_name, writing
 from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
-from tensorprog.finite.task import one_blas_thread
+from tensorprog.finite.workers import one_blas_thread
 from tensorprog.jobs.sweeps.cells import Finished, Folder, Limits, drawn, named, numbers, pool
 from tensorprog.jobs.sweeps.design import Cell, Design, design
 from tensorprog.jobs.sweeps.results import Summary, dataset, need_xarray, netcdf, summaries, tidy, write_zarr
 from tensorprog.language.errors import fail
+from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.formats import BRACKETS
-from tensorprog.language.writing_files import whole, write_text, writing
 from tensorprog.results.study import Listener, duration
 from tensorprog.show import plots
 

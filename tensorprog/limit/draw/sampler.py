@@ -87,6 +87,11 @@ class Sampler:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
 
+    @property
+    def demanded(self) -> int:
+        """Members that one draw has, of all families."""
+        return sum(math.prod(stop - start for start, stop in box) for box in self.demand.values())
+
     def numbers(self, later: Collection[str] = ()) -> int:
         """Numbers of one draw: its normals, and all members demanded but for scores that are drawn when read."""
         kept = (box for name, box in self.demand.items() if name not in later)

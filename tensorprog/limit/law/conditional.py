@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean
 from tensorprog.language.expr import Expr
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import BATCH, Open
-from tensorprog.limit.draw.conditioned import Conditioned
-from tensorprog.limit.draw.layers import ARRAYS
+from tensorprog.limit.draw.layers import ARRAYS, Conditioned
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.law.arguments import check_count
 from tensorprog.limit.memory import Budget, budgeted, need, pieces
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compilable import refuse_cells

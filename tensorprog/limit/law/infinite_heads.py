@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
-from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, check_points
 from tensorprog.limit.law.mixture import Marginals, Mixture
-from tensorprog.limit.law.summands import Function, Summands
+from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.covariance import Compiler
 
@@ -81,7 +80,7 @@ class InfiniteHeads:
         """What an output is a sum of."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        return Summands(compiler, [Function(compiler, name, compiler.netsor.families[name].ranges)])
+        return Summands(compiler, [LinearVector(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
         mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)

@@ -19,6 +19,7 @@ from tensorprog.language.errors import (
     NotFiniteError,
     Problem,
     ProgramError,
+    check_count,
     did_you_mean,
 )
 from tensorprog.language.expr import Expr
@@ -29,11 +30,9 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
 from tensorprog.limit.law.conditional import Conditional
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.layered import LayeredOutputs
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured import Covariance
@@ -42,7 +41,7 @@ from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.covariance import Compiler
 from tensorprog.limit.moment.moments import Moment, Value
 
-__all__ = ["NumericLaw", "widths_text"]
+__all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
 
 Array = NDArray[Any]
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of averages of products, relative to the sizes of the factors
@@ -71,8 +70,7 @@ class NumericLaw:
         with self.budget.within():
             self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
-        outputs = LayeredOutputs if self.compiler.layered else Outputs
-        self._outputs = outputs(self.compiler, accuracy, max_memory, seed)
+        self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
         self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
@@ -293,9 +291,8 @@ class NumericLaw:
         if key not in self._mixtures:
             if not math.prod(b - a for a, b in box):
                 raise ProgramError(f"{name} has no members")
-            if name in self.compiler.scores:
-                self._mixtures[key] = self._outputs.score_mixture(name, box)
-            elif self.compiled.families[name].kind == "scalar" and name not in self.compiler.random:  # a number
+            number = self.compiled.families[name].kind == "scalar" and name not in self.compiler.random
+            if number and name not in self.compiler.scores:
                 value, _ = self._mean_of(name, box)
                 self._mixtures[key] = Mixture((), value, np.zeros_like(value))
             else:
@@ -674,3 +671,29 @@ def _finite(samples: Samples) -> Samples:
         if not np.isfinite(values).all():
             raise ProgramError(f"average {name}: its expectation given the scores is not finite")
     return samples
+
+
+def check_order(order: Any) -> int:
+    """The order of a moment; raise ProgramError unless it is a whole number from 1 to 64."""
+    if isinstance(order, bool) or not hasattr(order, "__index__") or not 1 <= order <= 64:
+        raise ProgramError(f"the order of a moment is a whole number from 1 to 64, not {order!r}")
+    return int(order)
+
+
+def check_levels(q: Any) -> NDArray[np.float64]:
+    """Levels of quantiles; raise ProgramError unless they lie between 0 and 1."""
+    levels = check_points("quantile levels", q)
+    if not np.all((levels > 0) & (levels < 1)):
+        raise ProgramError("quantile levels must lie strictly between 0 and 1")
+    return levels
+
+
+def check_points(what: str, values: Any) -> NDArray[np.float64]:
+    """An array of real numbers, possibly infinite; raise ProgramError for anything else."""
+    try:
+        points = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ProgramError(f"{what} must be real numbers, not {values!r}") from None
+    if np.isnan(points).any():
+        raise ProgramError(f"{what} must be real numbers, and some are nan")
+    return points

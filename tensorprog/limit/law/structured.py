@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError
+from tensorprog.language.errors import ProgramError, check_count
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, contract
@@ -112,9 +112,7 @@ class Covariance:
         Raises    ProgramError for a size or seed that is none, or two families; MemoryLimitError if the draws, or the
                   covariance of members that no structure separates, do not fit
         """
-        for name, number in (("size", size), ("seed", seed)):
-            if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
-                raise ProgramError(f"{name} must be a whole number of at least 0, not {number!r}")
+        size, seed = check_count("size", size, 0), check_count("seed", seed, 0)
         shape = self.shape[: len(self._first)]
         if self.shape != (*shape, *shape):
             raise ProgramError("only the covariance of a family with itself can be sampled")
