@@ -157,7 +157,7 @@ def _named(name: str) -> None:
 
 def _text(path: Path, name: str, folder: Path) -> str:
     """The text of a program under a new name, led by a line for editors."""
-    from tensorprog.language.yaml_io.nodes import compose
+    from tensorprog.language.yaml_io.compose import compose
 
     text = path.read_text(encoding="utf-8-sig")
     root: Any = compose(text, str(path))
