@@ -31,6 +31,18 @@ assert abs(value - exact) <= error + 1e-10 and error < 1e-6, (value, exact, erro
 drawn = P.run(width=512, samples=4000, seed=1)["y"]
 assert abs(drawn.var() / exact - 1) < 0.15
 """,
+    "Adding a clause": """
+import tensorprog as tp
+for twice in (False, True):
+    P = tp.Program("p")
+    (W,) = P.weights("W")
+    u = P.matmul("u", W, P.initial("h", mean=0, cov=1))
+    P.outputs(P.nonlin("x", tp.tanh(u)), P.nonlin("y", tp.tanh(u) if twice else tp.erf(u)))
+    report = P.check()
+    assert report.grade == "theorem"
+    said = [finding.message for finding in report.findings if finding.rule == "equal outputs"]
+    assert said == (["y is x, defined a second time"] if twice else [])
+""",
     "Adding an output format": """
 import tensorprog as tp
 from tensorprog.blocks import Grid

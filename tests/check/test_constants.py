@@ -9,7 +9,7 @@ from rewrite_programs import ONE_HEAD, Case
 
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import normalize, written_out
-from tensorprog.check.rewrites.constants import Folding
+from tensorprog.check.rewrites.tools.folding import Folding
 from tensorprog.language.expr import Number
 from tensorprog.language.yaml_io import dump, loads
 from tensorprog.law import Law

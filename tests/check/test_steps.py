@@ -15,12 +15,10 @@ import pytest
 from networks import check_same
 from rewrite_programs import INPUT, KEPT, ONE_HEAD, REWRITTEN, Case
 
-import tensorprog.check.rewrites as normalize_package
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites import Rewrite, Rewritten, linear, normalize, steps, written_out
-from tensorprog.check.rewrites.biases import biases
-from tensorprog.check.rewrites.editor import Editor
-from tensorprog.check.rewrites.steps import constants, expand, inline, move, turn
+from tensorprog.check.rewrites import REWRITES, Rewrite, Rewritten, normalize, written_out
+from tensorprog.check.rewrites.tools import linear, operands
+from tensorprog.check.rewrites.tools.editor import Editor
 from tensorprog.language import initials
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
@@ -28,7 +26,7 @@ from tensorprog.language.ir import Initial, Netsor, Nonlin, Statement
 from tensorprog.language.yaml_io import dump, loads
 from tensorprog.results.judge import judge
 
-STEPS = {step.__name__: step for step in (constants, turn, biases, expand, move, inline)}
+STEPS = {step.__name__: step for step in REWRITES}
 CASES = {case.name: case for case in REWRITTEN}
 PROGRAMS = {case.name: case for case in (*REWRITTEN, *KEPT)}
 
@@ -278,7 +276,7 @@ def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transpose keeps the variance of the matrix."""
-    monkeypatch.setattr(steps, "_transposed",
+    monkeypatch.setattr(sys.modules[STEPS["turn"].__module__], "_transposed",
                         lambda netsor, weight, name: replace(weight, name=name, shape=weight.shape[::-1]))
 
 
@@ -289,7 +287,7 @@ def broken_factor(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(mean=law.mean, independent=law.independent, joint=law.joint, blocks=law.blocks,
                                factor=np.ascontiguousarray(law.factor.swapaxes(-1, -2)))
 
-    monkeypatch.setattr(sys.modules[biases.__module__], "initial_law", transposed)
+    monkeypatch.setattr(sys.modules[STEPS["biases"].__module__], "initial_law", transposed)
 
 
 def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,12 +297,15 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(expr: Expr, leaf: Any, *others: Any) -> Expr:
         return mapped(expr, lambda part: part if part == Number(1) else leaf(part), *others)
 
-    monkeypatch.setattr(steps, "mapped", lost)
+    monkeypatch.setattr(operands, "mapped", lost)
 
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that reach no output are dropped one by one."""
-    monkeypatch.setattr(normalize_package, "used", lambda netsor, more=(): sorted(Structure(netsor).relevant))
+    def relevant(netsor: Netsor, more: Any) -> set[str]:
+        return {netsor.body[position].target.name for position in Structure(netsor).relevant}
+
+    monkeypatch.setattr(sys.modules[STEPS["unused"].__module__], "_used", relevant)
 
 
 BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,

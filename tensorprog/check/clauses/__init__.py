@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorprog.check.certificates import Calculus
-from tensorprog.check.clauses.advice import clips, compiled, rounded, unused
+from tensorprog.check.clauses.advice import WARNINGS
 from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NO_LIMIT, NOT_COVERED, SAKAI, YANG, Context, Rule
 from tensorprog.check.clauses.degenerate import variance
 from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
@@ -33,7 +33,7 @@ __all__ = ["GRADES", "RULES", "Claim", "Finding", "Fix", "Report", "Rule", "chec
 
 RULES: tuple[Rule, ...] = (
     nonlinearities, operands, bounded, dedicated, different, scales, induction, one_layer, transposes, averages,
-    limiting_values, widths, variance, declared, clips, rounded, unused, compiled,
+    limiting_values, widths, variance, declared, *WARNINGS,
 )
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 

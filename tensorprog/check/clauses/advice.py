@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorprog.check.clauses.context import Context, rule
+from tensorprog.check.clauses.context import Context, Rule, rule
 from tensorprog.check.clauses.report import Finding, Fix
 from tensorprog.check.graph import Structure
 from tensorprog.language.expr import Call, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.language.initials import initial_law
 from tensorprog.language.ir import MatMul, Nonlin, Table
 
-__all__ = ["clips", "compiled", "rounded", "unused"]
+__all__ = ["WARNINGS"]
 
 ADVICE = "advice, no clause of Assumption 1"
 FAR = 8  # standard deviations that no coordinate reaches
@@ -136,3 +136,6 @@ def _plain(check: Context) -> bool:
         and not any(len(family.statements) > 1 for family in netsor.families.values())
         and not any(index.boundary for index in netsor.indices)
     )
+
+
+WARNINGS: tuple[Rule, ...] = (clips, rounded, unused, compiled)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import reduce
 
-from tensorprog.check.rewrites.constants import Folding
+from tensorprog.check.rewrites.tools.folding import Folding
 from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Variable, walk
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.language.substitute import affine_expr

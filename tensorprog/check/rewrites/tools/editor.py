@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.boundaries import conditions, crossed, periodic, reaches, readable, within
-from tensorprog.check.rewrites.linear import Stuck, instantiate
-from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables
-from tensorprog.language.ir import ConstantDef, Index, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.check.rewrites.tools.boundaries import conditions, crossed, periodic, reaches, readable, within
+from tensorprog.check.rewrites.tools.linear import Stuck, instantiate
+from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables, walk
+from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import Loop, schedule
-from tensorprog.language.substitute import free_indices
+from tensorprog.language.substitute import MAX_NODES, bound_indices, free_indices, replace_variables
 
-__all__ = ["Editor"]
+__all__ = ["Editor", "Rewrite"]
 
+MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One exact rewrite; `where` and `line` speak of the program as it was written."""
+
+    kind: str
+    where: str
+    line: int
+    text: str
+    standing: str = "exact at every n"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text} ({self.standing})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
 
 class Editor:
     """One valid program, and the changes that lead to the next one.
 
     `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
-    position), what they declare in `weights` and `constants`, what these stand in for in `replaced`, and weights made
-    for initial families in `initials`; widths that are n in `equal`.
+    position), what they leave out in `dropped`, what they declare in `weights` and `constants`, what these stand in for
+    in `replaced`, and weights made for initial families in `initials`; widths that are n in `equal`.  With `prune` the
+    declarations go that nothing reads.
     """
 
     def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
         self.netsor, self.origin = netsor, tuple(origin)
         self.structure = Structure(netsor)
         self.changed: dict[int, Statement] = {}
+        self.dropped: set[int] = set()
+        self.prune = False
         self.constants: list[ConstantDef] = []
         self.weights: list[Weight] = []
         self.replaced: set[str] = set()
@@ -80,6 +103,34 @@ class Editor:
         if holds and not readable(self.netsor, expr, self._ranges):
             raise Stuck
         return within(expr, holds) if holds else expr
+
+    def written_out(self, position: int, statement: Nonlin, wanted: Collection[Variable]) -> Expr:
+        """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
+        nodes = list(walk(statement.expr))
+        taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
+        read = {v: nonlin for v in wanted if (nonlin := self._inlinable(position, v))}
+        added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
+        if len(nodes) + added > min(MAX_NODES, MAX_TOTAL // len(self.netsor.body)):
+            return statement.expr
+
+        def instance(reference: Variable) -> Expr | None:
+            try:
+                return self.instance(read[reference], reference, taken) if reference in read else None
+            except Stuck:
+                return None
+
+        return replace_variables(statement.expr, instance)
+
+    def _inlinable(self, position: int, reference: Variable) -> Nonlin | None:
+        """The Nonlin behind a reference, if its expression alone shows whether it is a vector."""
+        nonlin = self.definition(position, reference)
+        is_vector = self.netsor.families[reference.name].kind == "vector"
+        if nonlin is None or self.vector(nonlin.expr) != is_vector:
+            return None
+        (definer,) = self.structure.definers(position, reference)
+        latest = self.changed.get(definer, nonlin)
+        assert isinstance(latest, Nonlin)
+        return latest
 
     def _holds(self, nonlin: Nonlin, values: Mapping[str, Affine]) -> list[Expr]:
         """What holds where a reference, with some values for the indices of a definition, is not 0 by a boundary.
@@ -151,6 +202,13 @@ class Editor:
             self._made[key] = self.add(position, make(), origin)
         return self._made[key]
 
+    def becomes(self, kind: str, position: int, expr: Expr, width: str = "", reason: str = "") -> Rewrite:
+        """Put a Nonlin in the place of a statement."""
+        old = self.netsor.body[position]
+        new = Nonlin(old.target, expr, width, old.span)
+        self.changed[position] = new
+        return Rewrite(kind, self.origin[position], old.span.line, f"{old} becomes {new}{reason}")
+
     def ones(self, position: int, width: str, origin: str = "") -> Variable:
         """The constant vector 1 of a width: one of the program's own, if it has any."""
         families = self.netsor.families
@@ -185,23 +243,41 @@ class Editor:
         entries = list(self._before.get(-1, ()))
         for position, statement in enumerate(self.netsor.body):
             entries += self._before.get(position, ())
-            entries.append((self.changed.get(position, statement), self.origin[position]))
+            if position not in self.dropped:
+                entries.append((self.changed.get(position, statement), self.origin[position]))
         entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
-        netsor = replace(
-            self.netsor,
-            body=tuple(replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries),
-            indices=tuple(self._indices.values()),
-            initial=tuple(
+        parts: dict[str, Any] = {
+            "body": tuple(
+                replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries
+            ),
+            "indices": tuple(self._indices.values()),
+            "initial": tuple(
                 replace(v, width=self.width(v.width)) for v in self.netsor.initial if v.name not in self.replaced
             ),
-            constants=(*self.netsor.constants, *self.constants),
-            weights=tuple(
+            "constants": (*self.netsor.constants, *self.constants),
+            "weights": tuple(
                 replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1])))
                 for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced
             ),
-            widths=tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
-        )
-        return netsor, tuple(origin for _, origin in entries)
+            "widths": tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
+        }
+        if self.prune:
+            parts |= self._still_read(parts)
+        return replace(self.netsor, **parts), tuple(origin for _, origin in entries)
+
+    def _still_read(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the declarations and options those that what is left reads."""
+        body = parts["body"]
+        read = {reference.name for s in body for reference in (s.target, *s.inputs)} | set(self.netsor.outputs)
+        read |= {s.weight.name for s in body if isinstance(s, MatMul)}
+        weights = tuple(w for w in parts["weights"] if w.name in read)
+        widths = {self.netsor.families[name].width for name in read}.union(*(w.shape for w in weights))
+        return {
+            "initial": tuple(v for v in parts["initial"] if v.name in read),
+            "weights": weights,
+            "fixed_widths": tuple(entry for entry in self.netsor.fixed_widths if entry[0] in widths),
+            "run": tuple(option for option in self.netsor.run if option[0] not in ("averages", "keep")),  # of names
+        }
 
     def width(self, name: str) -> str:
         """What a width is to be called."""
