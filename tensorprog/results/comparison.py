@@ -20,7 +20,7 @@ from tensorprog.language.formats import BRACKETS, chance, label, plain_fields, q
 from tensorprog.language.ir import Netsor
 from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
 from tensorprog.results.law_summary import (
-    Curve,
+    LawCurve,
     Reference,
     column,
     is_samples,
@@ -288,7 +288,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     values = column(samples, name, position)
     own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
     size, other_size = effective_size(values), math.inf
-    other: Curve | Array | None = None
+    other: LawCurve | Array | None = None
     target = dict.fromkeys(own, (_NAN, _NAN))
     method = "kde"
     if isinstance(against, Reference) and name in against.failed:  # which has been said
@@ -303,7 +303,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     elif isinstance(against, Reference):
         atoms = _tied(values)
         other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
-        if isinstance(other, Curve) and other.smoothed:  # draws are honest where the law itself only has draws
+        if isinstance(other, LawCurve) and other.smoothed:  # draws are honest where the law itself only has draws
             other = None
         if other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does

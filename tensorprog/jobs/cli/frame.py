@@ -94,7 +94,7 @@ def _usage_problem(error: click.ClickException) -> Problem:
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
-class Option(click.Option):
+class HeadedOption(click.Option):
     """An option that stands under a heading."""
 
     def __init__(self, *args: Any, heading: str = OPTIONS, **extra: Any) -> None:

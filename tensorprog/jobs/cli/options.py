@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tensorprog.jobs.cli.frame import OUTPUT, RESOURCES, Option
+from tensorprog.jobs.cli.frame import OUTPUT, RESOURCES, HeadedOption
 from tensorprog.language.errors import Problem, ProgramError, fail
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def options(*chosen: Callable[[F], F]) -> Callable[[F], F]:
 
 def option(*names: str, **extra: Any) -> Callable[[F], F]:
     """As `click.option`; `heading` says under which heading `--help` shows it."""
-    return click.option(*names, cls=Option, **extra)
+    return click.option(*names, cls=HeadedOption, **extra)
 
 
 FILE = click.argument("file", metavar="FILE", shell_complete=files)
