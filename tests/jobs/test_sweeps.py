@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import Program
 from tensorprog.finite.cluster import connected
 from tensorprog.jobs.sweeps import cells, work
 from tensorprog.jobs.sweeps.design import NUMBERS, design
 from tensorprog.jobs.sweeps.results import mean_of, netcdf
-from tensorprog.language.yaml_io import loads
-from tensorprog.program import Program
 from tensorprog.results.comparison import Row
 from tensorprog.show import plots
+from tests.reading import loads
 
 xarray = pytest.importorskip("xarray")
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import ProgramError, compare
 from tensorprog.blocks.text import aligned
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.formats import chance, label, quantity
-from tensorprog.results.comparison import compare
 from tensorprog.results.law_summary import Reference, members, split
 from tests.results.fakes import MixtureLaw, draw, netsor
 
