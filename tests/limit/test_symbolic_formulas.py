@@ -9,11 +9,10 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law, Program
 from tensorprog.limit.formulas import Expectation, SymbolicLaw
 from tensorprog.limit.formulas.numbers import estimate
-from tensorprog.program import Program
+from tests.reading import loads
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp
 
@@ -157,7 +156,7 @@ def test_sizes_do_not_matter() -> None:
     first, second = (made.limit(symbolic=True) for made in (small, large))
     assert first.cov("p")[0, 1, 2, 0, 1, 2] == second.cov("p")[7, 63, 2, 7, 63, 2]
     assert second.cov("p").shape == (8, 64, 64, 8, 64, 64)
-    assert len(second.cov("p").cases.values) == len(first.cov("p").cases.values) == 2
+    assert len(second.cov("p").cases.terms) == len(first.cov("p").cases.terms) == 2
 
 
 def test_conditions_in_text() -> None:
