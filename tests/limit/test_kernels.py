@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.law import Law
-from tensorprog.limit.law.structured import Covariance
+from tensorprog import Law
+from tensorprog.limit.law.structured_covariance import Covariance
 
 Array = NDArray[np.float64]
 WEIGHT, BIAS, DEPTH = 1.5625, 0.25, 3

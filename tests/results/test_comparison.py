@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.errors import ProgramError
-from tensorprog.results.comparison import aligned, chance, compare, quantity
-from tensorprog.results.law_summary import Reference, label, members, split
+from tensorprog import ProgramError, compare
+from tensorprog.blocks.text import aligned
+from tensorprog.language.formats import chance, label, quantity
+from tensorprog.results.law_summary import Reference, members, split
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 

@@ -198,7 +198,7 @@ class Block:
         """
         dim = self.sampler.dim
         several = self.size * math.prod(self.vectors[0].members) > 1
-        if several or not 1 < dim <= FITTED or self.region().steepest > TAME:
+        if several or not 1 < dim <= FITTED or self.region.steepest > TAME:
             return None
         z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
         mean, var = (a.reshape(-1) for a in self.at(z)[:2])
@@ -212,15 +212,12 @@ class Block:
         return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
 
     @cached_property
-    def _region(self) -> Region:
+    def region(self) -> Region:
+        """How fast functions are anywhere in the region of the normals."""
         reader = Steepness(self.sampler)
         readers = [copy(reader), reader.halved()]
         ranges = self._ranges(reader.boxes, readers)
         return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
-
-    def region(self) -> Region:
-        """How fast functions are anywhere in the region of the normals."""
-        return self._region
 
     def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
         """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
@@ -297,15 +294,15 @@ class Summands:
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
         self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
 
-    @cached_property
-    def dim(self) -> int:
-        """Standard normals per draw."""
-        return sum(block.sampler.dim for block in self.blocks)
+    def beside(self, k: int) -> tuple[Array, Array]:
+        """Mean and variance of what no score reaches of a vector.
 
-    def points(self, points: Array) -> list[Array]:
-        """The columns of the points that belong to each block."""
-        ends = np.cumsum([block.sampler.dim for block in self.blocks])
-        return np.split(points, ends[:-1], axis=1) if self.blocks else []
+        Shapes    (*members), twice
+        """
+        if self.fixed is None:
+            zero = np.zeros(self.vectors[k].members)
+            return zero, zero
+        return self.fixed.mean(k, {}, 1)[0, 0], self.fixed.var(k, {}, 1)[0, 0]
 
     @property
     def error(self) -> float:
