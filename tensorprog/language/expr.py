@@ -22,8 +22,8 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
     "COMPARISONS", "LOGICAL", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "IndexValue", "Number", "Operand",
-    "Reduction", "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of", "rebuild",
-    "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
+    "Reduction", "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of",
+    "rebuild", "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
 ]
 
 V = TypeVar("V")
