@@ -46,12 +46,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
-    limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
-    limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
-    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
-    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
-    limit.formulas.text
 """
 # the only places for an outside package
 HOMES = {

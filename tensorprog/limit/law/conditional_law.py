@@ -20,7 +20,7 @@ from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import Budget, budgeted, need, pieces
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["ConditionalLaw"]
 

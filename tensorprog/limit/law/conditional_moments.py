@@ -25,7 +25,7 @@ from tensorprog.limit.law.averaging import MIN_LOG2
 from tensorprog.limit.law.summands import Block, LinearVector, Summands
 from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["CHUNK_NUMBERS", "Blocks", "DrawSource", "Given", "OneLayer", "SeveralLayers", "is_linear"]
 

@@ -15,7 +15,7 @@ from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, chec
 from tensorprog.limit.law.mixture import Marginals, Mixture
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["InfiniteHeads"]
 

@@ -38,8 +38,8 @@ from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Moment, Value
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
 
@@ -202,7 +202,7 @@ class NumericLaw:
         if family != name or (single and self.compiled.families[family].ranges):
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
-    def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
+    def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
 
     def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
@@ -222,7 +222,7 @@ class NumericLaw:
             moment = self.compiler.score(first, second)
         elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
-            moment = Moment((), self.compiler.pair_ranges(first, second))
+            moment = IndexedValues((), self.compiler.pair_ranges(first, second))
         elif random:
             return self._averaged_cov(first, second, with_error)
         else:

@@ -40,9 +40,10 @@ from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import Block, LinearVector, Summands
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Moment, Term
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.replicates import REPLICATES
+from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
 
@@ -307,7 +308,7 @@ class Outputs:
             if f not in self.compiler.random:
                 value = self.compiler.mean(f)
                 at = {str(x): np.asarray(start) for x, (start, _) in enumerate(box)}
-                mean[k] = Moment((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
+                mean[k] = IndexedValues((Term(frozenset(), value),), position_names(self.netsor, f)).at(at).value
             for m, (g, other) in enumerate(members):
                 if (f in self.compiler.random) != (g in self.compiler.random):
                     continue

@@ -22,8 +22,8 @@ from tensorprog.language.named_arrays import broadcast
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Value
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import Value
 
 __all__ = ["coefficients", "degenerate"]
 

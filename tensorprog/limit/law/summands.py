@@ -26,9 +26,9 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.intervals import TAME, Moving, Steepness
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
-from tensorprog.limit.moment.moments import Equations, canonical, difference, solve
 
 __all__ = ["HEAD", "Block", "LinearVector", "Summands"]
 
@@ -329,7 +329,7 @@ class Summands:
         compiler = self.compiler
         ranges = self.vectors[k].ranges | {f"{n}_": s for n, s in self.vectors[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
-        p2, q2, local = compiler.patterns.paired(p, q, ranges)
+        p2, q2, local = compiler.paired(p, q, ranges)
         names = compiler.parts.every_range()
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
