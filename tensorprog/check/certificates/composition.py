@@ -159,8 +159,8 @@ class Composition(Knowledge):
         """What is known by composition, and by relations between the parts."""
         found = composed
         for relation in self.relations:
-            if relation is not self.relations[0] and _settled(found):
-                continue
+            if _settled(found):
+                break
             try:
                 more = relation(self, node, found)
             except Undecided:
@@ -574,7 +574,7 @@ class Composition(Knowledge):
 
 
 def _settled(p: Profile) -> bool:
-    """Whether a relation could add to range or regularity no more than a narrower range."""
+    """Whether relations have nothing to add but a narrower range."""
     return p.real and p.modulus == 0 and math.isfinite(p.low) and math.isfinite(p.high)
 
 

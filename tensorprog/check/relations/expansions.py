@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Knowledge, Span, Undecided, increasing, outward
-from tensorprog.check.relations.rational import keeps_sign
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.expr import Call, Expr, Number, variables
 
@@ -37,6 +36,7 @@ CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative
 NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
 SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu", "elu", "selu", "sin", "cos", "abs",
           "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
+OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0)}  # ranges whose ends are no values
 LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 0, "softplus": 1, "gelu": 1, "silu": 1,
              "elu": 1, "selu": 1, "abs": 1, "relu": 1, "leaky_relu": 1}  # and their growth
 
@@ -422,9 +422,11 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
         return False
     if expr.atom in ("exp", "sigmoid", "softplus", "gaussian"):
         return True
+    if expr.atom in ("add", "subtract") and found.low >= 0 and _inside(known, expr):
+        return True
     signs = [positive(known, arg) for arg in expr.args]
     if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
-        return all(signs) or keeps_sign(known, expr) > 0
+        return all(signs)
     if expr.atom in ("sqrt", "power", "relu"):
         return signs[0]
     if expr.atom == "maximum":
@@ -444,13 +446,24 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
             1.0
         }:
             return True  # elu(v) + 1 is exp(v) or 1 + v
-    return keeps_sign(known, expr) > 0
+    return False
+
+
+def _inside(known: Knowledge, expr: Call) -> bool:
+    """Whether a sum or difference stays above the least value that its range allows, as 1 - sigmoid(v) does."""
+    for k, arg in enumerate(expr.args):
+        if isinstance(arg, Call) and arg.atom in OPEN:
+            least, most = OPEN[arg.atom]
+            p = known.of(arg)
+            if (p.low == least) if k == 0 or expr.atom == "add" else (p.high == most):
+                return True
+    return False
 
 
 def _away(known: Knowledge, expr: Expr) -> bool:
     """Whether the value is never 0."""
     found = known.of(expr)
-    return positive(known, expr) or (found.high < 0 and found.real) or keeps_sign(known, expr) != 0
+    return positive(known, expr) or (found.high < 0 and found.real)
 
 
 def tame(known: Knowledge, expr: Expr, u: Expr) -> bool:

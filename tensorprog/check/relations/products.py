@@ -19,7 +19,6 @@ from tensorprog.check.certificates.profile import Profile, assumed, compose, mee
 from tensorprog.check.relations.expansions import behaviour, positive
 from tensorprog.check.relations.exponentials import Form, combination, logarithm, share, value, weight
 from tensorprog.check.relations.factors import apart, base, built, linear, powers, written
-from tensorprog.check.relations.rational import rational
 from tensorprog.check.relations.squares import over_squares, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
@@ -31,12 +30,6 @@ SPREAD = 2  # sums that are multiplied out within each other
 MOST = 24  # factors of a product
 
 Factors = dict[Expr, Fraction]
-
-
-def _rational(known: Knowledge, node: Call, _: Profile) -> Profile | None:
-    if node.atom not in ("multiply", "divide", "add", "subtract", "power"):
-        return None
-    return rational(known, node)
 
 
 def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
@@ -260,4 +253,4 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_rational, _ends, _exponential, _squares, _product, _gate, _magnitude)
+RELATIONS = (_ends, _exponential, _squares, _product, _gate, _magnitude)
