@@ -474,7 +474,7 @@ class Line:
         here, there = self.at(x), self.at((x + steps).ravel()).reshape(steps.shape)
         with np.errstate(all="ignore"):
             rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / np.abs((x + steps) - x)
-        return np.nan_to_num(rise)
+        return np.asarray(np.nan_to_num(rise))
 
     def slopes(self, x: Array) -> Array:
         """The largest slope found from each point over several short steps, less what rounding may add."""

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from tensorprog.language.named_arrays import BATCH, Open, affine_values
 __all__ = ["Probe", "Witness"]
 
 Kind = Literal["jump", "slope", "growth", "nan", "infinite"]
-Array = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
 # np.unique would import masked arrays
 NEAR_ZERO = sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))})
 LOGS = 2.0 ** np.arange(0, 330, 0.5)

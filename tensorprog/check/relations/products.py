@@ -17,9 +17,9 @@ from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
 from tensorprog.check.relations.expansions import behaviour, positive
-from tensorprog.check.relations.exponentials import Form, combination, logarithm, share, value, weight
-from tensorprog.check.relations.factors import apart, base, built, linear, powers, written
-from tensorprog.check.relations.squares import over_squares, squares
+from tensorprog.check.relations.exponentials import Combination, combination, logarithm, value, weight
+from tensorprog.check.relations.factors import apart, base, built, powers
+from tensorprog.check.relations.squares import over_squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
 __all__ = ["RELATIONS"]
@@ -50,9 +50,6 @@ def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
 def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """Sums, logarithms and exponentials that hold a log sum exp, or a maximum."""
     if node.atom == "exp":
-        powered = _powered(known, node.args[0])
-        if powered is not None:
-            return known.of(powered)
         return weight(known, combination(known, node.args[0]))
     if node.atom == "where" and not variables(node.args[0]):
         form = logarithm(known, node)
@@ -60,28 +57,6 @@ def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | N
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(known, combination(known, node))
     return None
-
-
-def _powered(known: Knowledge, exponent: Expr) -> Expr | None:
-    """exp(a log(x) + b) as x**a exp(b)."""
-    parts, constant = linear(known, exponent)
-    found = [(x.args[0], a) for x, a in parts.items() if isinstance(x, Call) and x.atom == "log"]
-    logs = {x: a for x, a in found if positive(known, x)}
-    if not logs or not constant.exact:
-        return None
-    rest: Expr = written(constant.low)
-    for x, a in parts.items():
-        if not (isinstance(x, Call) and x.args[0] in logs):
-            rest = Call("add", (rest, Call("multiply", (written(a), x))))
-    return built({**logs, Call("exp", (rest,)): Fraction(1)}) if rest != written(Fraction(0)) else built(logs)
-
-
-def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
-    """A sum of squares, or a variance, is not negative."""
-    if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
-        return None
-    found = squares(known, node)
-    return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
 
 
 def _magnitude(known: Knowledge, node: Call, _: Profile) -> Profile | None:
@@ -131,14 +106,12 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     if node.atom not in PRODUCTS and not (node.atom == "where" and not variables(node.args[0])):
         return None
     factors = _collected(known, node)
-    moving = {x: a for x, a in factors.items() if known.span(x) is None}
+    moving = {x: a for x, a in factors.items() if known.enclosure(x) is None}
     found: list[Profile] = []
     if len(moving) > 1 or list(moving.values()) not in ([], [1]):
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
-        for whole in (_by_base(known, factors), _merged(known, factors)):
-            found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -161,14 +134,6 @@ def _divided(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
         yield _joint([normed[0], *_others(known, factors, *used)])
     if power > 0:
         yield from _weighed(known, factors, bottom)
-    if power != 1:
-        return
-    for x, a in tops:
-        if a >= 1:
-            part = share(known, x, bottom)
-            if part is not None:
-                again = {y: b - (y == x) for y, b in factors.items() if y != bottom and b - (y == x)}
-                yield _joint([part, *_others(known, again)])
 
 
 def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
@@ -178,7 +143,7 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     forms = {x: logarithm(known, x) for x in factors}
     if forms[bottom] is None:
         return
-    total, used = Form(), []
+    total, used = Combination(), []
     for x, form in forms.items():
         if form is not None:
             total = total.plus(form, factors[x])
@@ -186,29 +151,6 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     found = weight(known, total)
     if found is not None:
         yield _joint([found, *_others(known, factors, *used)])
-
-
-def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
-    """Factors of one value together, where there are several values."""
-    groups: dict[Expr | None, Factors] = {}
-    for x, a in factors.items():
-        groups.setdefault(base(known, x), {})[x] = a
-    numbers = groups.pop(None, {})
-    if len(groups) < 2:
-        return None
-    parts = [known.of(built(group)) for group in groups.values()]
-    return _joint(parts + ([known.of(built(numbers))] if numbers else []))
-
-
-def _merged(known: Knowledge, factors: Factors) -> Profile | None:
-    """Several exponentials as one."""
-    curves = [(x, a) for x, a in factors.items() if isinstance(x, Call) and x.atom == "exp"]
-    if len(curves) < 2 and not any(a not in (0, 1) for _, a in curves):
-        return None
-    terms = [x.children[0] if a == 1 else Call("multiply", (written(a), x.children[0])) for x, a in curves]
-    total = functools.reduce(lambda a, b: Call("add", (a, b)), terms)
-    rest = {x: a for x, a in factors.items() if x not in dict(curves)}
-    return known.expression(built({**rest, Call("exp", (total,)): Fraction(1)}), known.at)
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:
@@ -253,4 +195,4 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_ends, _exponential, _squares, _product, _gate, _magnitude)
+RELATIONS = (_ends, _exponential, _product, _gate, _magnitude)
