@@ -212,6 +212,8 @@ class Composition(Knowledge):
             return self._masked(node, args, depends)
         if node.atom == "multiply":
             found = product(args[0], args[1])
+            if node.args[0] == node.args[1]:  # a square
+                found = replace(found, low=max(found.low, 0.0))
         elif node.atom == "divide":
             found, partial, more = self._quotient(node, args, partial)
             assumes += more

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
+from tensorprog.check.relations.factors import linear
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.expr import Call, Expr, Number, variables
 
@@ -434,7 +435,7 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
     if expr.atom == "where":
         return all(signs[1:])
     if expr.atom == "log":
-        return positive(known, Call("subtract", (expr.args[0], Number(1))))
+        return _exceeds_one(known, expr.args[0])
     if expr.atom == "abs":
         return signs[0] or positive(known, Call("negative", expr.args))
     if expr.atom == "add":
@@ -446,7 +447,23 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
             1.0
         }:
             return True  # elu(v) + 1 is exp(v) or 1 + v
+    return _definite(known, expr)
+
+
+def _definite(known: Knowledge, expr: Expr) -> bool:
+    """Whether a value is a x**2 + b x + c without a zero and above 0."""
+    parts, constant = linear(known, expr)
+    for x, b in parts.items():
+        a = parts.get(Call("power", (x, Number(2))), Fraction(0))
+        if len(parts) == 2 and a > 0 and b * b < 4 * a * constant.low:
+            return True
     return False
+
+
+def _exceeds_one(known: Knowledge, expr: Expr) -> bool:
+    """Whether a value is 1, or more, plus something positive, as 1 + exp(v) is."""
+    parts, constant = linear(known, expr)
+    return constant.low >= 1 and bool(parts) and all(a > 0 and positive(known, x) for x, a in parts.items())
 
 
 def _inside(known: Knowledge, expr: Call) -> bool:

@@ -19,7 +19,7 @@ from tensorprog.check.certificates.profile import Profile, assumed, compose, mee
 from tensorprog.check.relations.expansions import behaviour, positive
 from tensorprog.check.relations.exponentials import Combination, combination, logarithm, value, weight
 from tensorprog.check.relations.factors import apart, base, built, powers
-from tensorprog.check.relations.squares import over_squares
+from tensorprog.check.relations.squares import over_squares, share, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
 __all__ = ["RELATIONS"]
@@ -57,6 +57,14 @@ def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | N
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(known, combination(known, node))
     return None
+
+
+def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
+    """A sum of squares, or a variance, is not negative."""
+    if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
+        return None
+    found = squares(known, node)
+    return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
 
 
 def _magnitude(known: Knowledge, node: Call, _: Profile) -> Profile | None:
@@ -134,6 +142,14 @@ def _divided(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
         yield _joint([normed[0], *_others(known, factors, *used)])
     if power > 0:
         yield from _weighed(known, factors, bottom)
+    if power != 1:
+        return
+    for x, a in tops:
+        if a >= 1:
+            part = share(known, x, bottom)
+            if part is not None:
+                again = {y: b - (y == x) for y, b in factors.items() if y != bottom and b - (y == x)}
+                yield _joint([part, *_others(known, again)])
 
 
 def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
@@ -195,4 +211,4 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_ends, _exponential, _product, _gate, _magnitude)
+RELATIONS = (_ends, _exponential, _squares, _product, _gate, _magnitude)
