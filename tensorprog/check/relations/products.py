@@ -120,6 +120,8 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
+        whole = _by_base(known, factors)
+        found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -167,6 +169,18 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     found = weight(known, total)
     if found is not None:
         yield _joint([found, *_others(known, factors, *used)])
+
+
+def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
+    """Factors of one value together, where there are several values."""
+    groups: dict[Expr | None, Factors] = {}
+    for x, a in factors.items():
+        groups.setdefault(base(known, x), {})[x] = a
+    numbers = groups.pop(None, {})
+    if len(groups) < 2:
+        return None
+    parts = [known.of(built(group)) for group in groups.values()]
+    return _joint(parts + ([known.of(built(numbers))] if numbers else []))
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:
