@@ -16,7 +16,7 @@ from tensorprog.blocks import Block
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, ProgramError
-from tensorprog.language.writing_files import whole
+from tensorprog.language.files import whole
 from tensorprog.limit.law.infinite_heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.summary import blocks_of

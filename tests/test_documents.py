@@ -31,12 +31,12 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 import tensorprog as tp
+from tensorprog import Law
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog.language.schema import INITIAL, RUN_KEYS, SECTIONS, WEIGHT
 from tensorprog.results import law_summary as reference
+from tests.reading import loads
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -45,6 +45,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LONG = {"run": "--samples 200", "sweep": "--samples 200 --repeats 2", "paper": "--samples 500 --repeats 2"}
 # what becomes of each kind of block; there is no other
 RUN = ("python", "yaml", "console", "sh", "text")  # by `walk`: executed, loaded, compared
+APPLIED = ("diff",)  # by `test_diffs`
 BUILT = ("{code-cell}", "{eval-rst}", "{generated}", "{toctree}", "{figure}", "{image}")  # when the site is built
 PLAIN = {"command-line.md": 1, "development.md": 1}  # blocks without a kind: an object in outline, the import order
 
@@ -85,7 +86,7 @@ def blocks(kind: str) -> list[Block]:
 def test_no_block_escapes(page: Path) -> None:
     kinds = [block.kind for block in blocks_of(page)]
     assert kinds.count("") == PLAIN.get(page.name, 0)
-    assert not {*kinds} - {*RUN, *BUILT, ""}
+    assert not {*kinds} - {*RUN, *APPLIED, *BUILT, ""}
 
 
 @pytest.fixture
@@ -246,6 +247,7 @@ def _rewrite(block: Block, line: str, printed: str) -> None:
 DEAR = ("custom-program.md", "python.md", "sweeps.md")  # whose Python takes long
 
 
+@pytest.mark.turns(3, always=("README.md",))
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page) and page.name not in DEAR],
                          ids=lambda page: page.name)
 def test_what_a_page_says_is_so(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +366,7 @@ def _words(page: str) -> set[str]:
 def test_the_file_format_is_complete() -> None:
     words = _words("program-files.md")
     functions = {name for name, atom in ATOMS.items() if not atom.operator and name not in ("minimum", "maximum")}
-    assert not {*SECTIONS, *INITIAL_KEYS, *WEIGHT_KEYS, *RUN_KEYS, *functions, *REDUCTIONS} - words
+    assert not {*SECTIONS, *INITIAL.options, *WEIGHT.options, *RUN_KEYS, *functions, *REDUCTIONS} - words
 
 
 def test_the_command_line_is_complete() -> None:

@@ -46,13 +46,6 @@ AGAINST = """
 """
 # files that import each other in a circle, typing and deferred imports included; no other file may enter one
 CIRCLES = """
-    finite.footprint finite.job
-    limit.form.branches limit.form.residual_streams limit.form.sums_of_functions
-    limit.moment.covariance limit.moment.gaussians limit.moment.needs limit.moment.paths limit.moment.patterns
-    limit.moment.products limit.moment.recurrences limit.moment.reduced limit.moment.weights
-    limit.formulas.convert limit.formulas.derivation limit.formulas.expectation limit.formulas.indexed
-    limit.formulas.latex limit.formulas.law limit.formulas.names limit.formulas.numbers limit.formulas.statements
-    limit.formulas.text
 """
 # the only places for an outside package
 HOMES = {
@@ -201,7 +194,7 @@ def test_the_package_loads_nothing_before_it_is_asked() -> None:
 def test_a_check_loads_nothing_slow() -> None:
     loaded = _loaded("from tensorprog.jobs.cli import main\nmain(['check', 'attention'], standalone_mode=False)")
     assert "tensorprog.check.clauses" in loaded
-    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.lazy",
+    assert not loaded & {"sympy", "scipy.stats", "matplotlib", "rich", "tensorprog.limit", "tensorprog.finite.matmul",
                          "numpy.ma", "concurrent.futures", "urllib.request"}
 
 

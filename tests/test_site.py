@@ -14,7 +14,7 @@ import tensorprog as tp
 from tensorprog.blocks.mathml import mathml
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.schema import INITIAL_KEYS, RUN_KEYS, SECTIONS, WEIGHT_KEYS
+from tensorprog.language.schema import INITIAL, RUN_KEYS, SECTIONS, WEIGHT
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -46,7 +46,7 @@ def test_the_page_of_functions_has_every_function() -> None:
 
 def test_the_page_of_the_file_format_has_every_key() -> None:
     schema = import_module("tables").schema()
-    assert all(f"| `{key}`" in schema for key in (*SECTIONS, *INITIAL_KEYS, *WEIGHT_KEYS, *RUN_KEYS))
+    assert all(f"| `{key}`" in schema for key in (*SECTIONS, *INITIAL.options, *WEIGHT.options, *RUN_KEYS))
 
 
 def test_the_page_of_commands_has_every_option() -> None:

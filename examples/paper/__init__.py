@@ -22,7 +22,7 @@ import numpy as np
 
 import tensorprog as tp
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import writing
+from tensorprog.language.files import writing
 
 from .convergence import Convergence
 from .densities import Densities

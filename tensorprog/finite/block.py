@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.finite.collapsed import gaussian_vectors
-from tensorprog.finite.dense import Dense
 from tensorprog.finite.job import FREED_BYTES, Job, Stage
-from tensorprog.finite.lazy import Lazy
+from tensorprog.finite.matmul import Dense, Lazy
+from tensorprog.finite.normals import gaussian_vectors
 from tensorprog.finite.plan import Op
 from tensorprog.language.evaluate import Scope, evaluate, overflow
 from tensorprog.language.expr import Variable

@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tensorprog.finite.task import libraries
+from tensorprog.finite.workers import libraries
 from tensorprog.language.errors import ProgramError, WorkerError, fail
 
 __all__ = ["adopted", "connected"]
@@ -99,7 +99,7 @@ def _compare_libraries(client: Any) -> None:
     """
 
     def load() -> dict[str, str]:  # travels as code: a worker may not have this module
-        from tensorprog.finite.task import libraries
+        from tensorprog.finite.workers import libraries
 
         return libraries()
 

@@ -16,27 +16,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
-from tensorprog.language.entries import (
-    check_sources,
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
+from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
+from tensorprog.language.ir import ConstantDef, Draft, Netsor
+from tensorprog.language.make_records import (
     expression,
     is_program_name,
     make_fixed,
     make_index,
+    make_initial,
     make_name,
     make_option,
     make_ratio,
     make_statement,
     make_table,
+    make_weight,
     plain_name,
     plain_number,
     scalar,
+    take,
 )
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
-from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
-from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Table, Weight
 from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
+from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries
 from tensorprog.language.validity import problems_of, statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]
@@ -186,8 +187,10 @@ class Builder:
 
     def index(self, name: str, size: Any, boundary: str = "") -> IndexValue:
         """An index of a size (`4`, `"s"`, `2*P.s`) or a range (`"1..T"`); boundary "zero" or "wrap" pads families."""
-        self._add("indices", make_index(plain_name(name, "an index"), size, boundary, self.names))
-        return IndexValue(self._parts["indices"][-1].name)
+        short = plain_name(name, "an index")
+        given = self._taken(INDEX, f"index {short}", {"size": size, "boundary": boundary})
+        self._add("indices", make_index(short, (), given))
+        return IndexValue(short)
 
     def second(self, index: IndexValue) -> IndexValue:
         """The second copy of an index, for covariances: `cov=P.rho ** abs(i - P.second(i))`."""
@@ -203,24 +206,17 @@ class Builder:
         `data` (members, d) with `variance` gives variance * data data^T / d instead.
         """
         short, indices = make_name(name, self.names, "an initial vector")
-        options = {"gram": gram, "data": data, "variance": variance}
-        given = [key for key, value in options.items() if value is not None] + ["cov"] * (not _is_one(cov))
-        check_sources(short, given, "cov=... for the covariance")
-        what = f"initial vector {short}"
-        if data is not None:
-            cov = 1 if variance is None else variance
-        elif gram is not None:
-            cov = make_table(gram, what)
-        self._add("initial", Initial(short, indices, self._number(mean, what), self._number(cov, what),
-                                     None if data is None else make_table(data, what), width))
+        options = {"mean": mean, "cov": None if _is_one(cov) else cov, "gram": gram, "data": data,
+                   "variance": variance, "width": width}
+        given = self._taken(INITIAL, short, {key: value for key, value in options.items() if value is not None})
+        self._add("initial", make_initial(short, indices, given, instead="cov=..."))
         return self[short]
 
     def weight(self, name: str, variance: Any = 1, shape: Sequence[str] = ("n", "n")) -> Any:
         """Weights with i.i.d. N(0, variance / columns) entries, and their shape (rows, columns) by names of widths."""
         short, indices = make_name(name, self.names, "a weight")
-        if isinstance(shape, str) or len(shape) != 2 or not all(isinstance(width, str) for width in shape):
-            raise fail(f"the shape of {short} is (rows, columns), two widths by name", fix='shape=("d", "n")')
-        self._add("weights", Weight(short, indices, expression(variance, self.names), (shape[0], shape[1])))
+        given = self._taken(WEIGHT, short, {"variance": variance, "shape": shape})
+        self._add("weights", make_weight(short, indices, given))
         return self[short]
 
     def weights(self, *names: str) -> tuple[Any, ...]:
@@ -283,12 +279,10 @@ class Builder:
     def _handle(self, name: str, count: int) -> Handle:
         return FamilyHandle(self, name, count) if count else Variable(name)
 
-    def _number(self, value: Any, what: str) -> Expr | Table:
-        if isinstance(value, Table):
-            return value
-        if isinstance(value, str | Expr) or np.ndim(value) == 0:
-            return expression(value, self.names)
-        return make_table(value, what)
+    def _taken(self, what: Entries, owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the options of an entry."""
+        return {key: take(what.options[key], value, self.names, f"the {key} of {owner}")
+                for key, value in given.items()}
 
     def _written(self, name: str, value: Any) -> None:
         if isinstance(value, str | Expr) and plain_number(str(value)) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "AccuracyError",
@@ -16,6 +17,7 @@ __all__ = [
     "Span",
     "TensorprogError",
     "WorkerError",
+    "check_count",
     "did_you_mean",
     "fail",
     "in_order",
@@ -150,3 +152,10 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 def shorten(text: str) -> str:
     """Text of a position, cut to 200 characters."""
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number; raise ProgramError for anything else."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ProgramError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)

@@ -16,9 +16,9 @@ from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity
 from tensorprog.language.ir import Netsor
-from tensorprog.language.writing_files import whole, writing
 
 __all__ = ["Samples", "program_text"]
 

@@ -1,20 +1,21 @@
-"""The form of a program file: the keys each section takes, and the JSON Schema editors complete and check by.
+"""The form of a program, once: its sections, and what their entries take, with kinds, defaults and help.
 
-`python -m tensorprog.language.schema` writes `program.schema.json`.  The schema knows the form of a file; what only a
-reader of the whole program can know (names, ranges, kinds) is checked by `tensorprog.language.yaml_io`, which takes its
-keys from here.
+Reading and writing files (`yaml_io`), the Python builder and the JSON Schema that editors complete and check by follow
+from the tables here: a new option of an entry is a line in one of them, and a field of the record that `make_records`
+makes.  `python -m tensorprog.language.schema` writes `program.schema.json`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 
-__all__ = ["INITIAL_KEYS", "PLACE", "RUN_KEYS", "SECTIONS", "WEIGHT_KEYS", "program_schema", "text"]
+__all__ = ["ENTRIES", "PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
 
 PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
 Schema = dict[str, Any]
@@ -56,28 +57,79 @@ SIZE: Schema = {
     "examples": [4, "s", "1..T"],
 }
 WIDTH: Schema = _text("A width: n, or a name from widths or fixed_widths", pattern=f"^{NAME}$", examples=["n"])
+SHAPE: Schema = {"description": "Rows and columns, by the names of widths", "type": "array", "minItems": 2,
+                 "maxItems": 2, "items": {"$ref": "#/$defs/width"}}
+BOUNDARY: Schema = {"description": "What is read outside the range: zeros, or the other end", "enum": ["zero", "wrap"]}
+KINDS: dict[str, Schema] = {"number": NUMBER, "expression": EXPRESSION, "file": FILE, "list": LIST, "size": SIZE,
+                            "width": WIDTH, "shape": SHAPE, "boundary": BOUNDARY}
 
-INITIAL_KEYS: dict[str, Schema] = {
-    "mean": {"description": "Mean of the coordinates; 0 if left out", "default": 0,
-             "anyOf": [{"$ref": "#/$defs/expression"}, {"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
-    "cov": {"description": "Covariance between members; `i_` is the second copy of index i.  Members along an index "
-                           "whose second copy does not occur are independent",
-            "default": 1, "examples": [1, "rho**abs(i - i_)"],
-            "anyOf": [{"$ref": "#/$defs/expression"}, {"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
-    "gram": {"description": "Covariance matrix (members, members)",
-             "anyOf": [{"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
-    "data": {"description": "Input vectors (members, d), read through a first layer: covariance variance * x x' / d",
-             "anyOf": [{"$ref": "#/$defs/list"}, {"$ref": "#/$defs/file"}]},
-    "variance": {"$ref": "#/$defs/number", "default": 1,
-                 "description": "Variance of the first layer that goes with data"},
-    "width": WIDTH,
-}
-WEIGHT_KEYS: dict[str, Schema] = {
-    "variance": {"$ref": "#/$defs/expression", "default": 1,
-                 "description": "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)"},
-    "shape": {"description": "Rows and columns, by the names of widths", "type": "array", "minItems": 2, "maxItems": 2,
-              "items": {"$ref": "#/$defs/width"}, "default": ["n", "n"], "examples": [["d", "n"]]},
-}
+
+@dataclass(frozen=True)
+class Option:
+    """What an entry of a section takes: kinds of values (the names of `KINDS`), the default, and help."""
+
+    kinds: tuple[str, ...]
+    help: str
+    default: Any = None  # None for none
+    examples: tuple[Any, ...] = ()
+    dimensions: int = 0  # of lists and files of numbers; 0 for any
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is made of numbers; else it is text."""
+        return not {"number", "expression", "file", "list"}.isdisjoint(self.kinds)
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON Schema of its values."""
+        kinds = [{"$ref": f"#/$defs/{kind}"} for kind in self.kinds]
+        rules: Schema = {"description": self.help, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+        rules |= {"default": self.default} if self.default not in (None, "") else {}
+        return rules | ({"examples": list(self.examples)} if self.examples else {})
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What the entries of a section are called, and their options; one without braces gives the option `short`."""
+
+    article: str
+    called: str
+    indexed: bool  # whether the names of entries carry indices
+    options: Mapping[str, Option]
+    short: str = ""
+    required: str = ""
+
+    @property
+    def schema(self) -> Schema:
+        """The JSON Schema of one entry."""
+        braces: Schema = {"type": "object", "additionalProperties": False,
+                          "properties": {key: option.schema for key, option in self.options.items()}}
+        braces |= {"required": [self.required]} if self.required else {}
+        return {"anyOf": [self.options[self.short].schema, braces]} if self.short else braces
+
+
+NUMBERS = ("expression", "list", "file")
+INITIAL = Entries("an", "initial vector", True, {
+    "mean": Option(NUMBERS, "Mean of the coordinates; 0 if left out", 0),
+    "cov": Option(NUMBERS, "Covariance between members; `i_` is the second copy of index i.  Members along an index "
+                           "whose second copy does not occur are independent", 1, (1, "rho**abs(i - i_)")),
+    "gram": Option(("list", "file"), "Covariance matrix (members, members)"),
+    "data": Option(("list", "file"), "Input vectors (members, d), read through a first layer: covariance variance * x "
+                                     "x' / d", dimensions=2),
+    "variance": Option(("number",), "Variance of the first layer that goes with data", 1),
+    "width": Option(("width",), "The width of the vectors", "n", ("n",)),
+})
+WEIGHT = Entries("a", "weight", True, {
+    "variance": Option(("expression",), "sigma^2: entries are i.i.d. N(0, sigma^2 / columns)", 1),
+    "shape": Option(("shape",), "Rows and columns, by the names of widths", ("n", "n"), (("d", "n"),)),
+}, short="variance")
+INDEX = Entries("an", "index", False, {
+    "size": Option(("size",), "N means 0..N-1, \"1..T\" a range with both ends included"),
+    "boundary": Option(("boundary",), "What is read outside the range: zeros, or the other end", ""),
+}, short="size", required="size")
+CONSTANT = Entries("a", "constant", True, {})
+WIDTHS = Entries("a", "width", False, {})
+ENTRIES: dict[str, Entries] = {"indices": INDEX, "initial": INITIAL, "weights": WEIGHT}
 
 
 def _whole(description: str, minimum: int, maximum: int) -> Schema:
@@ -117,14 +169,7 @@ SECTIONS: dict[str, Schema] = {
         "description": "Indices with their sizes",
         "type": "object",
         "propertyNames": {"pattern": f"^{NAME}$"},
-        "additionalProperties": {"anyOf": [
-            {"$ref": "#/$defs/size"},
-            {"type": "object", "additionalProperties": False, "required": ["size"], "properties": {
-                "size": {"$ref": "#/$defs/size"},
-                "boundary": {"description": "What is read outside the range: zeros, or the other end",
-                             "enum": ["zero", "wrap"]},
-            }},
-        ]},
+        "additionalProperties": INDEX.schema,
     },
     "widths": {"description": "Widths that grow with n, such as d: n/H", "type": "object",
                "propertyNames": {"pattern": f"^{NAME}$"},
@@ -137,16 +182,13 @@ SECTIONS: dict[str, Schema] = {
         "description": "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent",
         "type": "object",
         "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": {"type": "object", "additionalProperties": False, "properties": INITIAL_KEYS},
+        "additionalProperties": INITIAL.schema,
     },
     "weights": {
         "description": "Weight matrices with their variances sigma^2",
         "type": "object",
         "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": {"anyOf": [
-            {"$ref": "#/$defs/expression"},
-            {"type": "object", "additionalProperties": False, "properties": WEIGHT_KEYS},
-        ]},
+        "additionalProperties": WEIGHT.schema,
     },
     "body": {
         "description": "The statements, one line each",
@@ -176,7 +218,7 @@ def program_schema() -> Mapping[str, Any]:
         "additionalProperties": False,
         "required": ["program", "body", "outputs"],
         "properties": SECTIONS,
-        "$defs": {"number": NUMBER, "expression": EXPRESSION, "file": FILE, "list": LIST, "size": SIZE, "width": WIDTH},
+        "$defs": KINDS,
     }
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.check.clauses import Degenerate, Numbers, Report, check
-from tensorprog.check.clauses.means import Mean
+from tensorprog.check.clauses import Report, check
+from tensorprog.check.limit_numbers import DegenerateScores, LimitNumbers, ScoreMean
 from tensorprog.language.errors import Problem, TensorprogError
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
@@ -37,14 +37,14 @@ def judge(netsor: Netsor) -> Report:
 
     Source    Sakai et al. 2025, Assumption 1 and Theorem 1; Yang 2019, Theorem 5.4
     """
-    return check(netsor, _Limit())
+    return check(netsor, CompiledNumbers())
 
 
 def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
     """None for what the limit does not compile, such as vectors that depend on scores, and what is no number."""
 
     @wraps(method)
-    def answer(self: _Limit, *args: Any) -> Any:
+    def answer(self: CompiledNumbers, *args: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
                 return method(self, *args)
@@ -54,19 +54,21 @@ def _if_compiled(method: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-class _Limit(Numbers):
+class CompiledNumbers(LimitNumbers):
+    """Numbers of the limit by its compiler, which is loaded when the first is asked for."""
+
     def __init__(self) -> None:
         self._compilers: dict[int, tuple[Netsor, Any]] = {}
-        self._means: dict[tuple[int, str], Mean | None] = {}
+        self._means: dict[tuple[int, str], ScoreMean | None] = {}
 
     def _compiler(self, netsor: Netsor) -> Any:
-        from tensorprog.limit.moment.covariance import Compiler
+        from tensorprog.limit.moment.compiler import Compiler
 
         if id(netsor) not in self._compilers:
             self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id
         return self._compilers[id(netsor)][1]
 
-    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
         key = id(netsor), str(dot)
         if key not in self._means:
@@ -74,13 +76,13 @@ class _Limit(Numbers):
         return self._means[key]
 
     @_if_compiled
-    def _mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+    def _mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         from tensorprog.limit.form.definitions import random_families
 
         reads = {dot.left.name, dot.right.name}
         return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)
 
-    def _number(self, netsor: Netsor, dot: Dot) -> Mean:
+    def _number(self, netsor: Netsor, dot: Dot) -> ScoreMean:
         """The same for vectors that no score reaches."""
         indices = [slot.bare for slot in dot.target.slots if slot.bare]
         ranges = {name: netsor.ranges[name] for name in indices}
@@ -98,11 +100,11 @@ class _Limit(Numbers):
         error = SURE * error
         at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
         place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
-        return Mean(float(value[at]), float(error[at]), place, whole=not few)
+        return ScoreMean(float(value[at]), float(error[at]), place, whole=not few)
 
-    def _random_mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+    def _random_mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         """The same at draws of the scores upstream; None if no theorem says that these have a limit."""
-        from tensorprog.limit.law.coefficients import coefficients
+        from tensorprog.limit.law.score_checks import coefficients
 
         alone, averaged = _averaged(netsor, dot)
         report = check(alone, _Upstream())
@@ -116,7 +118,7 @@ class _Limit(Numbers):
         names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
         deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
-        return Mean(
+        return ScoreMean(
             float(drawn[draw]), float(errors[draw]), place, len(drawn), float(drawn.min()), float(drawn.max()),
             float(drawn.mean()), deviation, whole, any(claim.standing == "conjecture" for claim in report.claims),
         )  # fmt: skip
@@ -156,25 +158,25 @@ class _Limit(Numbers):
             return f"it jumps or is steep where {limits}"
         return ""
 
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores]:
         """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
         return self._degenerate(netsor, dots) or ()
 
     @_if_compiled
-    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[Degenerate]:
+    def _degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> list[DegenerateScores]:
         if max(math.prod(f.shape) for f in netsor.families.values() if f.kind == "vector") > FAMILY:
             return []
-        from tensorprog.limit.law.degenerate import degenerate
+        from tensorprog.limit.law.score_checks import degenerate
 
         known = {dot.target.name: dot for dot in dots if len(netsor.families[dot.target.name].statements) == 1}
         names = {name: [str(slot) for slot in dot.target.slots] for name, dot in known.items()}
         return [
-            Degenerate(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
+            DegenerateScores(tuple((known[f], dict(zip(names[f], at, strict=True))) for f, at in members), how)
             for members, how in degenerate(self._compiler(netsor), [*known])
         ]
 
     @_if_compiled
-    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
+    def zero_probability(self, netsor: Netsor, expr: Expr) -> float | None:
         """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
         from tensorprog.language.averages import with_averages
 
@@ -191,7 +193,6 @@ class _Limit(Numbers):
         if 1 - value <= RARE and error <= RARE:
             return 0.0
         return 1 - value if 1 - value > error else None
-
 
     def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
         """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
@@ -227,10 +228,10 @@ def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], di
     return Open(tuple(names), np.cos(direction * angle))
 
 
-class _Upstream(_Limit):
+class _Upstream(CompiledNumbers):
     """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
 
-    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
+    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
         """Not known."""
         return None
 

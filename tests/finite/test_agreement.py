@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tensorprog.finite import block, collapsed, job
+from tensorprog.finite import block, job, normals
 from tensorprog.finite.frames import Draw
 from tensorprog.finite.job import METHODS, make_job
-from tensorprog.finite.lazy import Lazy
+from tensorprog.finite.matmul import Lazy
 from tensorprog.finite.run import run
 from tests.rotation import some
 
@@ -207,7 +207,7 @@ def against_dense(name: str, method: str, samples: int) -> Comparison:
     return compare(*reference(name, samples), draw(CASES[name], method, samples, 2))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("method", OTHERS)
 @pytest.mark.parametrize("name", CASES)
 def test_few_networks_agree_with_dense(name: str, method: str) -> None:
@@ -346,6 +346,7 @@ def test_scores_of_two_dimensional_tokens_have_rank_two() -> None:
         assert np.median(singular[:, 1] / singular[:, 0]) > 0.01
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "name", ["reuse", "dependent", "linear_recurrence_width_2", "one_weight_in_two_statements_dependent"]
 )
@@ -368,8 +369,8 @@ def test_one_degree_of_freedom_is_missed(lost: int) -> None:
 
 
 def _one_degree_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    chi = collapsed.chi
-    monkeypatch.setattr(collapsed, "chi", lambda g, degrees, size: chi(g, [max(0, nu - 1) for nu in degrees], size))
+    chi = normals.chi
+    monkeypatch.setattr(normals, "chi", lambda g, degrees, size: chi(g, [max(0, nu - 1) for nu in degrees], size))
 
 
 def _nothing_along_earlier_directions(monkeypatch: pytest.MonkeyPatch) -> None:

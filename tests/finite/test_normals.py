@@ -44,7 +44,7 @@ def same_state(first: np.random.Generator, second: np.random.Generator) -> bool:
     return bool(ours == theirs)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @needs_numba
 @pytest.mark.parametrize("seed", range(3))
 def test_numba_draws_the_normals_of_numpy(numba: None, seed: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.finite.job import make_job
-from tensorprog.finite.task import _unpack, pack
+from tensorprog.finite.workers import _unpack, pack
 from tensorprog.language.atoms import ATOMS
 
 

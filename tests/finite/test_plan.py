@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import block, collapsed, dense
+from tensorprog.finite import block, matmul, normals
 from tensorprog.finite.demand import Form, demand, form_of
 from tensorprog.finite.job import make_job
-from tensorprog.finite.planner import METHODS, plan
-from tensorprog.language.ir import Dot, Netsor
-from tensorprog.language.yaml_io import loads
+from tensorprog.finite.plan import METHODS, plan
+from tensorprog.language.ir import Dot
 from tests.finite.agreement_programs import CASES
+from tests.reading import Netsor, loads
 
 
 def planned(netsor: Netsor, width: int, method: str = "collapsed", coordinates: int = 1) -> Any:
@@ -133,7 +133,7 @@ def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest
     case = CASES[name]
     job = make_job(case.netsor, case.width, 0, method, case.coordinates, case.keep, "float64")
     drawn = {"normals": 0, "chis": 0}
-    normal, chi = collapsed.standard_normal, collapsed.chi
+    normal, chi = normals.standard_normal, normals.chi
 
     def counted_normal(generator: np.random.Generator, out: Any) -> None:
         drawn["normals"] += out.size
@@ -143,9 +143,9 @@ def test_a_plan_counts_what_is_drawn(name: str, method: str, monkeypatch: pytest
         drawn["chis"] += len(degrees) * size
         return chi(generator, degrees, size)
 
-    for module in (collapsed, dense):
+    for module in (normals, matmul):
         monkeypatch.setattr(module, "standard_normal", counted_normal)
-    monkeypatch.setattr(collapsed, "chi", counted_chi)
+    monkeypatch.setattr(normals, "chi", counted_chi)
     block.draw_blocks(job, [0])
     assert drawn == {"normals": job.plan.normals * job.block, "chis": job.plan.chi_squares * job.block}
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import cost
 from tensorprog.finite import run as engine
-from tensorprog.language.yaml_io import loads
+from tensorprog.finite import workers
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 ATTENTION = shipped_programs()["attention"]
 
@@ -27,7 +27,7 @@ def test_one_seed_gives_the_same_numbers_whatever_runs_them(method: str, monkeyp
             program.run(24, 3000, seed=7, method=method, max_memory="64MiB"),
             program.run(24, 3000, seed=7, method=method, executor=pool),
         ]
-    monkeypatch.setattr(cost, "MAX_TASK", 1)  # one block at a time
+    monkeypatch.setattr(workers, "MAX_TASK", 1)  # one block at a time
     others.append(program.run(24, 3000, seed=7, method=method, threads=2))
     for other in others:
         for name in reference:

@@ -19,7 +19,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import tensorprog as tp
-from tensorprog.finite import cost, task
+from tensorprog.finite import workers
 from tensorprog.finite.job import make_job
 from tensorprog.shipped import shipped_programs
 
@@ -56,7 +56,7 @@ class Backwards(Executor):
                 future.set_exception(error)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("method", ["dense", "lazy", "collapsed"])
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_one_seed_gives_the_same_numbers_in_every_executor(
@@ -64,7 +64,7 @@ def test_one_seed_gives_the_same_numbers_in_every_executor(
 ) -> None:
     program = tp.load(ATTENTION)
     reference = program.run(**RUN, method=method, threads=1)
-    monkeypatch.setattr(cost, "MAX_TASK", size)
+    monkeypatch.setattr(workers, "MAX_TASK", size)
     with ThreadPoolExecutor(3) as threads:
         executors: list[dict[str, Any]] = [{"executor": e} for e in (threads, processes, Backwards())]
         for how in (*executors, {"threads": 2}, {"max_memory": "80MiB"}):
@@ -77,15 +77,15 @@ def test_one_seed_gives_the_same_numbers_in_every_executor(
 def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     program = tp.load(ATTENTION, s=16)
     job = make_job(program.netsor, 8, 7, "lazy", 1, (), "float64")
-    drawn = cost.cost(job).drawn
+    drawn = workers.cost(job).drawn
     samples = 40 * job.block
-    few = cost.flight(job, 40, 10 * drawn, executor=Backwards())
+    few = workers.flight(job, 40, 10 * drawn, executor=Backwards())
     assert 1 <= few.tasks * few.size <= 4  # each is there twice, packed and unpacked
-    assert cost.flight(job, 40, 2 * drawn, executor=Backwards()).tasks == 0
+    assert workers.flight(job, 40, 2 * drawn, executor=Backwards()).tasks == 0
     executor = Backwards()
     results = samples * drawn // job.block
-    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + cost.cost(job).working)
-    assert executor.most * 2 * drawn <= cost.cost(job).working
+    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + workers.cost(job).working)
+    assert executor.most * 2 * drawn <= workers.cost(job).working
 
 
 class Deadly(Executor):
@@ -112,11 +112,11 @@ def test_the_loss_of_a_process_is_one_message() -> None:
 
 
 def test_errors_of_a_task_come_from_other_processes_as_they_are(processes: ProcessPoolExecutor) -> None:
-    packed = task.pack(make_job(tp.load(ATTENTION).netsor, 8, 0, "auto", 1, (), "float64"), 0)
-    assert len(processes.submit(task.draw_packed, packed, [0, 1]).result()) == 2
-    other = task.Packed((("numpy", "1.0"),), packed.job, 0)
+    packed = workers.pack(make_job(tp.load(ATTENTION).netsor, 8, 0, "auto", 1, (), "float64"), 0)
+    assert len(processes.submit(workers.draw_packed, packed, [0, 1]).result()) == 2
+    other = workers.Packed((("numpy", "1.0"),), packed.job, 0)
     with pytest.raises(tp.WorkerError, match=r"a worker has numpy .* instead of 1\.0"):
-        processes.submit(task.draw_packed, other, [0]).result()
+        processes.submit(workers.draw_packed, other, [0]).result()
     with pytest.raises(tp.WorkerError, match="cannot load"):
         tp.load(ATTENTION).run(**RUN, executor=_Failing(ModuleNotFoundError("No module named 'numpy'")))
 
@@ -175,7 +175,7 @@ def test_blas_has_one_thread_while_blocks_are_drawn(threads: int) -> None:
 
 @pytest.mark.usefixtures("three_blas_threads")
 def test_the_last_to_leave_gives_blas_its_threads_back() -> None:
-    first, second = task.one_blas_thread(), task.one_blas_thread()
+    first, second = workers.one_blas_thread(), workers.one_blas_thread()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -197,7 +197,7 @@ print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
 """
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.skipif(os.name != "posix", reason="memory is measured where the system tells")
 def test_memory_stays_within_the_budget_when_results_do_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PEAK, str(tmp_path / "samples")]

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import execute, job, store
+from tensorprog.finite import job, store, workers
 from tensorprog.finite.run import run
-from tensorprog.language.yaml_io import loads
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 ATTENTION = shipped_programs()["attention"]
 RUN: dict[str, Any] = {"width": 24, "seed": 7, "method": "lazy"}
@@ -28,9 +28,9 @@ RUN: dict[str, Any] = {"width": 24, "seed": 7, "method": "lazy"}
 SLOWLY = """
 import sys, time
 import tensorprog as tp
-from tensorprog.finite import cost, job, store
+from tensorprog.finite import job, store, workers
 store.SYNC_SECONDS = 0.02
-cost.MAX_TASK = 1
+workers.MAX_TASK = 1
 job.MAX_BLOCK = 64
 run = {"width": 24, "seed": 7, "method": "lazy"}
 tp.load("attention").run(samples=20000, store=sys.argv[1], progress=lambda *_: time.sleep(0.05), **run)
@@ -75,7 +75,7 @@ def test_a_complete_run_is_read_and_a_longer_one_goes_on(folder: Path, monkeypat
         assert seen[-1] == (samples, samples)
     assert (320, 1001) in seen  # whole blocks, of 64
     assert (1024, 3000) in seen
-    monkeypatch.setattr(execute, "draw_blocks", None)  # nothing is drawn any more
+    monkeypatch.setattr(workers, "draw_blocks", None)  # nothing is drawn any more
     for samples in (3000, 100):
         _same(program.run(samples=samples, store=folder, **RUN), longest, samples)
 
@@ -88,7 +88,7 @@ def test_averages_are_stored(folder: Path) -> None:
     assert np.array_equal(stored.averages["m"], program.run(samples=400, averages=averages, **RUN).averages["m"])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(folder: Path) -> None:
     program = tp.load(ATTENTION)
@@ -121,6 +121,7 @@ def _wait_for(condition: Any, process: subprocess.Popen[Any]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
 def test_an_interrupted_run_keeps_all_that_was_drawn(folder: Path, stop: type[BaseException]) -> None:
     program = tp.load(ATTENTION)

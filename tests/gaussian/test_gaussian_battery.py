@@ -41,13 +41,13 @@ def test_the_battery_has_every_atom_of_one_argument_on_the_whole_line():
     assert {len(values) for values in PAIRS.values()} == {12}
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("f", REFERENCES["self"])
 def test_an_atom_with_itself(f):
     check(FUNCTIONS[f], FUNCTIONS[f], cases(f, f, SELF[f, f]))
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("f", REFERENCES["self"])
 def test_an_atom_with_every_other(f):
     for (first, second), values in PAIRS.items():
@@ -64,7 +64,7 @@ def test_means(f):
     assert not bad.size, (MARGINALS[kept][bad], found.value[bad], truth[bad], found.error[bad])
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("f", REFERENCES["self"])
 def test_quadrature_alone(f):
     known, bare = cases(f, f, SELF[f, f][:40]), replace(FUNCTIONS[f], terms=None)
@@ -77,6 +77,7 @@ def test_quadrature_alone(f):
 # the battery itself: would it see a mistake?
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("f", REFERENCES["self"])
 def test_a_factor_wrong_by_a_billionth_is_seen(f):
     right = FUNCTIONS[f]

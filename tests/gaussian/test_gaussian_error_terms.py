@@ -101,6 +101,7 @@ SIGNS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("call", SIGNS)
 def test_signs_of_variables_with_inexact_thresholds(call):
     rng = RNG(2)

@@ -84,6 +84,7 @@ def random_function(rng):
     return Function.from_terms(terms)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_closed_forms_of_random_terms_agree_with_quadrature(seed):
     rng = np.random.default_rng(seed)

@@ -23,6 +23,7 @@ def test_hermite_polynomials_are_orthonormal() -> None:
     np.testing.assert_allclose((basis * weights / weights.sum()) @ basis.T, np.eye(60), atol=1e-12)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("k", [0, 1, 2, 7, 20, 41])
 def test_coefficients_are_the_integrals(k: int) -> None:
     found = series(FUNCTIONS["tanh"], np.array([0.4]), np.array([1.3]))

@@ -110,6 +110,7 @@ def test_binned_density_is_the_plain_average() -> None:
     np.testing.assert_allclose(law.density("y[0]", grid), plain, rtol=1e-8)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("widest", [0.0, 0.03, 4.0])
 def test_gaussians_of_all_places_and_widths_count(widest: float) -> None:
     """Draws so far from a point that they add nothing are left out: every one is counted here."""

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
+from tensorprog import Program
 from tensorprog.limit.draw import weight_factors as rows
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment import paths
-from tensorprog.program import Program
+from tests.reading import loads
 
 MIB = 1 << 20
 CHILD = """
@@ -60,7 +60,7 @@ def quoted(message: str) -> list[float]:
     return [float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_what_does_not_fit_is_refused_before_it_is_tried() -> None:
     used, said = peak(
         40,
@@ -120,6 +120,7 @@ def short(program: str) -> tp.Program:
                                      {"T": 3, "S": 1}))  # fmt: skip
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("program", ["gru", "lstm", "attention_correlated"])
 def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
     program: str, monkeypatch: pytest.MonkeyPatch

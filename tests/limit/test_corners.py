@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
+from tests.reading import loads
 
 HEAD = """
 program: corner
@@ -88,7 +88,7 @@ CASES = {
 }
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", [name for name, (_, function) in CASES.items() if function])
 def test_all_ways_of_asking_agree_with_plain_numpy(name: str) -> None:
     lines, function = CASES[name]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.law import averaging
 from tensorprog.limit.law.explain import explain
+from tests.reading import loads
 
 DEEP = """
 program: deep
@@ -65,7 +65,7 @@ CASES = [
 ]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(("text", "name", "phrases"), CASES, ids=[name for _, name, _ in CASES])
 def test_what_is_random_is_said(text: str, name: str, phrases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(averaging, "AIM", 0.02)

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.law import Law
-from tensorprog.limit.law.structured import Covariance
+from tensorprog import Law
+from tensorprog.limit.law.structured_covariance import Covariance
 
 Array = NDArray[np.float64]
 WEIGHT, BIAS, DEPTH = 1.5625, 0.25, 3
@@ -112,6 +112,7 @@ def test_kernels_meet_neural_tangents(function: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(value[np.triu_indices(4)], expected, rtol=1e-13)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("function", ["relu(z)", "erf(z)", "sign(z)", "clip(z, -1, 1)", "relu(z - 0.5)", "relu(z)**2"])
 def test_kernels_are_symmetric_positive_and_alike_for_equal_inputs(function: str, tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).standard_normal((24, 4))

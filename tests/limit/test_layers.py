@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
-from tensorprog.results.judge import judge
+from tensorprog import Law
+from tests.reading import judge, loads
 
 from . import oracles
 
@@ -185,7 +184,7 @@ def test_laws_given_scores_are_the_same_however_many_draws_are_worked_on_at_once
     scores = {name: law.sample(5, seed=1)[name] for name in ("p1", "p2")}
     whole = law.given(scores)
     values = whole.cov("y"), whole.mean("w"), whole.expectation("tanh(y[0])**2")
-    monkeypatch.setattr("tensorprog.limit.law.conditional.NUMBERS", 40)  # two draws
+    monkeypatch.setattr("tensorprog.limit.law.conditional_law.NUMBERS", 40)  # two draws
     parts = law.given(scores)
     for one, two in zip(values, (parts.cov("y"), parts.mean("w"), parts.expectation("tanh(y[0])**2")), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
@@ -337,7 +336,7 @@ def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
         part[0, :, :, 0].reshape(9, 9) for part in law.cov("p", with_error=True)))  # fmt: skip
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_kurtosis_of_a_score_of_width_d_is_3_plus_6_over_d(d: int) -> None:
     value, error = _law(HEADS, D=d).kurtosis("p[0,0,1]", with_error=True)

@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 import tensorprog as tp
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.mixture import Mixture, Summand
-from tensorprog.limit.law.summands import Function, Summands
+from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.shipped import shipped_programs
 
 from . import oracles
@@ -79,7 +79,7 @@ def mixed_draws(size: int, seed: int) -> np.ndarray:
 
 def test_a_sum_is_taken_apart_into_independent_blocks_and_heads() -> None:
     law = tp.Law(tp.Program.from_netsor(_netsor(MIXED)).netsor)
-    summands = Summands(law.compiler, [Function(law.compiler, "y", ((0, 3),))])
+    summands = Summands(law.compiler, [LinearVector(law.compiler, "y", ((0, 3),))])
     found = {block.head: (block.size, block.count) for block in summands.blocks}
     assert found == {"a": (3, 1), "b": (1, 2)}  # heads a have different laws, heads b one law
     assert summands.fixed is not None
@@ -113,6 +113,7 @@ def _netsor(text: str) -> object:
     return loads(text)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("heads", [2, 5])
 def test_convolution_is_the_law_of_all_heads_at_once(heads: int) -> None:
     law = tp.load(ATTENTION, H=heads).limit()

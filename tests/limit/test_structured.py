@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.draw import draws, normals, sampler
 from tensorprog.limit.draw.normals import Points, Streams
 from tensorprog.limit.draw.sampler import Sampler
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def softmax(p: Array) -> Array:
     return np.asarray(a / a.sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_scores_read_afterwards_are_those_the_outputs_had(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (normals.CHUNK, 40):  # a draw takes some hundred normals: whole blocks of draws, then piece by piece
         for module in (normals, draws, sampler):

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 TEXT = """
@@ -45,6 +45,7 @@ def problem(seed: int, s: int) -> tuple[tp.Program, Array, float]:
     return tp.Program.from_netsor(loads(text)), gram, float(np.prod(list(variances.values())))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_limit(seed: int) -> None:
     program, gram, scale = problem(seed, s=2 + seed % 3)

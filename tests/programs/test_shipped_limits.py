@@ -132,7 +132,7 @@ def test_cnn_pool() -> None:
 # -- sentences
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", sentences.CLOSED)
 def test_closed_forms_on_two_sentences(name: str, vectors: Array, tmp_path: Path) -> None:
     law = on(vectors, name, tmp_path).limit()
@@ -190,7 +190,7 @@ def test_scores_on_the_scale_one_over_n_make_attention_uniform() -> None:
     holds(tp.load("attention_1n").limit(), "y", np.full((4, 4), tokens.mean()), most=1e-6)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "other"), [
     ("attention_mqa", "attention_gqa"),  # fresh W^O for each head leave nothing of the sharing
     ("attention_lowrank", "attention"),  # the ratio of widths leaves the limit

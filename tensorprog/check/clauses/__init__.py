@@ -15,75 +15,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorprog.check.certificates import Calculus
-from tensorprog.check.clauses.advice import clips, rounded, unused, variance
-from tensorprog.check.clauses.compiled import compiled
-from tensorprog.check.clauses.context import (
-    ASSUMPTION,
-    DIVERGES,
-    NETSOR_PLUS,
-    NO_LIMIT,
-    NOT_COVERED,
-    SAKAI,
-    YANG,
-    Context,
-    Degenerate,
-    Numbers,
-    Rule,
-)
-from tensorprog.check.clauses.declared import declared
-from tensorprog.check.clauses.extensions import averages, induction, widths
-from tensorprog.check.clauses.functions import nonlinearities
-from tensorprog.check.clauses.layers import one_layer
+from tensorprog.check.clauses.advice import WARNINGS
+from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NO_LIMIT, NOT_COVERED, SAKAI, YANG, Context, Rule
+from tensorprog.check.clauses.degenerate import variance
+from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
+from tensorprog.check.clauses.functions import declared, nonlinearities
 from tensorprog.check.clauses.limiting import limiting_values
-from tensorprog.check.clauses.report import Claim, Finding, Grade, Report
-from tensorprog.check.clauses.scales import scales
-from tensorprog.check.clauses.scores import bounded, dedicated, different, operands
-from tensorprog.check.clauses.transposes import transposes
+from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
+from tensorprog.check.clauses.scores import bounded, operands, scales
+from tensorprog.check.clauses.weights import dedicated, different, transposes
 from tensorprog.check.graph import Structure
+from tensorprog.check.limit_numbers import LimitNumbers, NothingKnown
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.ir import Netsor
 
-__all__ = ["RULES", "Claim", "Degenerate", "Finding", "Numbers", "Report", "Rule", "check"]
+__all__ = ["GRADES", "RULES", "Claim", "Finding", "Fix", "Report", "Rule", "check"]
 
-ORDER = ("fails", "unknown", "remark", "warning", "holds")
 RULES: tuple[Rule, ...] = (
-    Rule("nonlinearities", "Sakai et al. 2025, Theorem 1; Yang 2019, Theorem 5.4", nonlinearities),
-    Rule("score operands are MatMul outputs", ASSUMPTION, operands, "both operands of every score are MatMul outputs"),
-    Rule("operand inputs bounded", ASSUMPTION, bounded, "the input of every score operand is bounded"),
-    Rule(
-        "dedicated weights",
-        f"{ASSUMPTION} (a)",
-        dedicated,
-        "clause (a): the weights that make score operands make nothing else",
-    ),
-    Rule(
-        "weights of one score differ",
-        f"{ASSUMPTION} (b)",
-        different,
-        "clause (b): the two weights of each score differ; sharing across scores is allowed",
-    ),
-    Rule("scales", "Sakai et al. 2025, Definition 1 (iv): scores have mean zero", scales),
-    Rule("inductive definitions", "Sakai et al. 2025, footnote 2", induction),
-    Rule(
-        "one layer of scores",
-        "Sakai et al. 2025, Theorem 1",
-        one_layer,
-        "no weight multiplies a vector that depends on a score",
-    ),
-    Rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT", transposes),
-    Rule("averages", NETSOR_PLUS, averages),
-    Rule("limiting values", NETSOR_PLUS, limiting_values),
-    Rule("widths", "Yang 2019", widths),
-    Rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)", variance),
-    Rule("declared functions", "tp.atom", declared),
-    Rule("active clips", "advice, no clause of Assumption 1", clips),
-    Rule("given covariances", "advice, no clause of Assumption 1", rounded),
-    Rule("unused statements", "advice, no clause of Assumption 1", unused),
-    Rule("compiled limit", "this version of tensorprog", compiled),
+    nonlinearities, operands, bounded, dedicated, different, scales, induction, one_layer, transposes, averages,
+    limiting_values, widths, variance, declared, *WARNINGS,
 )
+ORDER = ("fails", "unknown", "remark", "warning", "holds")
 
 
-def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
+def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     """Judge a program by Theorem 1, or by Yang's theorem if it has no scores, after exact rewrites.
 
     `numbers` may know numbers of the limit: means of scores, limits of averages.
@@ -93,21 +48,24 @@ def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
     """
     rewritten = normalize(netsor)
     structure = Structure(rewritten.netsor)
-    state = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or Numbers())
+    context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or NothingKnown())
     findings: list[Finding] = []
+    claims: list[Claim] = []
     for rule in RULES:
-        state.rule = rule
-        found = _once(rule.apply(state))
-        if rule.holds and state.scores and not found:
-            found.append(state.finding("holds", (), rule.holds))
+        context.rule = rule
+        said = list(rule.apply(context))
+        found = _once(entry for entry in said if isinstance(entry, Finding))
+        if rule.holds and context.scores and not found:
+            found.append(context.finding("holds", (), rule.holds))
         findings += found
-        state.failing |= any(f.verdict in ("fails", "unknown") for f in found)
+        claims += (entry for entry in said if isinstance(entry, Claim))
+        context.failing |= any(finding.verdict in ("fails", "unknown") for finding in found)
     findings.sort(key=lambda f: ORDER.index(f.verdict))
     failing = [f for f in findings if f.verdict in ("fails", "unknown")]
     grade: Grade = "theorem"
     if failing:
         grade = "outside"
-    elif state.claims:
+    elif claims:
         grade = "extension"
     elif any(f.verdict == "remark" for f in findings):
         grade = "remark"
@@ -115,19 +73,27 @@ def check(netsor: Netsor, numbers: Numbers | None = None) -> Report:
     if failing:
         kinds = [f.consequence for f in failing]
         consequence = next((k for k in (DIVERGES, NO_LIMIT) if k in kinds), NOT_COVERED)
-    source = SAKAI if state.scored else YANG
-    if grade == "extension" and any(c.name == "averages" for c in state.claims):
-        source = f"{SAKAI}, with {NETSOR_PLUS}" if state.scored else NETSOR_PLUS
+    source = SAKAI if context.scored else YANG
+    if grade == "extension" and any(c.name == averages.name for c in claims):
+        source = f"{SAKAI}, with {NETSOR_PLUS}" if context.scored else NETSOR_PLUS
     return Report(
         netsor.name,
         grade,
         source,
         tuple(findings),
-        tuple(state.claims) if grade == "extension" else (),
+        _together(claims) if grade == "extension" else (),
         consequence,
         "sqrt(n)" if consequence == DIVERGES else "",
         rewritten.steps,
     )
+
+
+def _together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Claims, those of one name and standing as one."""
+    texts: dict[tuple[str, Standing], list[str]] = {}
+    for claim in claims:
+        texts.setdefault((claim.name, claim.standing), []).append(claim.text)
+    return tuple(Claim(*key, "; ".join(found)) for key, found in texts.items())
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:

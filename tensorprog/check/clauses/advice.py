@@ -1,4 +1,4 @@
-"""Warnings: statements, scores and clips that do nothing."""
+"""Warnings beside Assumption 1: what does nothing, what rounding has spoilt, what this version does not compute."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorprog.check.clauses.context import Context
-from tensorprog.check.clauses.report import Finding
-from tensorprog.check.clauses.scales import values
+from tensorprog.check.clauses.context import Context, Rule, rule
+from tensorprog.check.clauses.report import Finding, Fix
 from tensorprog.check.graph import Structure
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Variable, rebuild, walk
-from tensorprog.language.facts import HOLDS
+from tensorprog.language.expr import Call, Expr, IndexValue, Variable, rebuild, walk
 from tensorprog.language.initials import initial_law
-from tensorprog.language.ir import Dot, MatMul, Nonlin, Table
+from tensorprog.language.ir import MatMul, Nonlin, Table
 
-__all__ = ["clips", "rounded", "unused", "variance"]
+__all__ = ["WARNINGS"]
+
+ADVICE = "advice, no clause of Assumption 1"
+FAR = 8  # standard deviations that no coordinate reaches
+FEW = 12  # statements that are never too large when they are written into each other
 
 
+@rule("given covariances", ADVICE)
 def rounded(check: Context) -> Iterator[Finding]:
     """Covariance matrices that rounding has made indefinite."""
     for initial in check.written.initial:
@@ -39,6 +42,7 @@ def rounded(check: Context) -> Iterator[Finding]:
             yield replace(finding, where=initial.name, line=initial.span.line)
 
 
+@rule("unused statements", ADVICE)
 def unused(check: Context) -> Iterator[Finding]:
     """Statements that no output depends on."""
     relevant = Structure(check.written).relevant
@@ -47,143 +51,9 @@ def unused(check: Context) -> Iterator[Finding]:
         yield check.finding(
             "warning",
             (check.rewritten.origin.index(str(statement.target)),),
-            f"{statement.target} does not reach an output; leaving it out is exact, and the other rules do",
+            f"{statement.target} does not reach an output: it changes nothing, and no other rule looks at it",
             f"drop it, or add {statement.target.name} to the outputs",
         )
-
-
-POSITIVE = "(Theorem 1 speaks of scores of positive variance)"
-
-
-def variance(check: Context) -> Iterator[Finding]:
-    """Scores have positive variance, and averages are not of independent vectors."""
-    told: set[str] = set()
-    for score, finding in (*_vanishing(check), *_twins(check)):
-        told.add(score)
-        yield finding
-    if not _regular(check):
-        yield from _degenerate(check, told)
-    yield from _vanishing_averages(check)
-
-
-def _vanishing(check: Context) -> Iterator[tuple[str, Finding]]:
-    """Scores of operands that are 0 at every width, as written."""
-    parts: dict[str, set[int]] = {}  # of each score as written
-    for dot in check.scores:
-        parts.setdefault(check.text(dot), set()).add(dot)
-    for maker in check.products():
-        definer, statement, score = maker.position, maker.statement, check.text(maker.dot)
-        variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
-        if definer in check.zeros and parts[score] <= check.zeros:
-            why = f"the variance of {statement.weight}" if variance == (0.0, 0.0) else f"{statement.vector}"
-            why += f" is 0, so the score {score} vanishes"
-        elif variance is not None and variance[0] == 0 < variance[1] and len(parts[score]) == 1:
-            why = f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish"
-        else:
-            continue
-        yield score, check.finding("warning", (definer,), f"{why} {POSITIVE}")
-    for operand in check.operands:
-        if operand.definer in check.zeros and not isinstance(check.netsor.body[operand.definer], MatMul):
-            zero, score = check.netsor.body[operand.definer].target, check.text(operand.dot)
-            why = f"{zero} is 0, so the scores {score} that read it vanish {POSITIVE}"
-            yield score, check.finding("warning", (operand.definer,), why)
-
-
-def _twins(check: Context) -> Iterator[tuple[str, Finding]]:
-    """Scores, as written, that are equal to others at every width."""
-    seen: dict[frozenset[object], int] = {}
-    for position in check.scores:
-        dot = check.netsor.body[position]
-        assert isinstance(dot, Dot)
-        first = seen.setdefault(frozenset(_maker(check, position, side) for side in (dot.left, dot.right)), position)
-        if check.text(first) != check.text(position):
-            text = f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
-            yield check.text(position), _joint(check, (position, first), text)
-        read = {name for side in (dot.left, dot.right) for slot in side.slots for name in slot.indices}
-        idle = [slot.bare for slot in dot.target.slots if slot.bare is not None and slot.bare not in read]
-        sizes = [check.netsor.ranges[name][1] - check.netsor.ranges[name][0] for name in idle]
-        if any(size > 1 for size in sizes):
-            text = f"the scores {dot.target} are equal for all {', '.join(idle)}, which no operand has, and "
-            yield check.text(position), _joint(check, (position,), text)
-
-
-def _joint(check: Context, positions: tuple[int, ...], text: str) -> Finding:
-    return check.finding("warning", positions, f"{text}their joint law is degenerate {POSITIVE}")
-
-
-def _regular(check: Context) -> bool:
-    """Whether scores are seen at once to be regular: as written, of independent vectors by weights of their own."""
-    makers = list(check.makers(check.operands))
-    weights = {maker.statement.weight.name for maker in makers}
-    plain = all(_indices(m.operand.reference) is not None and _made_apart(check, m.position) for m in makers)
-    written = all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
-    return plain and written and len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
-
-
-def _made_apart(check: Context, position: int) -> bool:
-    """Whether the members of a MatMul are made by weights of their own, or of vectors that are made so."""
-    product = check.product(position)
-    own, read = _indices(product.weight), _indices(product.vector)
-    target = _indices(product.target)
-    if own is None or read is None or target is None or check.zeros & {position}:
-        return False
-    return target <= own or (target == own | read and _apart(check, position, product.vector))
-
-
-def _apart(check: Context, position: int, vector: Variable) -> bool:
-    """Whether the members of a vector are functions, the same for all, of vectors that are made apart."""
-    definers = check.structure.definers(position, vector)
-    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
-    if isinstance(made, MatMul):
-        return _made_apart(check, definers[0])
-    if not isinstance(made, Nonlin) or [v.slots for v in made.inputs] != [made.target.slots]:
-        return False
-    indexed = (n for n in walk(made.expr) if isinstance(n, IndexValue) or (isinstance(n, Constant) and n.slots))
-    return next(indexed, None) is None and _apart(check, definers[0], made.inputs[0])
-
-
-def _indices(reference: Variable) -> set[str] | None:
-    """The indices in the slots of a reference; None if a slot is more than an index, or two are the same."""
-    names = {slot.bare for slot in reference.slots if slot.bare is not None}
-    return names if len(names) == len(reference.slots) else None
-
-
-def _degenerate(check: Context, told: set[str]) -> Iterator[Finding]:
-    """Scores that the limiting covariances tell to be degenerate, but for those that were told."""
-    position = {check.text(dot): dot for dot in check.scores}
-    written = [dot for dot in map(check.source, position.values()) if isinstance(dot, Dot)]
-    for found in check.numbers.degenerate(check.written, written):
-        scores = dict.fromkeys(str(dot.target) for dot, _ in found.members)
-        if told.isdisjoint(scores):
-            told |= scores.keys()
-            members = " and ".join(f"{dot.target}{values(place)}" for dot, place in found.members)
-            yield check.finding("warning", tuple(position[s] for s in scores), f"{members}: {found.how} {POSITIVE}")
-
-
-def _maker(check: Context, position: int, side: Variable) -> object:
-    """What an operand is: the weight and the vector of its MatMul, where one MatMul with these indices makes it."""
-    definers = check.structure.definers(position, side)
-    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
-    return (made.matrix, made.vector) if isinstance(made, MatMul) and made.target.slots == side.slots else side
-
-
-def _vanishing_averages(check: Context) -> Iterator[Finding]:
-    """Averages of q k for q and k by different weights: attention on the scale 1/n without tied weights."""
-    for position in sorted(check.converging):
-        dot = check.netsor.body[position]
-        assert isinstance(dot, Dot)
-        made = [check.structure.definers(position, side) for side in (dot.left, dot.right)]
-        sides = [[d for d in definers if isinstance(check.netsor.body[d], MatMul)] for definers in made]
-        if all(sides) and sides == [list(d) for d in made] and all(
-            check.structure.same_member(one, two)[0] is HOLDS for one in sides[0] for two in sides[1]
-        ):
-            yield check.finding(
-                "warning",
-                (position,),
-                f"{dot.left} and {dot.right} are made by different weights, so the average {dot.target} is 0 in the "
-                "limit",
-                f"the scale n**-0.5, {dot.target} = Dot({dot.left}, {dot.right}), or one weight for both",
-            )
 
 
 def _first_copy(node: Expr) -> Expr | None:
@@ -212,6 +82,7 @@ def _second_moment(check: Context, vector: Variable, position: int, depth: int =
     )
 
 
+@rule("active clips", ADVICE)
 def clips(check: Context) -> Iterator[Finding]:
     """Clips whose bounds are never reached."""
     for position in sorted(check.structure.relevant):
@@ -225,10 +96,46 @@ def clips(check: Context) -> Iterator[Finding]:
             if low is None or high is None or check.netsor.families[node.args[0].name].kind != "vector":
                 continue
             deviation = math.sqrt(_second_moment(check, node.args[0], position))
-            if 0 < 8 * deviation < min(-low[1], high[0]):
+            if 0 < FAR * deviation < min(-low[1], high[0]):
                 yield check.finding(
                     "warning",
                     (position,),
-                    f"{node} is never active: {node.args[0]} has standard deviation at most "
-                    f"{deviation:.3g} in the limit, and the bounds lie more than 8 of them away",
+                    f"{node} is never active: {node.args[0]} has standard deviation at most {deviation:.3g} in the "
+                    f"limit, and the clip acts only beyond {min(-low[1], high[0]) / deviation:.3g} of them",
                 )
+
+
+@rule("compiled limit", "this version of tensorprog")
+def compiled(check: Context) -> Iterator[Finding]:
+    """Numbers of the limit that this version does not compute, where the limit exists."""
+    if check.failing or _plain(check):
+        return
+    for problem in check.numbers.uncompiled(check.netsor):
+        span = problem.span
+        position = next((p for p, s in enumerate(check.netsor.body) if s.span == span), None)
+        where = span.text.partition(" = ")[0] if position is None else check.text(position)
+        message = f"{problem.message}; networks of finite width are drawn all the same"
+        fixes = (Fix(problem.fix),) if problem.fix else ()
+        nodes = () if position is None else (where,)
+        yield Finding("compiled limit", "warning", where, span.line, message, fixes, nodes=nodes)
+
+
+def _plain(check: Context) -> bool:
+    """Whether there is so little in a program that all of it is compiled, and the compiler need not be loaded.
+
+    One layer of scores at most, without random averages, transposes, boundaries, or families in several pieces; and so
+    few statements that they can be written into each other.
+    """
+    netsor, structure = check.netsor, check.structure
+    return (
+        len(netsor.body) <= FEW
+        and not structure.behind_scores
+        and not check.converging & structure.random
+        and not netsor.fixed_widths
+        and not any(isinstance(statement, MatMul) and statement.transposed for statement in netsor.body)
+        and not any(len(family.statements) > 1 for family in netsor.families.values())
+        and not any(index.boundary for index in netsor.indices)
+    )
+
+
+WARNINGS: tuple[Rule, ...] = (clips, rounded, unused, compiled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from tensorprog.check.certificates import Calculus
-from tensorprog.check.clauses.means import Mean
-from tensorprog.check.clauses.report import Claim, Finding, Says
+from tensorprog.check.clauses.report import Claim, Finding, Fix, Says
 from tensorprog.check.graph import Operand, Structure, between, build, ways
+from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import Rewritten
-from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, Variable, rebuild, slots_of
 from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Degenerate",
-    "Maker", "Numbers", "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Maker", "Rule",
+    "rule", "shown_place",
 ]
 
 SAKAI = "Sakai et al. 2025, Theorem 1"
@@ -35,12 +34,22 @@ SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clau
 
 @dataclass(frozen=True)
 class Rule:
-    """One clause: its name, where it comes from, and the function that yields findings."""
+    """One clause: its name, where it comes from, and the function that yields findings, and claims where it needs them.
+
+    `holds` is what to say of a clause about scores when there are some and nothing is found.
+    """
 
     name: str
     source: str
-    apply: Callable[[Context], Iterator[Finding]]
-    holds: str = ""  # of a clause about scores: what to say when there are some and nothing is found
+    apply: Callable[[Context], Iterator[Finding | Claim]]
+    holds: str = ""
+
+
+def rule(
+    name: str, source: str, holds: str = ""
+) -> Callable[[Callable[[Context], Iterator[Finding | Claim]]], Rule]:
+    """Make a function a rule."""
+    return lambda apply: Rule(name, source, apply, holds)
 
 
 @dataclass(frozen=True)
@@ -57,44 +66,9 @@ class Maker:
         return self.operand.dot
 
 
-@dataclass(frozen=True)
-class Degenerate:
-    """Members of scores, with their index values, whose limits are degenerate together, and in which way."""
-
-    members: tuple[tuple[Dot, Mapping[str, int]], ...]
-    how: str
-
-
-class Numbers:
-    """Numbers of the limit that findings want; this class knows none of them.
-
-    `netsor` is the program as written.  None: not known.
-    """
-
-    def mean(self, netsor: Netsor, dot: Dot) -> Mean | None:
-        """The E[Z^left Z^right], given the scores upstream, of the member of a Dot for which it is furthest from 0."""
-        return None
-
-    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
-        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
-        return None
-
-    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[Degenerate]:
-        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
-        return ()
-
-    def atom(self, netsor: Netsor, expr: Expr) -> float | None:
-        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression."""
-        return None
-
-    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
-        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
-        return ()
-
-
 @dataclass
 class Context:
-    """What the rules read, and where they leave claims.
+    """What the rules read.
 
     Rules judge the rewritten program and speak of the one that was written: `text` and the nodes of findings are its.
     """
@@ -103,23 +77,14 @@ class Context:
     rewritten: Rewritten
     structure: Structure
     calculus: Calculus
-    numbers: Numbers
-    claims: list[Claim] = field(default_factory=list)
-    rule: Rule | None = None
+    numbers: LimitNumbers
+    rule: Rule | None = None  # whose turn it is
     failing: bool = False  # whether a finding puts the program outside
 
     @property
     def netsor(self) -> Netsor:
         """The rewritten program."""
         return self.rewritten.netsor
-
-    def claim(self, new: Claim) -> None:
-        """Leave a claim; one of the same name and standing takes up the text."""
-        for k, old in enumerate(self.claims):
-            if (old.name, old.standing) == (new.name, new.standing):
-                self.claims[k] = Claim(old.name, old.standing, f"{old.text}; {new.text}")
-                return
-        self.claims.append(new)
 
     def text(self, position: int) -> str:
         """What a statement defines, as written."""
@@ -149,12 +114,18 @@ class Context:
         for left in (maker for maker in made if maker.operand.side == "left"):
             yield from ((left, right) for right in made if right.operand.side == "right")
 
+    def comparable(self, left: Maker, right: Maker) -> bool:
+        """Whether clause (b) asks for different weights: of initial vectors, transposes and zeros other rules speak."""
+        one, two = left.statement, right.statement
+        elsewhere = one.weight.name in self.rewritten.initials or one.transposed != two.transposed
+        return not elsewhere and self.zeros.isdisjoint((left.position, right.position))
+
     def finding(
         self,
         verdict: Says | Verdict,
         positions: tuple[int, ...],
         message: str,
-        fix: str = "",
+        fix: Fix | str | Sequence[Fix | str] = (),
         consequence: str = "",
         ways: Iterable[tuple[int, ...]] = (),
         weights: tuple[str, ...] = (),
@@ -162,7 +133,8 @@ class Context:
     ) -> Finding:
         """A finding of the current rule at some statements, the first of them to blame; by default with its source.
 
-        `ways` are chains of statements that belong to it; it has the nodes between them, in the program as written.
+        Each of the fixes is enough; one that is text is advice.  `ways` are chains of statements that belong to the
+        finding; it has the nodes between them, in the program as written.
         """
         assert self.rule is not None
         said = SAYS[verdict] if isinstance(verdict, Verdict) else verdict
@@ -173,7 +145,9 @@ class Context:
         rows = [[self.text(p) for p in way] for way in ways] + [[w, name] for w in weights for name in names]
         nodes = tuple(dict.fromkeys(chain(names, *(between(self.view, row) for row in rows))))
         source = self.rule.source if source is None else source
-        return Finding(self.rule.name, said, ", ".join(names), line, message, fix, source, nodes, consequence)
+        proposed = [fix] if isinstance(fix, Fix | str) else fix
+        fixes = tuple(Fix(each) if isinstance(each, str) else each for each in proposed if each)
+        return Finding(self.rule.name, said, ", ".join(names), line, message, fixes, source, nodes, consequence)
 
     def used_again(
         self, verdict: Verdict, first: int, second: int, message: str, ways: Iterable[tuple[int, ...]],
@@ -185,12 +159,21 @@ class Context:
         """
         one, two = self.written_product(first), self.written_product(second)
         indices = [name for slot in two.weight.slots for name in slot.indices]
-        fix = f"give {two.target} a weight of its own: declare another weight with the indices of {two.weight}"
+        own = self.own_weight(two.target.name, two.weight.name)
+        made = replace(two, weight=replace(two.weight, name=own.name))
+        purpose = f"give {two.target} a weight of its own"
         if apart and first == second and apart not in indices:
-            own = Variable(self.fresh(f"W_{two.target.name}"), slots_of(tuple(dict.fromkeys([*indices, apart]))))
-            new = replace(two, weight=own)
-            fix = f"{new}, with a weight {own} for each {apart}"
-        return self.finding(verdict, (second, first), message, fix, NOT_COVERED, ways, (self.weight(one.weight.name),))
+            own = replace(own, indices=tuple(dict.fromkeys([*indices, apart])))
+            made = replace(two, weight=Variable(own.name, slots_of(own.indices)))
+            purpose += f" for each {apart}"
+        return self.finding(
+            verdict, (second, first), message, Fix(purpose, (made,), (own,)), NOT_COVERED, ways,
+            (self.weight(one.weight.name),),
+        )
+
+    def own_weight(self, product: str, like: str) -> Weight:
+        """A weight for a product, with the indices, the variance and the widths of another weight."""
+        return replace(self.written.weight.get(like) or self.netsor.weight[like], name=self.fresh(f"W_{product}"))
 
     def fresh(self, wanted: str) -> str:
         """A name that the program has not."""
@@ -296,6 +279,12 @@ class Context:
             users = self.structure.users[position]
             if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
                 yield position
+
+
+def shown_place(place: Mapping[str, int]) -> str:
+    """Index values at which something happens, as text; without those of second copies."""
+    shown = {name: value for name, value in place.items() if not name.endswith(("'", '"'))}
+    return f" at {', '.join(f'{name}={value}' for name, value in sorted(shown.items()))}" if shown else ""
 
 
 def _zero_variable(node: Expr) -> Expr | None:

@@ -1,22 +1,134 @@
-"""Averages and widths, which results beyond Assumption 1 cover; and the induction."""
+"""What results beyond Assumption 1 cover: several layers of scores, averages, several widths; and the induction.
+
+Each finding that rests on such a result comes with a claim, which says how it is proved.
+
+Source    Sakai et al. 2025, Theorem 1; theory.md section 6 for several layers; Yang 2019 for averages and widths
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
-from tensorprog.check.clauses.context import NETSOR_PLUS, Context
-from tensorprog.check.clauses.layers import ITERATED
+from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
-from tensorprog.check.clauses.scales import values
-from tensorprog.language.facts import HOLDS
+from tensorprog.check.rewrites import linear_given_scores
+from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import MatMul
 
-__all__ = ["averages", "induction", "widths"]
+__all__ = ["averages", "induction", "one_layer", "widths"]
 
+ITERATED = "iterated layers"
 FEW = 4  # of what averages depend on, named
 
 
-def averages(check: Context) -> Iterator[Finding]:
+@rule(
+    "one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score"
+)
+def one_layer(check: Context) -> Iterator[Finding | Claim]:
+    """No weight multiplies a vector that depends on a score; else no weight of a score is used in a later layer.
+
+    Weights that could be moved inside combinations with scalar coefficients count as moved, where writing that out
+    would be too long or cannot be done for a recurrence.
+    """
+    behind = list(check.structure.behind_scores)
+    if not behind:
+        return
+    if linear_given_scores(check.netsor):
+        names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
+        message = (
+            f"{names}: these weights multiply combinations of vectors whose coefficients are scalars; moved inside, "
+            "which is exact, they leave one layer of scores (not written out: a recurrence, or too long)"
+        )
+        yield check.finding("holds", tuple(behind), message)
+        return
+    reused = list(_reused(check))
+    yield from reused
+    if reused:
+        return
+    names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
+    yield Claim(
+        ITERATED,
+        "conjecture",
+        f"{names}: weights behind scores; given the scores of one layer the next is a Netsor program whose covariances "
+        "depend on them, because no weight that made a score operand is used again",
+    )
+    ancestors = check.structure.ancestors(behind[0])
+    score = next(p for p in check.structure.scores if p in ancestors)
+    chain = check.structure.chain(score, behind[0])
+    yield check.finding(
+        "holds",
+        (behind[0],),
+        f"{check.netsor.body[behind[0]]} depends on the score {check.text(score)} through {check.chain_text(chain)}, "
+        "beyond Theorem 1, which covers one layer of scores; the layers are taken one after another (a conjecture)",
+        ways=(chain,),
+        source="",
+    )
+
+
+def _reused(check: Context) -> Iterator[Finding]:
+    """Weights that make an operand of a score and, in a layer that depends on it, of another score."""
+    structure = check.structure
+    by_weight: dict[str, list[Maker]] = {}
+    for maker in check.makers(structure.operands):
+        by_weight.setdefault(maker.statement.weight.name, []).append(maker)
+    told: set[str] = set()
+    shared: dict[tuple[int, int], tuple[Maker, Maker, Verdict]] = {}  # scores that share a weight, and the MatMuls
+    for name, makers in by_weight.items():
+        later = next(_later(check, makers), None)
+        if later is not None:
+            told.add(name)
+            yield later
+            continue
+        for first, second in product(makers, repeat=2):
+            if first.dot != second.dot and first.position != second.position:  # one vector may serve many layers
+                verdict, _ = structure.same_member(first.position, second.position)
+                if verdict is not HOLDS:
+                    shared[first.dot, second.dot] = first, second, verdict
+    if not shared:
+        return
+    tangled = structure.tangled(shared)
+    pairs = [(one, two) for one, two in shared if one in tangled]
+    behind = [pair for pair in pairs if structure.precedes(*pair)]  # else the layers meet through other scores
+    for pair in behind or [(one, two) for one, two in pairs if one < two]:
+        first, second, verdict = shared[pair]
+        name = first.statement.weight.name
+        if name not in told:
+            told.add(name)
+            yield _again(check, first, second, verdict)
+
+
+def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
+    """Where a weight of score operands is used again in a later round of a recurrence, unless no score is behind it."""
+    for first, second in product(makers, repeat=2):
+        for index in check.structure.loops(first.position, second.position):
+            verdict, _ = check.structure.same_member(first.position, second.position, apart=index)
+            if verdict is not HOLDS and _behind_score(check, first.dot, second.dot):
+                yield _again(check, first, second, verdict, index)
+
+
+def _behind_score(check: Context, *dots: int) -> bool:
+    """Whether some scores depend on scores; those that do not are one layer, whatever weights they share."""
+    return not check.structure.ancestors(*dots).isdisjoint(check.structure.scores)
+
+
+def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:
+    old, new = check.written_product(first.position), check.written_product(second.position)
+    where = f" at a later {apart}" if apart else ""
+    may = "is used" if verdict is FAILS else "may be used"
+    message = (
+        f"{old.matrix} makes {old.target}, an operand of the score {check.text(first.dot)}, and {may} again{where} "
+        f"for {new.target}, an operand of the score {check.text(second.dot)} in a layer behind it. Layers can be taken "
+        "one after another only if no weight that made a score operand is used again"
+    )
+    back = check.structure.chain(first.dot, second.position)
+    message += f"; the way there: {check.chain_text(back)}" if back else ""
+    ways = ((first.position, first.dot), back, (second.position, second.dot))
+    return check.used_again(verdict, first.position, second.position, message, ways, apart)
+
+
+@rule("averages", NETSOR_PLUS)
+def averages(check: Context) -> Iterator[Finding | Claim]:
     """Dots of scale 1/n over a growing width are averages: numbers in the limit, or functions of what is random."""
     good: list[int] = []
     given: list[int] = []
@@ -24,14 +136,14 @@ def averages(check: Context) -> Iterator[Finding]:
         (given if position in check.structure.random else good).append(position)
     if good:
         names = ", ".join(check.text(p) for p in good)
-        check.claim(Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})"))
+        yield Claim("averages", "proved", f"{names} converge to numbers ({NETSOR_PLUS})")
         yield check.finding(
             "holds", tuple(good), f"{names}: 1/n scale, so averages, which converge to numbers"
         )
     if given:
         names = ", ".join(dict.fromkeys(check.text(p) for p in given))
         sources, ways = _sources(check, given)
-        check.claim(Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {sources}"))
+        yield Claim(ITERATED, "conjecture", f"{names}: averages of vectors that depend on {sources}")
         yield check.finding(
             "holds",
             (given[0],),
@@ -56,7 +168,8 @@ def _sources(check: Context, given: Sequence[int]) -> tuple[str, list[tuple[int,
     return ", ".join(few) + ", .." * (len(first) > FEW), list(ways.values())
 
 
-def widths(check: Context) -> Iterator[Finding]:
+@rule("widths", "Yang 2019")
+def widths(check: Context) -> Iterator[Finding | Claim]:
     """Several widths go to infinity together; fixed ones stay finite."""
     used = {
         check.netsor.families[v.name].width
@@ -67,31 +180,27 @@ def widths(check: Context) -> Iterator[Finding]:
     growing = used - set(fixed)
     if len(growing) > 1:
         names = ", ".join(sorted(growing))
-        check.claim(
-            Claim(
-                "several widths",
-                "proved",
-                f"the widths {names} go to infinity together, in fixed ratios "
-                "(Yang 2019, Theorem 5.4 with several widths; beside scores by the argument of the theory page)",
-            )
+        yield Claim(
+            "several widths",
+            "proved",
+            f"the widths {names} go to infinity together, in fixed ratios "
+            "(Yang 2019, Theorem 5.4 with several widths; beside scores by the argument of the theory page)",
         )
         yield check.finding("holds", (), f"the widths {names} go to infinity together, in fixed ratios")
     if fixed:
         names = ", ".join(fixed)
-        check.claim(
-            Claim(
-                "fixed width",
-                "exact",
-                f"{names} stays finite: vectors of this width are random in the limit, with Gaussian coordinates where "
-                "a weight makes them, and scores over it are exact functions of them",
-            )
+        yield Claim(
+            "fixed width",
+            "exact",
+            f"{names} stays finite: vectors of this width are random in the limit, with Gaussian coordinates where "
+            "a weight makes them, and scores over it are exact functions of them",
         )
         said = f"the width {names} stays finite; its vectors and scores are random, exactly"
         yield check.finding("holds", (), said, source="")
         yield from _behind_fixed(check)
 
 
-def _behind_fixed(check: Context) -> Iterator[Finding]:
+def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     """Weights of growing width behind vectors of finite width: a further layer, given these vectors."""
     structure, body = check.structure, check.netsor.body
     fixed = dict(check.netsor.fixed_widths)
@@ -113,16 +222,17 @@ def _behind_fixed(check: Context) -> Iterator[Finding]:
                 one, two = check.written_product(maker), check.written_product(position)
                 message = (
                     f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
-                    f"{values(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
+                    f"{shown_place(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
                 )
                 way = structure.chain(maker, position)
                 yield check.used_again(verdict, maker, position, message, (way,), index)
                 return
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
-        check.claim(Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width"))
+        yield Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width")
 
 
+@rule("inductive definitions", "Sakai et al. 2025, footnote 2")
 def induction(check: Context) -> Iterator[Finding]:
     """Definitions are inductive; the program's construction has checked it."""
     yield check.finding(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tensorprog.check.clauses.context import NOT_COVERED, Context
-from tensorprog.check.clauses.functions import away, continuous, instead
-from tensorprog.check.clauses.report import Finding
+from tensorprog.check.clauses.context import NETSOR_PLUS, NOT_COVERED, Context, rule
+from tensorprog.check.clauses.functions import away, continuous
+from tensorprog.check.clauses.report import Finding, Fix, Replacement
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, variables, walk
 from tensorprog.language.ir import Nonlin
@@ -26,6 +26,7 @@ UNCLEAR = "that is not known"
 Used = Callable[[Expr], Expr]
 
 
+@rule("limiting values", NETSOR_PLUS)
 def limiting_values(check: Context) -> Iterator[Finding]:
     """Functions of averages are finite and continuous at their limits; vectors made with averages are not at a jump."""
     needed: dict[tuple[str, Expr | None], list[int]] = {}
@@ -44,16 +45,16 @@ def limiting_values(check: Context) -> Iterator[Finding]:
         yield from _jumps(check)
 
 
-def _needed(check: Context, position: int, text: str, wrong: str, fix: str) -> Finding:
+def _needed(check: Context, position: int, text: str, wrong: str, fix: Fix) -> Finding:
     message = f"it is needed that {text}, but {wrong}: no theorem gives a limit there"
     return check.finding("fails", (position,), message, fix, NOT_COVERED)
 
 
-def _doubted(check: Context, position: int, text: str, doubt: str, fix: str) -> Finding:
+def _doubted(check: Context, position: int, text: str, doubt: str, fix: Fix) -> Finding:
     return check.finding("unknown", (position,), f"it is needed that {text}; {doubt}", fix, NOT_COVERED)
 
 
-def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> str:
+def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> Fix:
     """What to write in place of the smallest part that is not finite and smooth at the limits of averages."""
     fault = next((n for n in _upwards(expr) if isinstance(n, Call) and check.numbers.singular(check.written, n)), expr)
     for at in sorted({*positions}.union(*map(check.structure.ancestors, positions))):
@@ -63,7 +64,7 @@ def _limit_fix(check: Context, expr: Expr, positions: Sequence[int]) -> str:
         for node in walk(statement.expr):
             if isinstance(node, Call) and (node == fault or _divides(node, fault)):
                 return _fix(check, AWAY, statement.expr, node, at)
-    return AWAY
+    return Fix(AWAY)
 
 
 def _upwards(expr: Expr) -> Iterator[Expr]:
@@ -78,7 +79,7 @@ def _divides(node: Call, fault: Expr) -> bool:
     return isinstance(fault, Call) and (node.atom, fault.atom) == ("divide", "divide") and node.args[1] == fault.args[1]
 
 
-def _fix(check: Context, words: str, whole: Expr, node: Call, position: int) -> str:
+def _fix(check: Context, words: str, whole: Expr, node: Call, position: int) -> Fix:
     """What to write in place of a part of a statement that is not finite, or jumps."""
 
     def nonnegative(part: Expr) -> bool:
@@ -88,13 +89,15 @@ def _fix(check: Context, words: str, whole: Expr, node: Call, position: int) -> 
         chosen = (n for n in walk(whole) if isinstance(n, Call) and n.atom == "where" and node in walk(n.args[0]))
         node = next(chosen, node)
     if node.atom in ("step", "sign", "where"):
-        return f"{words}, e.g. {instead(node, continuous(node))}"
-    if node.atom == "divide":
-        return f"{words}, e.g. {instead(node, Call('divide', (node.args[0], away(node.args[1], nonnegative, FAR))))}"
-    if node.atom in ("log", "sqrt", "power"):
+        new = continuous(node)
+    elif node.atom == "divide":
+        new = node.args[0] / away(node.args[1], nonnegative, FAR)
+    elif node.atom in ("log", "sqrt", "power"):
         inside = away(Call("sqrt", (node.args[0],)), nonnegative, FAR)
-        return f"{words}, e.g. {instead(node, Call(node.atom, (*inside.children, *node.args[1:])))}"
-    return words
+        new = Call(node.atom, (*inside.children, *node.args[1:]))
+    else:
+        return Fix(words)
+    return Fix(words, replacements=(Replacement(node, new),))
 
 
 def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[Finding]:
@@ -105,8 +108,9 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
         if not isinstance(statement, Nonlin):
             continue
         for below, used in _denominators(statement.expr):
-            probability = check.numbers.atom(check.netsor, below) if _reaches_zero(check, below, at) else 0.0
-            hit = check.numbers.atom(check.netsor, used(below)) if probability else probability
+            may = _reaches_zero(check, below, at)
+            probability = check.numbers.zero_probability(check.netsor, below) if may else 0.0
+            hit = check.numbers.zero_probability(check.netsor, used(below)) if probability else probability
             if hit:
                 quotient = next(n for n in walk(statement.expr) if isinstance(n, Call) and n.args[1:] == (below,))
                 fix = _fix(check, AWAY, statement.expr, quotient, at)
@@ -118,7 +122,7 @@ def _vanishing(check: Context, text: str, positions: Sequence[int]) -> Iterator[
             elif probability is None:
                 doubts.append(UNCLEAR)
     if doubts:
-        yield _doubted(check, positions[0], text, doubts[0], AWAY)
+        yield _doubted(check, positions[0], text, doubts[0], Fix(AWAY))
 
 
 def _reaches_zero(check: Context, expr: Expr, position: int) -> bool:
@@ -148,7 +152,7 @@ def _jumps(check: Context) -> Iterator[Finding]:
         for node, zero in dict(_edges(check, statement.expr, position)).items():
             if not _reads_averages(check, zero, position):
                 continue
-            probability = check.numbers.atom(check.netsor, zero)
+            probability = check.numbers.zero_probability(check.netsor, zero)
             if probability == 0:
                 continue
             known = "has an unknown probability" if probability is None else f"has probability {probability:.3g}"

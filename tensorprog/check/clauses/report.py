@@ -1,4 +1,4 @@
-"""`Report`: the grade of a program and the findings behind it."""
+"""`Report`: the grade of a program, the findings behind it, and the changes that they propose, all plain data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,58 @@ from tensorprog.blocks import Block, Judgement, Judgements, Paragraph, badge, pa
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import judgement_text, to_text
 from tensorprog.check.rewrites import Rewrite
+from tensorprog.language.expr import Call, Expr
+from tensorprog.language.ir import Statement, Weight
 
-__all__ = ["Claim", "Finding", "Grade", "Report", "Says"]
+__all__ = ["Claim", "Finding", "Fix", "Grade", "Replacement", "Report", "Says", "Standing"]
 
 Grade = Literal["theorem", "remark", "extension", "outside"]
 GRADES: tuple[Grade, ...] = ("theorem", "remark", "extension", "outside")
+Standing = Literal["proved", "exact", "conjecture"]
 Says = Literal["holds", "fails", "unknown", "warning", "remark"]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """An expression and what to write in its place, in the statement with the left side `at` or wherever it stands."""
+
+    old: Expr
+    new: Expr
+    at: str = ""
+
+    def __str__(self) -> str:
+        alone = isinstance(self.new, Call) and self.new.atom in ("add", "subtract")
+        new = f"({self.new})" if alone else str(self.new)
+        return f"{new} in place of {self.old}" + (f" in {self.at}" if self.at else "")
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to mend a fault in the program as written; all of it together is needed, and its text is made of it.
+
+    `statements` take the place of those with their left sides, or stand in front of what reads them, and `weights` are
+    to be declared.  A fix of a purpose alone is advice; `impossible` says why nothing can be proposed.
+    """
+
+    purpose: str = ""
+    statements: tuple[Statement, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+    impossible: str = ""
+
+    def __str__(self) -> str:
+        if self.impossible:
+            return f"nothing is proposed: {self.impossible}"
+        said = [" and ".join(map(str, self.statements))]
+        if self.weights:
+            said[0] += f", with {' and '.join(map(_new_weight, self.weights))}"
+        said.append(" and ".join(map(str, self.replacements)))
+        return ", e.g. ".join(text for text in (self.purpose, ", and ".join(filter(None, said))) if text)
+
+
+def _new_weight(weight: Weight) -> str:
+    indices = f"[{','.join(weight.indices)}]" if weight.indices else ""
+    return f"a new weight {weight.name}{indices} of variance {weight.variance}"
 
 
 @dataclass(frozen=True)
@@ -26,10 +72,15 @@ class Finding:
     where: str = ""  # statements, separated by ", "
     line: int = 0
     message: str = ""
-    fix: str = ""
+    fixes: tuple[Fix, ...] = ()  # each is enough
     source: str = ""
     nodes: tuple[str, ...] = ()  # of the graph: the statements at fault and the chain between them
     consequence: str = ""  # what follows if it fails
+
+    @property
+    def fix(self) -> str:
+        """What to change, as text."""
+        return "; or ".join(map(str, self.fixes))
 
     def to_json(self) -> dict[str, Any]:
         """Return the public fields."""
@@ -60,7 +111,7 @@ class Claim:
     """A result used beyond Assumption 1, with the standing of its proof."""
 
     name: str
-    standing: Literal["proved", "exact", "conjecture"]
+    standing: Standing
     text: str
 
     def __str__(self) -> str:

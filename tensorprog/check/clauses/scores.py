@@ -1,26 +1,159 @@
-"""Scores and their operands: MatMul outputs, bounded inputs, clauses (a) and (b)."""
+"""Scores: their operands are MatMul outputs of bounded inputs, and their means vanish.
+
+A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows like sqrt(n), and its scale is to be 1/n.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tensorprog.check.clauses.context import DIVERGES, NOT_COVERED, Context, Maker
-from tensorprog.check.clauses.report import Finding, Says
-from tensorprog.check.clauses.scales import mean_of, not_centred, values
+from tensorprog.check.certificates import Profile
+from tensorprog.check.clauses.context import (
+    ASSUMPTION,
+    DIVERGES,
+    NOT_COVERED,
+    Context,
+    Maker,
+    rule,
+    shown_place,
+)
+from tensorprog.check.clauses.report import Finding, Fix, Replacement, Says
 from tensorprog.check.graph import Operand
-from tensorprog.language.expr import Expr, Variable, slots_of
-from tensorprog.language.facts import FAILS, HOLDS, Verdict
-from tensorprog.language.ir import Dot, MatMul, Nonlin
-from tensorprog.language.substitute import replace_variables
+from tensorprog.check.limit_numbers import ScoreMean
+from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
+from tensorprog.language.facts import FAILS, HOLDS
+from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement, Weight
 
-__all__ = ["bounded", "dedicated", "different", "operands"]
+__all__ = ["average_fix", "bounded", "mean_of", "operands", "renamed", "scales"]
+
+EXACT = 1e-9  # an error that is rounding
+SHOWN = 1e-4  # a relative error that four digits show
+BOUND = 10  # stands for any bound of a clip
 
 
+# -- means -------------------------------------------------------------------------------------------------------------
+
+
+def mean_of(check: Context, position: int) -> tuple[bool, str]:
+    """Whether the mean of a score as written is known to be other than zero, and what is known of it.
+
+    All parts of one score have one mean.
+    """
+    dot = check.source(position)
+    assert isinstance(dot, Dot)
+    width = check.written.families[dot.left.name].width
+    product = f"E[Z^{dot.left} Z^{dot.right}]"
+    mean = check.numbers.mean(check.written, dot)
+    if mean is not None:
+        return not mean.zero, f"sqrt({width}) {product}, {_told(mean, product)}"
+    argument = _argument(check, position)
+    known = f"and that is not zero ({argument})" if argument else "which is not known"
+    return bool(argument), f"sqrt({width}) {product}, {known}"
+
+
+def _told(mean: ScoreMean, product: str) -> str:
+    """What is known of a mean, `product` being E[Z^left Z^right]: 'which is 0', 'and E[Z^q Z^k] is 0.25'."""
+    given = f" in each of {mean.draws} draws of the scores upstream" if mean.draws else ""
+    if mean.zero:
+        within = f" within {mean.error:.1g}" if mean.error > EXACT else ""
+        some = "" if mean.whole else ", for the members looked at, the first few of each index"
+        return f"which is 0{within}{given}{some}"
+    where = shown_place(mean.place) + (f" (within {mean.error:.1g})" if mean.error > SHOWN * abs(mean.value) else "")
+    rests = " (a conjecture, by iterated layers)" if mean.conjecture else ""
+    if not mean.draws:
+        return f"and {product} is {mean.value:.4g}{where}"
+    if mean.high - mean.low <= 2 * mean.within:
+        return f"and {product} is {mean.average:.4g}{where}{given}{rests}"
+    return (
+        f"and {product} given the scores upstream is random{where}: from {mean.low:.4g} to {mean.high:.4g} in "
+        f"{mean.draws} draws of them, {mean.average:.4g} on average (standard error {mean.deviation:.1g}){rests}"
+    )
+
+
+def _argument(check: Context, position: int) -> str:
+    """Why the mean of a score is not zero, as far as ranges tell; '' if they do not, or if it is one part of several.
+
+    The parts of a score may cancel, so that the mean of one of them says nothing of the whole.
+    """
+    if str(check.netsor.body[position].target) != check.text(position):
+        return ""
+    structure, calculus = check.structure, check.calculus
+    for left, right in check.pairs(position):
+        if check.comparable(left, right) and structure.same_weight_in_score(left.operand, right.operand)[0] is FAILS:
+            same, place = structure.same_weight_in_score(left.operand, right.operand, vectors=True)
+            profiles = [calculus.vector(side.statement.vector, side.position) for side in (left, right)]
+            return _not_zero(same is FAILS, place, profiles)
+    operands = {operand.side: operand for operand in check.sides[position]}
+    same, place = structure.same_operands(position)
+    return _not_zero(same is FAILS, place, [calculus.vector(o.reference, o.dot) for o in operands.values()])
+
+
+def _not_zero(same: bool, place: Mapping[str, int], profiles: list[Profile]) -> str:
+    """Why E[Z^x Z^x'] is not zero, as far as ranges tell; '' if they do not."""
+    if any(p.constant and p.low == 0 for p in profiles):
+        return ""
+    if all(p.low > 0 for p in profiles):
+        return "both are positive"
+    return f"the mean of a square{shown_place(place)}, unless that vanishes" if same else ""
+
+
+def average_fix(dot: Statement) -> Fix:
+    """The score as an average."""
+    assert isinstance(dot, Dot)
+    return Fix("an average", (replace(dot, scale="1/n"),))
+
+
+def _not_centred(check: Context) -> dict[int, str]:
+    """Scores with parts that are products of initial or constant vectors, and whose mean is not zero; what it is."""
+    found = {}
+    for dot in check.scores:
+        makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.sides[dot]]
+        if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
+            grows, why = mean_of(check, dot)
+            if grows:
+                found[dot] = why
+    return found
+
+
+@rule("scales", "Sakai et al. 2025, Definition 1 (iv): scores have mean zero")
+def scales(check: Context) -> Iterator[Finding]:
+    """No initial vectors with a mean or a covariance stand in both operands of a score: it would grow like sqrt(n)."""
+    independent = "independent initial vectors of mean 0 in the two operands"
+    for dot, why in _not_centred(check).items():
+        yield check.finding(
+            "fails", (dot,), f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
+            (average_fix(check.source(dot)), independent), DIVERGES,
+        )
+    for dot in check.scores:
+        for left, right in check.pairs(dot):
+            weight = left.statement.weight.name
+            name = check.rewritten.initials.get(weight)
+            verdict, _ = check.structure.same_weight_in_score(left.operand, right.operand)
+            if name is None or verdict is HOLDS or {left.position, right.position} & check.zeros:
+                continue
+            grows, why = mean_of(check, dot)
+            then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"
+            yield check.finding(
+                verdict,
+                (dot,),
+                f"initial vectors {name} that may depend on each other stand in both operands of the score "
+                f"{check.text(dot)}: its mean is {why}, {then}",
+                (average_fix(check.source(dot)), independent),
+                DIVERGES if grows else NOT_COVERED,
+                ((left.position, dot), (right.position, dot)),
+                (check.weight(weight),),
+            )
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------
+
+
+@rule("score operands are MatMul outputs", ASSUMPTION, "both operands of every score are MatMul outputs")
 def operands(check: Context) -> Iterator[Finding]:
     """Both operands of every score are MatMul outputs, or zero."""
     made = {p for p, s in enumerate(check.netsor.body) if isinstance(s, MatMul)} | check.zeros
-    diverging = {check.text(dot) for dot in not_centred(check)}  # said there
+    diverging = {check.text(dot) for dot in _not_centred(check)}  # said there
     for dot in check.scores:
         sides = check.sides[dot]
         wrong = [o for o in sides if o.definer not in made]
@@ -28,53 +161,38 @@ def operands(check: Context) -> Iterator[Finding]:
             continue
         names = {str(o.reference): _kind(check, o) for o in wrong}
         unsure = not check.rewritten.complete or "an initial vector of too many members" in names.values()
-        score = check.text(dot)
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
-        message = f"{what} in the score {score}: a score takes two MatMul outputs"
+        message = f"{what} in the score {check.text(dot)}: a score takes two MatMul outputs"
         grows, why = mean_of(check, dot)
-        fix = _own_fix(check, dot, wrong)
+        fixes = [_own_products(check, dot, wrong)]
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
-            written = check.source(dot)
-            assert isinstance(written, Dot)
-            fix = f"{score} = Dot({written.left}, {written.right}, scale=1/n), an average; or {fix}"
+            fixes.insert(0, average_fix(check.source(dot)))
         definers = [o.definer for o in wrong if o.definer is not None]
         message += "" if check.rewritten.complete else "; the program is too long for the rewrites that might mend it"
         verdict: Says = "unknown" if unsure and not grows else "fails"
         consequence = DIVERGES if grows else NOT_COVERED
-        yield check.finding(verdict, (dot, *definers), message, fix, consequence, [(d, dot) for d in definers])
+        yield check.finding(verdict, (dot, *definers), message, fixes, consequence, [(d, dot) for d in definers])
 
 
-def _second_operand(check: Context, dot: Dot, name: str, key: str) -> str:
-    """How a score of a vector with itself reads another one, made alike of `key` in place of a vector `name`."""
-    made = [s for s in check.written.body if s.target.name == dot.right.name]
-    if len(made) > 1 or not isinstance(made[0], Nonlin) or name not in {v.name for v in made[0].inputs}:
-        return f", and as one operand a vector made like {dot.right} with {key} in place of {name}"
-    copy = check.fresh(f"{dot.right.name}_key")
-    expr = replace_variables(made[0].expr, lambda v: replace(v, name=key) if v.name == name else None)
-    new = replace(made[0], target=replace(made[0].target, name=copy), expr=expr)
-    return f", {new}, and {dot.target} = Dot({dot.left}, {replace(dot.right, name=copy)})"
-
-
-def _own_fix(check: Context, dot: int, wrong: Sequence[Operand]) -> str:
+def _own_products(check: Context, dot: int, wrong: Sequence[Operand]) -> Fix:
     """How operands of a score become MatMul outputs: by weights of their own, one for each side."""
     written = check.source(dot)
     assert isinstance(written, Dot)
     sides = {"left": written.left, "right": written.right}
     products: list[MatMul] = []
+    weights: list[Weight] = []
     for side in dict.fromkeys(operand.side for operand in wrong):
         old = sides[side]
         names = tuple(dict.fromkeys(name for slot in old.slots for name in slot.indices))
         family = check.fresh(f"{old.name}_own")
         family = f"{family}_{side}" if any(made.target.name == family for made in products) else family
         sides[side] = Variable(family, slots_of(names))
-        products.append(MatMul(sides[side], Variable(check.fresh(f"W_{family}"), ()), old))
-    several = len(products) > 1
-    weights = " and ".join(made.weight.name for made in products)
-    return (
-        f"{' and '.join(map(str, products))}, with {'weights' if several else 'a weight'} {weights} of "
-        f"{'their' if several else 'its'} own, and {written.target} = Dot({sides['left']}, {sides['right']})"
-    )
+        width = check.written.families[old.name].width
+        weights.append(Weight(check.fresh(f"W_{family}"), (), Number(1), (width, width)))
+        products.append(MatMul(sides[side], Variable(weights[-1].name), old))
+    new = replace(written, left=sides["left"], right=sides["right"])
+    return Fix("operands that MatMuls make", (*products, new), tuple(weights))
 
 
 def _kind(check: Context, operand: Operand) -> str:
@@ -86,6 +204,7 @@ def _kind(check: Context, operand: Operand) -> str:
     return "an initial vector of too many members" if centred else "an initial vector that is not centred"
 
 
+@rule("operand inputs bounded", ASSUMPTION, "the input of every score operand is bounded")
 def bounded(check: Context) -> Iterator[Finding]:
     """The inputs of score operands are bounded; else the grade is `remark`."""
     unbounded: dict[tuple[str, int | None], list[Maker]] = {}  # by the family of the input, and its definition
@@ -112,17 +231,14 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
         vector = makers[0].statement.vector
         message = f"{vector}, the input of {operands}, is an initial vector, Gaussian, so not bounded; {dropped}"
         made_of = [(maker.position, maker.dot) for maker in makers]
-        fix, weights = _bounded_fix(check, definers[0], None), (check.weight(vector.name),)
+        fix, weights = _clipped(check, definers, None), (check.weight(vector.name),)
         return check.finding("remark", definers, message, fix, ways=made_of, weights=weights)
     fact = check.calculus.fact("bounded", culprit)
     fault = check.calculus.blame("bounded", culprit)
     if culprit in check.structure.score_dependent and isinstance(fault.expr, Variable):
-        fix = _term_fix(check, fault.expr, fault.position)
+        fix = _clipped_term(check, fault.expr, fault.position)
     else:
-        fix = _bounded_fix(check, definers[0], culprit)
-    if not fix:
-        dropped += f". {fault.expr} depends on scores, and a clip of it would put weights behind scores, so nothing "
-        dropped += "is proposed"
+        fix = _clipped(check, definers, culprit)
     is_not = "is not bounded" if fact.verdict is FAILS else "cannot be shown to be bounded"
     at = f" (in {check.text(fault.position)})" if fault.position != culprit else ""
     ways = list(dict.fromkeys((*check.structure.chain(fault.position, m.position), m.dot) for m in makers))
@@ -132,94 +248,40 @@ def _unbounded(check: Context, culprit: int | None, makers: Sequence[Maker]) -> 
     return check.finding("remark", (culprit, *definers), message, fix, ways=ways)
 
 
-def _bounded_fix(check: Context, definer: int, position: int | None) -> str:
-    """How the input of the operand that a MatMul makes is bounded, as written; 10 stands for any number."""
-    vector, written = check.product(definer).vector, check.source(definer)
-    statement = None if position is None else check.source(position)
+def _clip(expr: Expr) -> Expr:
+    return Call("clip", (expr, Number(-BOUND), Number(BOUND)))
+
+
+def _clipped(check: Context, definers: Sequence[int], culprit: int | None) -> Fix:
+    """How the input of the operands that some MatMuls make is bounded, as written."""
+    statement = None if culprit is None else check.source(culprit)
     if isinstance(statement, Nonlin):
-        return f"{statement.target} = Nonlin(clip({statement.expr}, -10, 10))"
-    if isinstance(written, MatMul) and written.vector == vector:
-        names, place = [name for slot in vector.slots for name in slot.indices], "the operand"
-    else:  # a part of what is written
-        read = written.inputs[0]
-        vector = statement.target if statement else Variable(vector.name, slots_of(check.declared[vector.name]))
-        names, place = [name for slot in vector.slots for name in slot.indices], f"what makes {read.name}"
-    clipped = Variable(check.fresh(f"{vector.name}_clipped"), slots_of(tuple(dict.fromkeys(names))))
-    return f"{clipped} = Nonlin(clip({vector}, -10, 10)), and {clipped.name} in place of {vector.name} in {place}"
+        return Fix(statements=(replace(statement, expr=_clip(statement.expr)),))
+    old = statement.target.name if statement else check.product(definers[0]).vector.name
+    new = check.fresh(f"{old}_clipped")
+    whole = [s.target for s in check.written.body if s.target.name == old]
+    whole = whole or [Variable(old, slots_of(check.declared[old]))]
+    clips = tuple(Nonlin(replace(vector, name=new), _clip(vector)) for vector in whole)
+    readers = dict.fromkeys(reader for definer in definers for reader in _readers(check, definer, old))
+    return Fix(statements=clips, replacements=tuple(r for reader in readers for r in renamed(reader, old, new)))
 
 
-def _term_fix(check: Context, term: Variable, position: int) -> str:
-    """How a term of a combination is bounded, which stays a combination; nothing where the term depends on scores."""
-    if not check.structure.score_dependent.isdisjoint(check.structure.definers(position, term)):
-        return ""
-    return f"clip({term}, -10, 10) in place of {term} in {check.text(position)}"
+def _readers(check: Context, definer: int, name: str) -> Iterator[Statement]:
+    """The statements as written through which a MatMul reads a vector: itself, or what makes what it multiplies."""
+    written = check.source(definer)
+    between = {v.name for v in written.inputs}
+    yield from (written,) if name in between else (s for s in check.written.body if s.target.name in between)
 
 
-def dedicated(check: Context) -> Iterator[Finding]:
-    """Clause (a): a weight that makes a score operand makes nothing else."""
-    makers = list(check.makers(check.operands))
-    done = {maker.position for maker in makers}  # these, and what was told
-    for maker in makers:
-        for other in check.structure.weight_uses(maker.statement.weight.name):
-            if other in done:
-                continue
-            verdict, witness = check.structure.same_member(maker.position, other, read_by=maker.operand)
-            if verdict is HOLDS:
-                continue
-            done.add(other)
-            one, two = check.written_product(maker.position), check.written_product(other)
-            may = "makes" if verdict is FAILS else "may make"
-            message = (
-                f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
-                f"{one.target}, an operand of the score {check.text(maker.dot)}: the same matrix{values(witness)}. "
-                "A weight that makes a score operand may make nothing else"
-            )
-            yield check.used_again(verdict, maker.position, other, message, [(maker.position, maker.dot)])
+def renamed(reader: Statement, old: str, new: str) -> Iterator[Replacement]:
+    """What a statement reads of a family, replaced by members of another."""
+    for read in reader.inputs:
+        if read.name == old:
+            yield Replacement(read, replace(read, name=new), str(reader.target))
 
 
-def different(check: Context) -> Iterator[Finding]:
-    """Clause (b): the two weights of one score differ, for all values of its indices."""
-    for dot in check.scores:
-        for left, right in check.pairs(dot):
-            one, two = left.statement, right.statement
-            # initial vectors are a matter of scales, a matrix with its transpose one of transposes
-            elsewhere = one.weight.name in check.rewritten.initials or one.transposed != two.transposed
-            if not elsewhere and not {left.position, right.position} & check.zeros:
-                verdict, witness = check.structure.same_weight_in_score(left.operand, right.operand)
-                if verdict is not HOLDS:
-                    yield _tied(check, left, right, verdict, witness)
-
-
-def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: dict[str, int]) -> Finding:
-    one, two, dot = check.written_product(left.position), check.written_product(right.position), check.source(left.dot)
-    assert isinstance(dot, Dot)
-    single = one.target == two.target
-    pair = f"both operands, {dot.left} and {dot.right}," if single else f"{one.target} and {two.target}"
-    grows, why = mean_of(check, left.dot)
-    message = (
-        f"clause (b): {pair} {'are' if verdict is FAILS else 'may be'} made by the same matrix, {one.matrix}"
-        + (f" and {two.matrix}" if two.matrix != one.matrix else "")
-        + f"{values(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
-        + ("so the score grows like sqrt(n) and diverges" if grows else "and no theorem covers the score")
-    )
-    key = Variable(check.fresh(f"{two.target.name}_key"), two.target.slots) if single else two.target
-    own = Variable(check.fresh(f"W_{key.name}"), two.weight.slots)
-    fix = f"separate weights, e.g. {key} = MatMul({own}, {two.vector}) with a weight {own} of its own"
-    if single and dot.right.name == two.target.name:
-        fix += f", and Dot({dot.left}, {Variable(key.name, dot.right.slots)})"
-    elif single and dot.left == dot.right:
-        fix += _second_operand(check, dot, two.target.name, key.name)
-    elif single:
-        fix += f", and {key.name} in place of {two.target.name} in what makes {dot.right.name}"
-    makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
-    if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
-        fix = f"{dot.target} = Dot({dot.left}, {dot.right}, scale=1/n), an average; or {fix}"
-    return check.finding(
-        FAILS if grows else verdict,
-        (left.position, right.position),
-        message,
-        fix,
-        DIVERGES if grows else NOT_COVERED,
-        ((left.position, left.dot), (right.position, right.dot)),
-        (check.weight(one.weight.name),),
-    )
+def _clipped_term(check: Context, term: Variable, position: int) -> Fix:
+    """How a term of a combination is bounded, which stays a combination."""
+    if check.structure.score_dependent.isdisjoint(check.structure.definers(position, term)):
+        return Fix(replacements=(Replacement(term, _clip(term), check.text(position)),))
+    return Fix(impossible=f"{term} depends on scores, and a clip of it would put weights behind scores")

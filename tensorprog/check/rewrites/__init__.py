@@ -1,8 +1,15 @@
-"""Programs brought under the theorem by rewrites that are exact at every finite n.
+"""Programs brought under the theorem by rewrites that are exact at every finite n, one to a file.
 
-`normalize(netsor)` rewrites only what the theorem asks for: terms that the numbers of constants take away, weights used
-only transposed, MatMuls of score-dependent combinations, scores of sums, initial vectors in scores.
-`written_out(netsor)` goes on to the theorem's form,
+    constants   expressions with the numbers of the constants put in, where that takes something away
+    turn        W^T of a weight that is used only so, declared as a weight of its own
+    biases      initial vectors in scores as MatMuls of the constant vector 1
+    expand      (c u + d v).k = c (u.k) + d (v.k)
+    move        W (sum_j a_j v_j) = sum_j a_j W v_j behind scores
+    inline      a Nonlin of Nonlins written as one Nonlin
+    unused      statements that no output depends on, dropped
+
+Each is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  `normalize(netsor)`
+rewrites only what the theorem asks for, the first five; `written_out(netsor)` goes on to the theorem's form,
 h = phi(g^1, ..., g^m; p_1, ..., p_r), as far as there are no recurrences.
 
 Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 and App. A.1
@@ -10,33 +17,33 @@ Source    theory.md section 4; Sakai et al. 2025 (arXiv 2506.00846), Theorem 1 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.biases import biases
-from tensorprog.check.rewrites.combinations import linear_given_scores
-from tensorprog.check.rewrites.editor import Editor
-from tensorprog.check.rewrites.linear import Stuck
-from tensorprog.check.rewrites.steps import (
-    Rewrite,
-    constants,
-    expand,
-    inline,
-    move,
-    restricted,
-    turn,
-    used,
-)
+from tensorprog.check.rewrites.constants import constants
+from tensorprog.check.rewrites.expand import expand
+from tensorprog.check.rewrites.inline import inline
+from tensorprog.check.rewrites.move import linear_given_scores, move
+from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.tools.linear import Stuck
+from tensorprog.check.rewrites.turn import turn
+from tensorprog.check.rewrites.unused import unused
 from tensorprog.language.ir import Netsor
 from tensorprog.language.validity import MAX_STATEMENTS
 
-__all__ = ["Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
+__all__ = ["REWRITES", "Rewrite", "Rewritten", "linear_given_scores", "normalize", "written_out"]
+
+ExactRewrite = Callable[[Editor], Iterator[Rewrite]]
+ANYWHERE: tuple[ExactRewrite, ...] = (turn,)  # wherever they apply
+AT_SCORES: tuple[ExactRewrite, ...] = (biases, expand)  # so that operands of scores are MatMul outputs
+BEHIND_SCORES: tuple[ExactRewrite, ...] = (*AT_SCORES, move)  # if that leaves one layer of scores
+REWRITES: tuple[ExactRewrite, ...] = (constants, *ANYWHERE, *BEHIND_SCORES, inline, unused)
 
 MAX_GROWTH = 40  # a program with so many statements for each of its own is not rewritten further
 MAX_ROUNDS = 100  # of rewrites of what rewrites made: recurrences in scores are followed so far
-Step = Callable[[Editor], Iterator[Rewrite]]
 
 
 @dataclass(frozen=True)
@@ -71,23 +78,15 @@ def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = 
 
 def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     """The program with the rewrites of MatMuls and scores."""
-    found = _run(found, (turn,)) or found
+    found = _run(found, ANYWHERE) or found
     if not found.netsor.scores:
         return found
-    kinds = (biases, expand) if expanded else ()
-    found = _run(found, kinds) or found
+    if expanded:
+        found = _run(found, AT_SCORES) or found
     if not Structure(found.netsor).behind_scores:
         return found
-    moved = _run(found, (*kinds, move))
+    moved = _run(found, BEHIND_SCORES if expanded else (move,))
     return found if moved is None or not moved.complete or Structure(moved.netsor).behind_scores else moved
-
-
-def written_out(netsor: Netsor) -> Rewritten:
-    """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
-    found = normalize(netsor)
-    found = _run(found, (inline,)) or found
-    found = _kept(found, used(found.netsor))
-    return _run(found, (turn,)) or found  # what was dropped may have been all other use of a matrix
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
@@ -97,27 +96,24 @@ def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:
         return first
     relevant = Structure(first.netsor).relevant
     idle = {s.target.name for position, s in enumerate(first.netsor.body) if position not in relevant}
-    return _kept(found, used(found.netsor, idle))
+    return _run(found, (partial(unused, but=idle),)) or found
 
 
-def _kept(found: Rewritten, kept: Sequence[int]) -> Rewritten:
-    """Some statements of a rewritten program; the others are dropped."""
-    dropped = [
-        Rewrite("unused", found.origin[position], s.span.line, f"{s.target} is dropped")
-        for position, s in enumerate(found.netsor.body)
-        if position not in set(kept)
-    ]
-    origin = tuple(found.origin[position] for position in kept)
-    return replace(found, netsor=restricted(found.netsor, kept), steps=(*found.steps, *dropped), origin=origin)
+def written_out(netsor: Netsor) -> Rewritten:
+    """The program in the theorem's form: rewritten, Nonlins written out, unused statements dropped."""
+    found = normalize(netsor)
+    for rewrites in (inline,), (unused,), ANYWHERE:  # what was dropped may have been all other use of a matrix
+        found = _run(found, rewrites) or found
+    return found
 
 
-def _run(first: Rewritten, kinds: tuple[Step, ...]) -> Rewritten | None:
+def _run(first: Rewritten, rewrites: tuple[ExactRewrite, ...]) -> Rewritten | None:
     """Apply rewrites until nothing changes, or the program grows too long; None if one is stuck."""
     found, most = first, min(MAX_STATEMENTS, 200 + MAX_GROWTH * len(first.netsor.body))
     for _ in range(MAX_ROUNDS):
         editor = Editor(found.netsor, found.origin)
         try:
-            done = [rewrite for kind in kinds for rewrite in kind(editor)]
+            done = [done for rewrite in rewrites for done in rewrite(editor)]
         except Stuck:
             return None
         if not done:

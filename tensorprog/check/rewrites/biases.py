@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tensorprog.check.rewrites.editor import Editor
-from tensorprog.check.rewrites.steps import Rewrite
+from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, slots_of
 from tensorprog.language.initials import InitialLaw, initial_law
 from tensorprog.language.ir import ConstantDef, Initial, MatMul, Nonlin, Table, Weight

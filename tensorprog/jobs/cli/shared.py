@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorprog.jobs.cli.exits import OUTSIDE
+from tensorprog.jobs.cli.frame import OUTSIDE
 from tensorprog.jobs.cli.options import REQUIRED
 from tensorprog.language.errors import fail
-from tensorprog.language.writing_files import json_text
+from tensorprog.language.files import json_text
 
 if TYPE_CHECKING:
     from tensorprog.blocks import Block

@@ -8,8 +8,7 @@ path, size and header have been checked.
 """
 
 from tensorprog.language.yaml_io.data import DataError
-from tensorprog.language.yaml_io.packing import pack, read_tables, unpack
-from tensorprog.language.yaml_io.program import load, loads
-from tensorprog.language.yaml_io.writing import dump, shown
+from tensorprog.language.yaml_io.reading import load, loads
+from tensorprog.language.yaml_io.writing import dump, pack, read_tables, shown, unpack
 
 __all__ = ["DataError", "dump", "load", "loads", "pack", "read_tables", "shown", "unpack"]

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from tensorprog.language.errors import did_you_mean
-from tensorprog.language.writing_files import is_reserved
+from tensorprog.language.files import is_reserved
 
 MAX_ENTRIES = 10_000_000  # numbers in one data file
 MAX_CSV = 50_000_000  # bytes of a text file of numbers

@@ -1,16 +1,31 @@
-"""A program to text: `dump`, and `shown` for those to read that no file could hold."""
+"""A program to text: `dump`, `shown` for those to read that no file could hold, and `pack` for archives.
+
+What is packed depends on no other file: the text, and the numbers of the tables that it names; `unpack` reads it.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
-from tensorprog.language.yaml_io.nodes import MAX_NODES, MAX_TEXT
+from tensorprog.language.make_records import options_of
+from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries
+from tensorprog.language.yaml_io.compose import MAX_NODES, MAX_TEXT
+from tensorprog.language.yaml_io.data import DataError, read_npy
+from tensorprog.language.yaml_io.reading import loads
+
+FOLDER = "tables/"  # of an archive
+SMALL = 100  # numbers of a table that stays in the text, if it was not read from a file
 
 
 def dump(netsor: Draft, schema: str = "") -> str:
@@ -22,11 +37,11 @@ def dump(netsor: Draft, schema: str = "") -> str:
     written = dict(netsor.written)
     sections: list[tuple[str, list[tuple[str, str | _Block]]]] = [
         ("constants", [(_family(c.name, c.indices), _constant(c, written)) for c in netsor.constants]),
-        ("indices", [(index.name, _index(index)) for index in netsor.indices]),
+        ("indices", [(index.name, _entry(index, INDEX)) for index in netsor.indices]),
         ("widths", [(name, _scalar(text)) for name, _, text in netsor.widths]),
         ("fixed_widths", [(name, _scalar(written.get(name, str(size)))) for name, size in netsor.fixed_widths]),
-        ("initial", [(_family(v.name, v.indices), _initial(v)) for v in netsor.initial]),
-        ("weights", [(_family(w.name, w.indices), _weight(w)) for w in netsor.weights]),
+        ("initial", [(_family(v.name, v.indices), _entry(v, INITIAL)) for v in netsor.initial]),
+        ("weights", [(_family(w.name, w.indices), _entry(w, WEIGHT)) for w in netsor.weights]),
     ]
     lines = [f"# yaml-language-server: $schema={schema}"] * bool(schema) + [f"program: {_scalar(netsor.name)}"]
     texts = {"title": netsor.title, "reference": netsor.reference}
@@ -118,12 +133,6 @@ def _constant(constant: ConstantDef, written: Mapping[str, str]) -> str | _Block
     return _scalar(written.get(constant.name, repr(constant.value)))
 
 
-def _index(index: Index) -> str:
-    plain = str(index.stop) if index.start == 0 else f"{index.start}..{index.stop - 1}"
-    text = _scalar(index.text or plain)
-    return f"{{size: {text}, boundary: {index.boundary}}}" if index.boundary else text
-
-
 def _options(options: Sequence[tuple[str, str | _Block]]) -> str | _Block:
     """Options in braces, or below each other where one of them is a matrix."""
     if not any(isinstance(value, _Block) for _, value in options):
@@ -132,30 +141,90 @@ def _options(options: Sequence[tuple[str, str | _Block]]) -> str | _Block:
     return _Block(line[2:] for line in lines)
 
 
-def _value(value: Expr | Table) -> str | _Block:
-    return _table(value) if isinstance(value, Table) else _scalar(str(value))
+def _value(value: Expr | Table | str | tuple[str, ...]) -> str | _Block:
+    if isinstance(value, Table):
+        return _table(value)
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else _scalar(str(value))
 
 
-def _initial(initial: Initial) -> str | _Block:
-    options: list[tuple[str, str | _Block]] = [("mean", _value(initial.mean))]
-    if initial.data is not None:
-        options += [("data", _table(initial.data)), ("variance", _value(initial.cov))]
-    else:
-        file = isinstance(initial.cov, Table) and initial.cov.file
-        options.append(("gram" if file else "cov", _value(initial.cov)))
-    if initial.width != "n":
-        options.append(("width", initial.width))
-    return _options(options)
-
-
-def _weight(weight: Weight) -> str | _Block:
-    variance = _value(weight.variance)
-    if weight.shape == ("n", "n"):
-        return variance
-    return _options([("variance", variance), ("shape", f"[{', '.join(weight.shape)}]")])
+def _entry(record: Index | Initial | Weight, what: Entries) -> str | _Block:
+    """An entry with its options; text that is the default is left out."""
+    options = options_of(record)
+    shown = {key: _value(value) for key, value in options.items()
+             if what.options[key].numeric or value != what.options[key].default}
+    return shown[what.short] if [*shown] == [what.short] else _options([*shown.items()])
 
 
 def _option(value: Any) -> str | _Block:
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         return _Block(f"{name}: {_scalar(text, flow=False)}" for name, text in value)
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))
+
+
+# ---- archives -----------------------------------------------------------------------------------------------------
+
+
+def pack(netsor: Netsor) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """The program's text, and the numbers of the tables that the text only names, by 'tables/' and the name.
+
+    Tables that were not read from a file get the name of one, if they are large.
+    """
+    taken = {table.file for table in netsor.tables.values()}
+    named = {name: _with_file(name, table, taken) for name, table in netsor.tables.items()}
+    arrays: dict[str, NDArray[np.float64]] = {}
+    for table in named.values():  # a .csv file of one line may be a vector here, a matrix there
+        known = arrays.get(FOLDER + table.file)
+        if table.file and (known is None or known.ndim < len(table.shape)):
+            arrays[FOLDER + table.file] = table.array
+    return dump(_with_tables(netsor, named)), arrays
+
+
+def unpack(text: str, arrays: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Netsor:
+    """The program of what `pack` gave; `overrides` replace scalar constants.
+
+    Raises    ProgramError
+    """
+    return loads(text, overrides, base={name.removeprefix(FOLDER): array for name, array in arrays.items()})
+
+
+def read_tables(archive: ZipFile) -> dict[str, NDArray[np.float64]]:
+    """The arrays of `pack` in an archive that numpy.savez wrote.
+
+    Raises    DataError for arrays that are too large, or none of plain numbers
+    """
+    arrays = {}
+    for entry in archive.infolist():
+        if entry.filename.startswith(FOLDER):
+            with archive.open(entry) as stream:
+                try:
+                    arrays[entry.filename.removesuffix(".npy")] = read_npy(stream, entry.file_size)
+                except DataError as error:
+                    raise DataError(f"{entry.filename} {error}") from None
+    return arrays
+
+
+def _with_file(name: str, table: Table, taken: set[str]) -> Table:
+    """The table, with the name of a file if it is too large for a text."""
+    if table.file or math.prod(table.shape) <= SMALL:
+        return table
+    file = f"{name}.npy"
+    while file in taken:
+        file = f"_{file}"
+    return replace(table, file=file)
+
+
+def _with_tables(netsor: Netsor, tables: Mapping[str, Table]) -> Draft:
+    """The program with other tables; they have the same numbers, so that nothing is validated again."""
+
+    def constant(entry: ConstantDef) -> ConstantDef:
+        return replace(entry, value=tables.get(entry.name, entry.value))
+
+    def initial(entry: Initial) -> Initial:
+        parts: dict[str, Expr | Table | None] = {"mean": entry.mean, "cov": entry.cov, "data": entry.data}
+        found: dict[str, Any] = {part: tables.get(f"{entry.name}.{part}", value) for part, value in parts.items()}
+        return replace(entry, **found)
+
+    whole: dict[str, Any] = {part.name: getattr(netsor, part.name) for part in fields(netsor) if part.init}
+    whole["constants"] = tuple(map(constant, netsor.constants))
+    whole["initial"] = tuple(map(initial, netsor.initial))
+    return Draft(**whole)

@@ -1,28 +1,319 @@
-"""Draws where there are several layers of scores or widths that stay finite: layer after layer, all draws at once."""
+"""Draws behind several layers of scores or widths that stay finite, and the compiler given these draws.
+
+Layer after layer, scores are Gaussian given all that was drawn before, with covariances that differ from draw to draw:
+the moments that the next layer's scores need are those of a program without scores.  So the same recursion serves, with
+one axis more: the draws are an axis of all values, as replicates are elsewhere.
+
+    infinite width   g = W x      Cov(g, g') = sigma**2 E[x x' | draws]          moments, one set for each draw
+    score            q.k / sqrt   e_q^T G e_k, G i.i.d.                          a number for each draw
+    finite width d   g = W x      d coordinates e_g . xi, xi i.i.d.              d numbers for each draw
+
+Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later leaves them as they are.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.ir import MatMul
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, broadcast
+from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
+from tensorprog.language.ir import Dot, MatMul, Range
+from tensorprog.language.linalg import triangular
+from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.language.schedule import upstream
-from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.normals import Normals, Points, Source
-from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.form.definitions import place
+from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.numbers import initial_draws
+from tensorprog.limit.moment.products import written
+from tensorprog.limit.moment.recurrences import Box
+from tensorprog.limit.moment.replicates import REPLICATE, Settled, members_read
+from tensorprog.limit.moment.values import IndexedValues, Value
 
-__all__ = ["ARRAYS", "Layers"]
+__all__ = ["ARRAYS", "Conditioned", "Layers"]
 
 Array = NDArray[Any]
 ARRAYS = 20  # of the size of all that is drawn, while moments are computed
+
+
+class Conditioned(Compiler):
+    """Moments of a program for each of some draws; `given` scores are not drawn.
+
+    Shapes    every value may have the axis REPLICATE, over the draws
+    Accuracy  `relative` is the largest relative error of the moments drawn with, or given as numbers
+    """
+
+    each = True
+
+    def __init__(
+        self, whole: Compiler, columns: Columns, normals: Normals, given: Mapping[str, Open] | None = None
+    ) -> None:
+        vars(self).update(vars(whole))
+        self.whole, self.columns, self.normals, self.given = whole, columns, normals, dict(given or {})
+        self.replicates = (0, normals.draws)
+        self.random, self.paths = frozenset(), None
+        self.relative = 0.0
+        self._coordinates: dict[str, Array] = {}
+        self.start(whole.recurrences.afresh(self))
+
+    def forget(self) -> None:
+        """Free all moments at once: what a compiler is made of refers to it, and would wait for the next collection."""
+        vars(self).clear()
+
+    # -- moments: nothing is settled, and what is not random is known already -------------------------------------
+
+    def replicated(self, f: str, g: str) -> IndexedValues:
+        """E[Z^f Z^g] for every draw."""
+        return super().replicated(f, g) if self.whole.random & {f, g} else self.whole.second(f, g)
+
+    def base(self, f: str, g: str) -> IndexedValues:
+        """Covariance of two Gaussian families for every draw; of finite width, of each coordinate."""
+        return super().base(f, g) if self.whole.random & {f, g} else self.whole.centred(f, g)
+
+    def _average(self, name: str) -> Value:
+        if name not in self.whole.random:
+            return self.whole.average(name)
+        return super()._average(name)
+
+    def settle(self, found: Settled) -> Settled:
+        """Nothing: every draw keeps its own numbers."""
+        return found
+
+    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
+        if self.is_finite(f):
+            return self._empirical(f, g, ranges)
+        for name in (f, g):
+            if name in self.whole.random:
+                refuse_sums(self.whole, name)
+        return super()._compute(f, g, ranges)
+
+    def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
+        """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
+        statement = self.netsor.body[position]
+        name = statement.target.name
+        if name in self.given:
+            positions = position_names(self.netsor, name)
+            at = place([ranges[position] for position in positions], tuple(positions.values()))
+            return Value.of(self.given[name].data[(slice(None), *at)], (REPLICATE, *positions))
+        if not isinstance(statement, Dot) or statement.scale == "1/n":
+            return super().average_of(position, ranges)
+        if self.is_finite(statement.left.name):  # an average times sqrt(d)
+            return super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
+        return self._score(statement, ranges)
+
+    # -- draws ----------------------------------------------------------------------------------------------------
+
+    def _factor(self, weight: str, members: Array, stop: int) -> Array:
+        """Triangular factors of the covariance of the first columns of some weight members.
+
+        Shapes    (draws, members, columns, columns)
+        """
+        owner, place = (table[weight][members, :stop] for table in (self.columns.owner, self.columns.place))
+        draws = np.arange(self.normals.draws)[:, None]
+        cov = np.zeros((len(draws), len(members), stop, stop))
+        families, worst = self.columns.families[weight], 0.0
+        for a, f in enumerate(families):
+            for b, g in enumerate(families):
+                w, r, c = np.nonzero((owner == a)[:, :, None] & (owner == b)[:, None, :])
+                if not w.size:
+                    continue
+                at = self._positions(f, place[w, r], "") | self._positions(g, place[w, c], "_")
+                found = self.base(f, g).at({**at, REPLICATE: draws})
+                cov[:, w, r, c] = found.value
+                worst = max(worst, float(np.max(found.error)))
+        self._note(worst, float(np.max(np.abs(cov), initial=0.0)))
+        return triangular(cov)
+
+    def _note(self, error: float, size: float) -> None:
+        self.relative = max(self.relative, error / size if size else 0.0)
+
+    def _positions(self, name: str, flat: Array, suffix: str) -> dict[str, Array]:
+        family = self.netsor.families[name]
+        places = np.unravel_index(flat, family.shape) if family.shape else ()
+        return {f"{k}{suffix}": start + place[None]
+                for k, (place, (start, _)) in enumerate(zip(places, family.ranges, strict=True))}  # fmt: skip
+
+    def _score(self, statement: Dot, ranges: Mapping[str, Range]) -> Value:
+        meeting = self.columns.meeting(statement, ranges)
+        pairs, place = np.unique(meeting.pairs, return_inverse=True)
+        key = ("pair", *meeting.weights)
+        block = self.normals.of(key, np.searchsorted(self.columns.pairs[key], pairs))
+        stops = [int(column.max()) + 1 for column in meeting.columns]
+        block = block[:, :, : stops[0], : stops[1]]
+        for side, weight in enumerate(meeting.weights):
+            members, back = np.unique(pairs // self.columns.most if side == 0 else pairs % self.columns.most,
+                                      return_inverse=True)  # fmt: skip
+            factor = self._factor(weight, members, stops[side])[:, back]
+            block = factor @ block if side == 0 else block @ np.swapaxes(factor, -1, -2)
+        drawn = block[:, place.reshape(meeting.pairs.shape), meeting.columns[0], meeting.columns[1]]
+        return Value.of(drawn, (REPLICATE, *meeting.axes))
+
+    def entered(self, name: str, box: Sequence[Range]) -> None:
+        """Draw the coordinates of members that a recurrence has made known."""
+        if self.is_finite(name):
+            self._draw(name, tuple(box))
+
+    def _draw(self, name: str, box: Box) -> None:
+        """Coordinates of members of a Gaussian family: all of a finite width, or one."""
+        family, width = self.netsor.families[name], self.width(name)
+        values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
+        at = place(box, family.ranges)
+        if not family.statements:
+            initial = next(entry for entry in self.netsor.initial if entry.name == name)
+            block = self.normals.of(("initial", name), np.arange(self.initials[name].blocks.shape[0]))
+            values[:] = initial_draws(self, initial, block)
+            return
+        flat = np.arange(values[0, ..., 0].size).reshape(family.shape)[at]
+        member, column = (table[name][flat] for table in (self.columns.member, self.columns.column))
+        weight = self.columns.weight[name]
+        members, back = np.unique(member, return_inverse=True)
+        stop = int(column.max(initial=-1)) + 1
+        normals = self.normals.of(("weight", weight), members)[:, :, :stop]
+        drawn = self._factor(weight, members, stop) @ normals
+        values[(slice(None), *at)] = drawn[:, back.reshape(flat.shape), column]
+
+    def coordinates(self, name: str) -> Array:
+        """Coordinates of a Gaussian family for every draw.
+
+        Shapes    (draws, *members, d), or 1 coordinate where the width is infinite
+        """
+        self.recurrences.ensure(name)
+        if name not in self._coordinates:
+            self._draw(name, self.netsor.families[name].ranges)
+        return self._coordinates[name]
+
+    def _read(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
+        family = self.netsor.families[reference.name]
+        if family.kind == "scalar":
+            found: Open = self.scope(ranges).variable(reference, ranges)
+            return found
+        return members_read(self.coordinates(reference.name), reference, family, ranges, COORDINATE)
+
+    def vector(self, name: str, ranges: Mapping[str, Range], names: Mapping[str, Affine] | None = None) -> Open:
+        """Coordinates of a vector for every draw, over positions in the ranges, or `names` in place of positions.
+
+        Shapes    over REPLICATE, indices in the ranges, COORDINATE; axes that do not matter may be missing
+        """
+        slots = {str(k): Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))} | dict(
+            names or {}
+        )
+        if self.parts.is_base(name):
+            return self.evaluate(Variable(name, tuple(slots.values())), ranges)
+        return self.evaluate(self.parts.fresh(self.parts.inlined(name), slots), ranges)
+
+    def evaluate(self, expr: Expr, ranges: Mapping[str, Range]) -> Open:
+        """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
+        return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
+
+    def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
+        """The average over the coordinates of two vectors of finite width: a number for every draw."""
+        first = tuple(position_names(self.netsor, f))
+        second = tuple(position_names(self.netsor, g, "_"))
+        one = self.vector(f, {name: ranges[name] for name in first})
+        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine(((n, 1),)) for n in second})
+        arrays = []
+        for value, names in ((one, first), (two, second)):
+            data = align(value, (REPLICATE, *names, COORDINATE))
+            full = (self.normals.draws, *(ranges[n][1] - ranges[n][0] for n in names), self.width(f))
+            arrays.append(np.broadcast_to(data, full).reshape(len(data), -1, full[-1]))
+        found = np.matmul(arrays[0], np.swapaxes(arrays[1], 1, 2)) / self.width(f)
+        axes = (REPLICATE, *first, *second)
+        shape = [ranges[name][1] - ranges[name][0] for name in axes[1:]]
+        return IndexedValues((Term(frozenset(), Value.of(found.reshape(-1, *shape), axes)),), dict(ranges))
+
+    # -- numbers --------------------------------------------------------------------------------------------------
+
+    def means(self, name: str, box: Box | None = None) -> Array:
+        """Means of the members of a vector in a box, by default all; of a scalar, its values.
+
+        Shapes    (draws, *members)
+        """
+        whole = self.netsor.families[name].ranges
+        moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
+        spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
+        size = self.replicated(name, name).size ** 0.5 if spread else 0.0
+        return self._at(moment, _places(whole if box is None else box, ""), size)
+
+    def variances(self, name: str, box: Box) -> Array:
+        """Variances of the members in a box, of a vector or of a score given what its operands depend on.
+
+        Shapes    (draws, *members)
+        """
+        return self._at(self._moment(name, name), _places(box, "") | _places(box, "_"))
+
+    def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
+        """Covariances of the members in two boxes, by default all, of two vectors or two scores.
+
+        Shapes    (draws, *members of the first, *members of the second)
+        """
+        one, two = (
+            self.netsor.families[name].ranges if box is None else box for name, box in ((f, first), (g, second))
+        )
+        return self._at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
+
+    def _moment(self, f: str, g: str) -> IndexedValues:
+        return self.score(f, g) if f in self.scores else self.centred(f, g)
+
+    def halves(self, gaussian: Sequence[Part], others: Sequence[Part], name: str, box: Box) -> tuple[Array, Array]:
+        """Means and variances of a sum of parts, where the Gaussian ones are independent of others that are drawn.
+
+        Shapes    (draws, *members), twice
+        """
+        whole = position_names(self.netsor, name)
+        ranges, drawn = {str(k): span for k, span in enumerate(box)}, np.zeros(())
+        for part in others:
+            expr = product_of([part.coefficient, written(part.without_coefficient)])
+            expr = Reduction("sum", part.bound, expr) if part.bound else expr
+            value = self.evaluate(expr, ranges)
+            axes = (REPLICATE, *ranges, COORDINATE)
+            drawn = drawn + align(value, axes)[..., 0]
+        mean = self._mean_of(name, gaussian)
+        pairs = self.over(whole | position_names(self.netsor, name, "_"))
+        second = IndexedValues((), pairs)
+        for p in gaussian:
+            for q in gaussian:
+                second = second + self.expectation(p, q, pairs).widened(pairs)
+        places = _places(box, "")
+        means = self._at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
+        return means + drawn, self._at(second, places | _places(box, "_")) - means**2
+
+    def score_variances(self, name: str, box: Box) -> Array:
+        """Variances of scores of finite width given their right operands, which stand on other weights.
+
+        Shapes    (draws, *members)
+        """
+        left, right = self.operands(name)
+        ranges = self.over(position_names(self.netsor, name))
+
+        def squared(reference: Variable, moment: IndexedValues) -> IndexedValues:
+            slots = {f"{k}{copy}": slot for k, slot in enumerate(reference.slots) for copy in ("", "_")}
+            return moment.read(slots, ranges)
+
+        product = squared(left, self.base(left.name, left.name))
+        product = product * squared(right, self.replicated(right.name, right.name))
+        return self._at(product, _places(box, ""))
+
+    def _at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
+        """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
+        self._note(moment.error, max(moment.size, size))
+        shape = np.broadcast_shapes(*(place.shape for place in places.values()))
+        batch = np.arange(self.normals.draws).reshape([-1] + [1] * len(shape))
+        return np.broadcast_to(moment.at({**places, REPLICATE: batch}).value, (len(batch), *shape))
+
+
+def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
+    """Index values in a box, with axes of length 1 after them."""
+    grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
+    return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
 
 
 class Layers:

@@ -38,8 +38,8 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.weight_factors import RANK, Rows, factor_rows
 from tensorprog.limit.form.definitions import Box, held_ranges, leaves, pieced, place, target_box
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.gaussians import initial_draws
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numbers import initial_draws
 
 __all__ = ["Box", "Sampler", "plain"]
 
@@ -86,6 +86,11 @@ class Sampler:
     def dim(self) -> int:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
+
+    @property
+    def demanded(self) -> int:
+        """Members that one draw has, of all families."""
+        return sum(math.prod(stop - start for start, stop in box) for box in self.demand.values())
 
     def numbers(self, later: Collection[str] = ()) -> int:
         """Numbers of one draw: its normals, and all members demanded but for scores that are drawn when read."""

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.law.mixture import Mixture
-from tensorprog.limit.law.mixture_nodes import Nodes
+from tensorprog.limit.law.mixture import Mixture, Nodes
 
 __all__ = ["Convolution"]
 

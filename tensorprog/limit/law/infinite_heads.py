@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.limit.law.arguments import check_count, check_levels, check_order, check_points
-from tensorprog.limit.law.law import NumericLaw
+from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, check_points
 from tensorprog.limit.law.mixture import Marginals, Mixture
-from tensorprog.limit.law.summands import Function, Summands
+from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["InfiniteHeads"]
 
@@ -81,7 +80,7 @@ class InfiniteHeads:
         """What an output is a sum of."""
         if not self._law.is_linear(name):
             raise ProgramError(f"{name} is not linear in the vectors: infinitely many heads need outputs that are")
-        return Summands(compiler, [Function(compiler, name, compiler.netsor.families[name].ranges)])
+        return Summands(compiler, [LinearVector(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
         mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)
@@ -96,8 +95,8 @@ class InfiniteHeads:
 
     def _check_scale(self, name: str, parts: Summands, twice: Summands) -> None:
         """With twice as many heads each has half the variance, and what no score reaches stays as it is."""
-        fixed = [(p.fixed.mean(0, {}, 1), p.fixed.var(0, {}, 1)) for p in (parts, twice) if p.fixed is not None]
-        if len(fixed) == 1 or any(not np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*fixed, strict=True)):
+        beside = zip(parts.beside(0), twice.beside(0), strict=True)
+        if not all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in beside):
             raise ProgramError(f"{name}: what stands beside the heads must not depend on their number")
         for block, other in zip(parts.blocks, twice.blocks, strict=True):
             points = np.random.default_rng(0).standard_normal((PROBES, block.sampler.dim))

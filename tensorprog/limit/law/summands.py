@@ -25,12 +25,12 @@ from tensorprog.language.substitute import compose, reindexed
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.law.intervals import TAME, Moving, Steepness, moving_values
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.law.intervals import TAME, Moving, Steepness
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
-from tensorprog.limit.moment.moments import Equations, canonical, difference, solve
 
-__all__ = ["HEAD", "Block", "Function", "Summands"]
+__all__ = ["HEAD", "Block", "LinearVector", "Summands"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -40,7 +40,7 @@ FITTED = 256  # normals on which the mean may depend: a fit takes their number t
 HEAD = "%"  # the index of the summands of a block
 
 
-class Function:
+class LinearVector:
     """A linear vector family over the members of a box: its parts, and the ranges of its positions."""
 
     def __init__(self, compiler: Compiler, name: str, box: Box) -> None:
@@ -105,18 +105,18 @@ class Block:
     def __init__(
         self,
         compiler: Compiler,
-        functions: Sequence[Function],
+        vectors: Sequence[LinearVector],
         parts: Sequence[Sequence[Part]],
         head: str,
         span: Range,
         alike: bool,
     ) -> None:
-        self.compiler, self.functions, self.parts, self.head = compiler, functions, parts, head
+        self.compiler, self.vectors, self.parts, self.head = compiler, vectors, parts, head
         start, stop = span
         self.heads = (start, start + 1) if alike else span
         self.count = stop - start if alike else 1
         wanted: dict[str, Box] = {}
-        for function, own in zip(functions, parts, strict=True):
+        for function, own in zip(vectors, parts, strict=True):
             ranges = compiler.parts.every_range() | function.ranges | {HEAD: self.heads}
             for part in own:
                 for reference in _random(compiler, part):
@@ -143,7 +143,7 @@ class Block:
 
         Shapes    (draws, heads, *members)
         """
-        f = self.functions[k]
+        f = self.vectors[k]
         ranges = f.ranges | {HEAD: self.heads}
         with np.errstate(all="ignore"):
             value = linear_mean(self.compiler, self.parts[k], ranges, self.sampler.reader(values))
@@ -154,7 +154,7 @@ class Block:
 
         Shapes    (draws, heads, *members)
         """
-        f = self.functions[k]
+        f = self.vectors[k]
         with np.errstate(all="ignore"):
             value = self._covariance(k, k).value(self.sampler.reader(values), [HEAD, *f.positions])
         return broadcast(self._finite(value, k), (BATCH, HEAD, *f.positions), self._sizes(draws, f))
@@ -165,7 +165,7 @@ class Block:
         Shapes    points (draws, dim) -> two arrays (draws, numbers), one function after the other
         """
         values, count = self.draw(points), len(points)
-        found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.functions))]
+        found = [(self.mean(k, values, count), self.var(k, values, count)) for k in range(len(self.vectors))]
         means, variances = ([pair[x].reshape(count, -1) for pair in found] for x in (0, 1))
         return np.concatenate(means, axis=1), np.maximum(np.concatenate(variances, axis=1), 0.0)
 
@@ -175,10 +175,8 @@ class Block:
 
         Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
         """
-        count = len(low)
-        values = moving_values(self.sampler, low, high)
-        read = self.sampler.reader(values)
-        return self._ranges(count, [Moving(read, count, half) for half in (False, True)])
+        reader = Moving(self.sampler, low, high)
+        return self._ranges(len(low), [reader, reader.halved()])
 
     def conditional(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
@@ -199,8 +197,8 @@ class Block:
         A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
         """
         dim = self.sampler.dim
-        several = self.size * math.prod(self.functions[0].members) > 1
-        if several or not 1 < dim <= FITTED or self.region().steepest > TAME:
+        several = self.size * math.prod(self.vectors[0].members) > 1
+        if several or not 1 < dim <= FITTED or self.region.steepest > TAME:
             return None
         z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
         mean, var = (a.reshape(-1) for a in self.at(z)[:2])
@@ -214,21 +212,17 @@ class Block:
         return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
 
     @cached_property
-    def _region(self) -> Region:
-        reader = Steepness(self.sampler)
-        readers = [copy(reader) for _ in range(2)]
-        readers[1].half = True
-        ranges = self._ranges(reader.boxes, readers)
-        return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
-
     def region(self) -> Region:
         """How fast functions are anywhere in the region of the normals."""
-        return self._region
+        reader = Steepness(self.sampler)
+        readers = [copy(reader), reader.halved()]
+        ranges = self._ranges(reader.boxes, readers)
+        return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
 
     def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
         """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
         found: list[list[Array]] = [[], [], [], []]
-        for k, f in enumerate(self.functions):
+        for k, f in enumerate(self.vectors):
             sizes, ranges = self._sizes(count, f), f.ranges | {HEAD: self.heads}
             axes = (BATCH, HEAD, *f.positions)
             for half, reader in enumerate(readers):
@@ -246,7 +240,7 @@ class Block:
 
         Shapes    (draws, *members of k, *members of m)
         """
-        f, g = self.functions[k], self.functions[m]
+        f, g = self.vectors[k], self.vectors[m]
         second = tuple(f"{name}_" for name in g.positions)
         sizes = self._sizes(draws, f) | dict(zip(second, g.members, strict=True))
         with np.errstate(all="ignore"):
@@ -262,20 +256,20 @@ class Block:
         """The value itself; refused, with the statements that made it, where it overflows or is no number."""
         if np.isfinite(value.data).all():
             return value
-        names = {self.functions[k].name for k in functions}
+        names = {self.vectors[k].name for k in functions}
         told = dict.fromkeys(str(s) for s in self.compiler.netsor.body if s.target.name in names)
         raise NotFiniteError(
             f"{'; '.join(told)}: the mean or variance given the scores is not a finite number for some of them: it "
             "overflows, or leaves the domain of a function (log, sqrt, division)"
         )
 
-    def _sizes(self, draws: int, f: Function) -> dict[str, int]:
+    def _sizes(self, draws: int, f: LinearVector) -> dict[str, int]:
         return {BATCH: draws, HEAD: self.size} | dict(zip(f.positions, f.members, strict=True))
 
     def _covariance(self, k: int, m: int) -> LinearCovariance:
         if (k, m) not in self._covariances:
-            ranges = self.functions[k].ranges | {HEAD: self.heads, f"{HEAD}_": self.heads}
-            ranges |= {f"{name}_": span for name, span in self.functions[m].ranges.items()}
+            ranges = self.vectors[k].ranges | {HEAD: self.heads, f"{HEAD}_": self.heads}
+            ranges |= {f"{name}_": span for name, span in self.vectors[m].ranges.items()}
             self._covariances[k, m] = LinearCovariance(self.compiler, self.parts[k], self.parts[m], ranges)
         return self._covariances[k, m]
 
@@ -291,24 +285,24 @@ class Summands:
     `fixed` is the block of all that no score reaches, or None.
     """
 
-    def __init__(self, compiler: Compiler, functions: Sequence[Function], split: bool = True) -> None:
-        self.compiler, self.functions = compiler, functions
-        every = [(k, part) for k, function in enumerate(functions) for part in function.parts]
+    def __init__(self, compiler: Compiler, vectors: Sequence[LinearVector], split: bool = True) -> None:
+        self.compiler, self.vectors = compiler, vectors
+        every = [(k, part) for k, function in enumerate(vectors) for part in function.parts]
         groups = self._components(every) if split else [every]
         blocks = [self._block(group, split) for group in groups]
         self.blocks = [block for block in blocks if block.random]
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
         self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
 
-    @cached_property
-    def dim(self) -> int:
-        """Standard normals per draw."""
-        return sum(block.sampler.dim for block in self.blocks)
+    def beside(self, k: int) -> tuple[Array, Array]:
+        """Mean and variance of what no score reaches of a vector.
 
-    def points(self, points: Array) -> list[Array]:
-        """The columns of the points that belong to each block."""
-        ends = np.cumsum([block.sampler.dim for block in self.blocks])
-        return np.split(points, ends[:-1], axis=1) if self.blocks else []
+        Shapes    (*members), twice
+        """
+        if self.fixed is None:
+            zero = np.zeros(self.vectors[k].members)
+            return zero, zero
+        return self.fixed.mean(k, {}, 1)[0, 0], self.fixed.var(k, {}, 1)[0, 0]
 
     @property
     def error(self) -> float:
@@ -316,8 +310,8 @@ class Summands:
         return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
 
     def _gathered(self, group: Sequence[tuple[int, Part]], head: str, span: Range, alike: bool) -> Block:
-        parts = [[part for k, part in group if k == m] for m in range(len(self.functions))]
-        return Block(self.compiler, self.functions, parts, head, span, alike)
+        parts = [[part for k, part in group if k == m] for m in range(len(self.vectors))]
+        return Block(self.compiler, self.vectors, parts, head, span, alike)
 
     # -- what depends on what -----------------------------------------------------------------------------------
 
@@ -333,9 +327,9 @@ class Summands:
     def _structure(self, k: int, p: Part, m: int, q: Part, span: Range = (0, 1)) -> Structure:
         """Terms of all covariances between the variables and scores of two parts, the second part in second copies."""
         compiler = self.compiler
-        ranges = self.functions[k].ranges | {f"{n}_": s for n, s in self.functions[m].ranges.items()}
+        ranges = self.vectors[k].ranges | {f"{n}_": s for n, s in self.vectors[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
-        p2, q2, local = compiler.patterns.paired(p, q, ranges)
+        p2, q2, local = compiler.paired(p, q, ranges)
         names = compiler.parts.every_range()
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
@@ -384,7 +378,7 @@ class Summands:
         for k, p in group:
             if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
                 return False
-            local = self.compiler.parts.every_range() | self.functions[k].ranges | {HEAD: span}
+            local = self.compiler.parts.every_range() | self.vectors[k].ranges | {HEAD: span}
             if p.function is not None and HEAD in self.compiler.base_mean(p.inner[0][1], local).axes:
                 return False
             for m, q in group:

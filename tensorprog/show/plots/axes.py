@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tensorprog.language.errors import ProgramError, TensorprogError
-from tensorprog.language.writing_files import whole
+from tensorprog.language.files import whole
 
 __all__ = ["FIRST", "GREY", "LIMIT", "MARKERS", "SECOND", "VERMILION", "PlotsUnavailableError", "axes_of", "colours",
            "legend_above", "name", "plain", "save", "style", "svg", "width_axis"]

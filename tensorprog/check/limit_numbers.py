@@ -1,0 +1,92 @@
+"""What the check asks of the limit of a program, and the form of the answers; who computes them, it does not know.
+
+The rules decide by structure alone wherever they can.  Five questions are left for numbers: does a score have a mean,
+are functions finite at the limits of averages, is a denominator 0 with some probability, is the joint law of the scores
+degenerate, and does this version compute the limit at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tensorprog.language.errors import Problem
+from tensorprog.language.expr import Expr
+from tensorprog.language.ir import Dot, Netsor
+
+__all__ = ["DegenerateScores", "LimitNumbers", "NothingKnown", "ScoreMean"]
+
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class ScoreMean:
+    """E[Z^left Z^right], given the scores upstream, of the member of a Dot that is furthest from 0 beyond its error.
+
+    With scores upstream it is random: `value` is the draw furthest from 0, and `low`, `high`, `average` are of all.
+    """
+
+    value: float
+    error: float
+    place: Mapping[str, int] = field(default_factory=dict)
+    draws: int = 0  # of the scores upstream; 0 if there are none
+    low: float = math.nan
+    high: float = math.nan
+    average: float = math.nan
+    deviation: float = math.nan  # standard error of the average over draws
+    whole: bool = True  # whether all members were looked at
+    conjecture: bool = False  # whether it rests on the conjecture on iterated layers
+
+    @property
+    def zero(self) -> bool:
+        """Whether it is 0 within its error."""
+        return abs(self.value) <= self.within
+
+    @property
+    def within(self) -> float:
+        """What counts as 0."""
+        return max(self.error, ROUNDING)
+
+
+@dataclass(frozen=True)
+class DegenerateScores:
+    """Members of scores, with their index values, whose limits are degenerate together, and in which way."""
+
+    members: tuple[tuple[Dot, Mapping[str, int]], ...]
+    how: str
+
+
+class LimitNumbers(Protocol):
+    """The questions, here with the answer that nothing is known.
+
+    `netsor` is the program as written, unless something else is said; None stands for: not known.
+    """
+
+    def mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
+        """The mean of a score over sqrt(n), or of an average, of the member for which it is furthest from 0."""
+        return None
+
+    def singular(self, netsor: Netsor, expr: Expr) -> str | None:
+        """What is wrong with an expression of averages at their limits: not finite, or a jump; '' if nothing."""
+        return None
+
+    def zero_probability(self, netsor: Netsor, expr: Expr) -> float | None:
+        """The largest limiting probability of a = 0 over the members of a family a of vectors, an expression.
+
+        `netsor` is the program after its rewrites.
+        """
+        return None
+
+    def degenerate(self, netsor: Netsor, dots: Sequence[Dot]) -> Sequence[DegenerateScores]:
+        """Members of scores whose limits are degenerate: first those of variance 0, then those that others decide."""
+        return ()
+
+    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
+        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
+        return ()
+
+
+class NothingKnown(LimitNumbers):
+    """No numbers: what the rules can say by structure alone."""

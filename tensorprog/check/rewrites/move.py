@@ -1,0 +1,101 @@
+"""`move`: weights behind scores taken inside the combinations of vectors that they multiply.
+
+    W (sum_j a_j v_j) = sum_j a_j W v_j      a_j scalars, of scores too
+
+Exact, because a matrix is linear; products of such sums are multiplied out.  It is of use only where it goes on until
+no weight is behind a score; `linear_given_scores` tells that of recurrences and long programs without doing it.
+
+Source    theory.md sections 3 and 4; Sakai et al. 2025 (arXiv 2506.00846), App. A.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.tools.linear import Stuck
+from tensorprog.check.rewrites.tools.operands import combined, leaves, split_apart, taken_inside
+from tensorprog.language.expr import Variable, variables
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
+
+__all__ = ["linear_given_scores", "move"]
+
+
+def move(editor: Editor) -> Iterator[Rewrite]:
+    """Take MatMuls behind scores inside the combinations of vectors that they read.
+
+    Raises    Stuck if there is one for which that will never be possible
+    """
+    for position, definers in editor.structure.behind_scores.items():
+        if _waits(editor, definers):
+            continue
+        moved = taken_inside(editor, position, "vector", editor.scored)
+        if moved is not None:
+            yield editor.becomes("move", position, moved)
+        elif split := split_apart(editor, position, "vector", editor.scored):
+            yield split
+        elif not _may_become_a_combination(editor, definers):
+            yield from _unfold(editor, definers)
+
+
+def _waits(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether combinations read what is to be moved first: taken one by one, k weights in a row make k new MatMuls."""
+    nonlins = [(d, s) for d in definers if isinstance(s := editor.netsor.body[d], Nonlin)]
+    read = {p for d, s in nonlins for v in s.inputs for p in editor.structure.definers(d, v)}
+    return not read.isdisjoint(editor.structure.behind_scores)
+
+
+def _may_become_a_combination(editor: Editor, definers: Sequence[int]) -> bool:
+    """Whether a vector is made by a single MatMul: a later round may move that one."""
+    return len(definers) == 1 and isinstance(editor.netsor.body[definers[0]], MatMul)
+
+
+def _unfold(editor: Editor, definers: Sequence[int]) -> Iterator[Rewrite]:
+    """Write out the score-dependent vectors beside vector factors in a Nonlin, so that the factors reach what is below.
+
+    Raises    Stuck if that is not possible
+    """
+    position, nonlin = definers[0], editor.netsor.body[definers[0]]
+    if len(definers) > 1 or not isinstance(nonlin, Nonlin):
+        raise Stuck
+    scored = leaves(editor, nonlin.expr, editor.scored)
+    beside = {v for leaf in scored if not isinstance(leaf, Variable) for v in variables(leaf) if editor.scored(v)}
+    known = {v for v in beside if not _may_become_a_combination(editor, editor.structure.definers(position, v))}
+    if not beside:
+        raise Stuck
+    if known and position not in editor.changed:
+        expr = editor.written_out(position, nonlin, known)
+        if expr == nonlin.expr:
+            raise Stuck
+        yield editor.becomes("inline", position, expr)
+
+
+def linear_given_scores(netsor: Netsor) -> bool:
+    """Whether every weight behind a score multiplies a combination of vectors whose coefficients are scalars.
+
+    The vectors of a combination do not depend on scores, or are products of such combinations with weights, or such
+    combinations again; by induction over members all are sums of c(p) W_k .. W_1 x, where x depends on no score.  So
+    moving all MatMuls inside is exact at every n, and leaves one layer of scores.  False where averages behind scores
+    may be among the coefficients, or there are widths that stay finite.
+
+    Source    theory.md sections 3 and 4
+    """
+    editor = Editor(netsor, ())
+    structure, body = editor.structure, netsor.body
+    behind = {position for later in structure.behind_scores for position in structure.ancestors(later)}
+    random = (body[position] for position in structure.random & behind)
+    if structure.finite_dependent or any(isinstance(s, Dot) and s.scale == "1/n" for s in random):
+        return False
+    waiting = [definer for definers in structure.behind_scores.values() for definer in definers]
+    seen: set[int] = set()
+    while waiting:
+        position = waiting.pop()
+        statement = body[position]
+        if position in seen or position not in structure.score_dependent or not isinstance(statement, Nonlin):
+            continue
+        seen.add(position)
+        scored = combined(editor, statement.expr, editor.scored)
+        if scored is None:
+            return False
+        waiting += [definer for vector in scored for definer in structure.definers(position, vector)]
+    return True

@@ -1,0 +1,296 @@
+"""A program under rewriting: statements replaced, and new ones put before them under names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tensorprog.check.graph import Structure
+from tensorprog.check.rewrites.tools.boundaries import conditions, crossed, periodic, reaches, readable, within
+from tensorprog.check.rewrites.tools.linear import Stuck, instantiate
+from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables, walk
+from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.language.schedule import Loop, schedule
+from tensorprog.language.substitute import MAX_NODES, bound_indices, free_indices, replace_variables
+
+__all__ = ["Editor", "Rewrite"]
+
+MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One exact rewrite; `where` and `line` speak of the program as it was written."""
+
+    kind: str
+    where: str
+    line: int
+    text: str
+    standing: str = "exact at every n"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text} ({self.standing})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+class Editor:
+    """One valid program, and the changes that lead to the next one.
+
+    `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
+    position), what they leave out in `dropped`, what they declare in `weights` and `constants`, what these stand in for
+    in `replaced`, and weights made for initial families in `initials`; widths that are n in `equal`.  With `prune` the
+    declarations go that nothing reads.
+    """
+
+    def __init__(self, netsor: Netsor, origin: Sequence[str]) -> None:
+        self.netsor, self.origin = netsor, tuple(origin)
+        self.structure = Structure(netsor)
+        self.changed: dict[int, Statement] = {}
+        self.dropped: set[int] = set()
+        self.prune = False
+        self.constants: list[ConstantDef] = []
+        self.weights: list[Weight] = []
+        self.replaced: set[str] = set()
+        self.equal: set[str] = set()
+        self.initials: dict[str, str] = {}
+        self._indices: dict[str, Index] = dict(netsor.index)
+        self._taken = {
+            *netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
+            *dict(netsor.fixed_widths),
+        }
+        self._before: dict[int, list[tuple[Statement, str]]] = {}
+        self._made: dict[tuple[object, ...], Variable] = {}
+
+    # -- what the program says --------------------------------------------------------------------------------------
+
+    def vector(self, expr: Expr) -> bool:
+        """Whether a vector occurs in an expression."""
+        return any(self.netsor.families[v.name].kind == "vector" for v in variables(expr))
+
+    def scored(self, expr: Expr) -> bool:
+        """Whether an expression depends on a score."""
+        families = [self.netsor.families[v.name] for v in variables(expr)]
+        return any(not self.structure.score_dependent.isdisjoint(f.statements) for f in families)
+
+    def definition(self, position: int, reference: Variable) -> Nonlin | None:
+        """The one Nonlin that binds all that a reference in a statement reads."""
+        definers = self.structure.definers(position, reference)
+        if len(definers) != 1:
+            return None
+        statement = self.netsor.body[definers[0]]
+        return statement if isinstance(statement, Nonlin) else None
+
+    def beyond(self, reference: Variable) -> bool:
+        """Whether a reference reads beyond a boundary."""
+        return bool(crossed(self.netsor, reference, self._ranges))
+
+    @property
+    def _ranges(self) -> dict[str, Range]:
+        return {name: (index.start, index.stop) for name, index in self._indices.items()}
+
+    def instance(self, nonlin: Nonlin, reference: Variable, taken: Collection[str]) -> Expr:
+        """What a reference to a Nonlin stands for; indices bound in it differ from those taken where it is to stand.
+
+        Raises    Stuck if that cannot be written
+        """
+        pairs = zip(nonlin.target.slots, reference.slots, strict=True)
+        values = {own.bare: slot for own, slot in pairs if own.bare is not None}
+        holds = self._holds(nonlin, values) if self.beyond(reference) else []
+        expr = instantiate(nonlin.expr, values, taken, self.copy_index, self.alike)
+        if holds and not readable(self.netsor, expr, self._ranges):
+            raise Stuck
+        return within(expr, holds) if holds else expr
+
+    def written_out(self, position: int, statement: Nonlin, wanted: Collection[Variable]) -> Expr:
+        """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
+        nodes = list(walk(statement.expr))
+        taken = bound_indices(statement.expr) | {name for slot in statement.target.slots for name in slot.indices}
+        read = {v: nonlin for v in wanted if (nonlin := self._inlinable(position, v))}
+        added = sum(len(list(walk(read[node].expr))) for node in nodes if isinstance(node, Variable) and node in read)
+        if len(nodes) + added > min(MAX_NODES, MAX_TOTAL // len(self.netsor.body)):
+            return statement.expr
+
+        def instance(reference: Variable) -> Expr | None:
+            try:
+                return self.instance(read[reference], reference, taken) if reference in read else None
+            except Stuck:
+                return None
+
+        return replace_variables(statement.expr, instance)
+
+    def _inlinable(self, position: int, reference: Variable) -> Nonlin | None:
+        """The Nonlin behind a reference, if its expression alone shows whether it is a vector."""
+        nonlin = self.definition(position, reference)
+        is_vector = self.netsor.families[reference.name].kind == "vector"
+        if nonlin is None or self.vector(nonlin.expr) != is_vector:
+            return None
+        (definer,) = self.structure.definers(position, reference)
+        latest = self.changed.get(definer, nonlin)
+        assert isinstance(latest, Nonlin)
+        return latest
+
+    def _holds(self, nonlin: Nonlin, values: Mapping[str, Affine]) -> list[Expr]:
+        """What holds where a reference, with some values for the indices of a definition, is not 0 by a boundary.
+
+        Raises    Stuck where indices go around and the definition does not
+        """
+        found, ranges = [], self._ranges
+        for name, slot in values.items():
+            span, rule = ranges[name], self._indices[name].boundary
+            if rule == "zero":
+                found += conditions(slot, span, ranges)
+            elif any(reaches(slot, span, ranges)) and not periodic(self.netsor, nonlin.expr, name, span):
+                raise Stuck
+        return found
+
+    def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
+        """An expression whose bound indices differ from those taken where it is to stand."""
+        free = {name: Affine(((name, 1),)) for name in free_indices(expr)}
+        return instantiate(expr, free, taken, self.copy_index, self.alike)
+
+    def alike(self, first: str, second: str) -> bool:
+        """Whether two indices run over the same values."""
+        one, two = self._indices[first], self._indices[second]
+        return (one.start, one.stop) == (two.start, two.stop)
+
+    # -- what it is to say ------------------------------------------------------------------------------------------
+
+    def name(self, wanted: str) -> str:
+        """A name that nothing has yet."""
+        found, number = wanted, 1
+        while found in self._taken:
+            number += 1
+            found = f"{wanted}{number}"
+        self._taken.add(found)
+        return found
+
+    def size_of(self, index: str) -> int:
+        """Number of values of an index."""
+        return self._indices[index].stop - self._indices[index].start
+
+    def boundary(self, index: str) -> str:
+        """The boundary rule of an index."""
+        return self._indices[index].boundary
+
+    def copy_index(self, name: str) -> str:
+        """A new index with the range of another."""
+        new = self.name(name)
+        self._indices[new] = replace(self._indices[name], name=new)
+        return new
+
+    def family(self, wanted: str, *read: Expr) -> Variable:
+        """The left side of a new family, over the indices that some expressions read and do not reduce."""
+        names = dict.fromkeys(name for expr in read for name in free_indices(expr))
+        return Variable(self.name(wanted), slots_of(tuple(names)))
+
+    def add(self, position: int, statement: Statement, origin: str = "") -> Variable:
+        """Put a new statement before another (-1: before all); returns its left side.
+
+        `origin` is what it comes from in the first program, by default what the other comes from.
+        """
+        self._before.setdefault(position, []).append((statement, origin or self.origin[position]))
+        return statement.target
+
+    def once(
+        self, key: tuple[object, ...], position: int, make: Callable[[], Statement], origin: str = ""
+    ) -> Variable:
+        """The left side of the new statement known by a key, which the first call makes and puts before another."""
+        if key not in self._made:
+            self._made[key] = self.add(position, make(), origin)
+        return self._made[key]
+
+    def becomes(self, kind: str, position: int, expr: Expr, width: str = "", reason: str = "") -> Rewrite:
+        """Put a Nonlin in the place of a statement."""
+        old = self.netsor.body[position]
+        new = Nonlin(old.target, expr, width, old.span)
+        self.changed[position] = new
+        return Rewrite(kind, self.origin[position], old.span.line, f"{old} becomes {new}{reason}")
+
+    def ones(self, position: int, width: str, origin: str = "") -> Variable:
+        """The constant vector 1 of a width: one of the program's own, if it has any."""
+        families = self.netsor.families
+        own = (s.target for s in self.netsor.body if isinstance(s, Nonlin) and s.expr == Number(1))
+        found = next((v for v in own if not v.slots and families[v.name].width == width), None)
+        if found is not None:
+            return found
+        return self.once(
+            ("ones", width), position, lambda: Nonlin(Variable(self.name("ones")), Number(1), width), origin
+        )
+
+    def reference(self, vector: Expr, position: int, width: str, whole: str) -> Variable:
+        """A reference to a vector: the expression itself, or a new Nonlin that is it, a part of the family `whole`."""
+        if isinstance(vector, Variable):
+            return vector
+        if vector == Number(1):
+            return self.ones(position, width)
+        user = self.netsor.body[position]
+
+        def make() -> Nonlin:
+            return Nonlin(self.family(f"{whole}_x", vector), vector, "", user.span)
+
+        return self.once(("vector", vector), position, make)
+
+    @property
+    def size(self) -> int:
+        """Number of statements of the next program."""
+        return len(self.netsor.body) + sum(map(len, self._before.values()))
+
+    def result(self) -> tuple[Netsor, tuple[str, ...]]:
+        """The next program, and what in the first program each of its statements comes from."""
+        entries = list(self._before.get(-1, ()))
+        for position, statement in enumerate(self.netsor.body):
+            entries += self._before.get(position, ())
+            if position not in self.dropped:
+                entries.append((self.changed.get(position, statement), self.origin[position]))
+        entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
+        parts: dict[str, Any] = {
+            "body": tuple(
+                replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries
+            ),
+            "indices": tuple(self._indices.values()),
+            "initial": tuple(
+                replace(v, width=self.width(v.width)) for v in self.netsor.initial if v.name not in self.replaced
+            ),
+            "constants": (*self.netsor.constants, *self.constants),
+            "weights": tuple(
+                replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1])))
+                for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced
+            ),
+            "widths": tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
+        }
+        if self.prune:
+            parts |= self._still_read(parts)
+        return replace(self.netsor, **parts), tuple(origin for _, origin in entries)
+
+    def _still_read(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the declarations and options those that what is left reads."""
+        body = parts["body"]
+        read = {reference.name for s in body for reference in (s.target, *s.inputs)} | set(self.netsor.outputs)
+        read |= {s.weight.name for s in body if isinstance(s, MatMul)}
+        weights = tuple(w for w in parts["weights"] if w.name in read)
+        widths = {self.netsor.families[name].width for name in read}.union(*(w.shape for w in weights))
+        return {
+            "initial": tuple(v for v in parts["initial"] if v.name in read),
+            "weights": weights,
+            "fixed_widths": tuple(entry for entry in self.netsor.fixed_widths if entry[0] in widths),
+            "run": tuple(option for option in self.netsor.run if option[0] not in ("averages", "keep")),  # of names
+        }
+
+    def width(self, name: str) -> str:
+        """What a width is to be called."""
+        return "n" if name in self.equal else name
+
+    def _order(self, body: Sequence[Statement]) -> list[int]:
+        """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
+        ranges = {name: (index.start, index.stop) for name, index in self._indices.items()}
+        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
+        order, problems = schedule(body, ranges, boundaries)
+        return [position for entry in order for position in _positions(entry)] if problems else list(range(len(body)))
+
+
+def _positions(entry: int | Loop) -> list[int]:
+    """Statements of a part of a schedule."""
+    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _positions(inner)]

@@ -1,0 +1,234 @@
+"""What every command has: help with examples, exit codes, and messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail
+from tensorprog.show.terminal import prepare
+
+COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
+OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
+WIDEST, NARROWEST = 100, 24  # columns of text
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
+
+DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
+MEANING = {  # those that `--help` explains
+    DONE: "done", OUTSIDE: "the program is outside the theory, or below --require", BAD_INPUT: "bad input",
+    NOT_MET: "accuracy or memory not met, or a limit that is not compiled", INTERRUPTED: "interrupted",
+}
+SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
+
+
+# ---- from exceptions to exit codes ----------------------------------------------------------------------------------
+
+
+class _ReaderGoneError(Exception):
+    """Nobody reads the pipe any more."""
+
+
+def _reader_gone(error: OSError) -> bool:
+    """Whether writing failed because the other end of a pipe is closed; Windows calls that an invalid argument."""
+    return error.errno == errno.EPIPE or (error.errno == errno.EINVAL and os.name == "nt" and not error.filename)
+
+
+def _guarded(call: Callable[[], Any]) -> NoReturn:
+    """Run a command and leave with its exit code; no traceback ever reaches a user."""
+    prepare()
+    try:
+        code = call()
+    except TensorprogError as error:
+        code = _say(_whole(str(error), error), error.exit_code)
+    except click.ClickException as error:
+        code = _say(str(_usage_problem(error)), BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        code = _say("interrupted; what was finished is on disk", INTERRUPTED)
+    except MemoryError as error:
+        said = "there is not enough memory: ask for fewer --samples or a smaller --width"
+        code = _say(_whole(said, error), NOT_MET)
+    except _ReaderGoneError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
+        code = BROKEN_PIPE
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        code = _say(_whole(str(Problem(f"{error.filename or 'a file'}: {reason}")), error), BAD_INPUT)
+    except Exception as error:
+        if os.environ.get("TENSORPROG_DEBUG"):
+            raise
+        said = f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}"
+        code = _say(_whole(said, error) + "\n"
+                    "Please report it with the program file and the command. The environment variable "
+                    "TENSORPROG_DEBUG=1 shows where it happened.", OUR_BUG)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _whole(text: str, error: BaseException) -> str:
+    """A message with the notes of its error: where it happened."""
+    return "\n".join([text, *(f"  {note}" for note in getattr(error, "__notes__", ()))])
+
+
+def _say(text: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+    return code
+
+
+def _usage_problem(error: click.ClickException) -> Problem:
+    context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
+    command = context.command_path if context is not None else "tp"
+    message = message[:1].lower() + message[1:] if not message.startswith(("'", "-")) else message
+    return Problem(message, fix=f"{command} --help")
+
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+class HeadedOption(click.Option):
+    """An option that stands under a heading."""
+
+    def __init__(self, *args: Any, heading: str = OPTIONS, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self.heading = heading
+
+
+class Formatter(click.HelpFormatter):
+    """Text as narrow as the screen is; click's own is never narrower than 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        room = min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2
+        super().__init__(indent_increment, width or max(room, NARROWEST), max_width)
+
+
+class CommandContext(click.Context):
+    """A command that is being called."""
+
+    formatter_class = Formatter
+
+
+def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.HelpFormatter) -> None:
+    """Lists under headings, whose texts begin in one column."""
+    column = min(max((len(name) for part in rows.values() for name, _ in part), default=0), formatter.width // 3)
+    for heading, part in rows.items():
+        with formatter.section(heading):
+            formatter.write_dl([(f"{name:<{column}}", text) for name, text in part], col_max=column + 2)
+
+
+def _write_commands(commands: Iterable[tuple[str, click.Command]], formatter: click.HelpFormatter) -> None:
+    """Write the commands under their headings, each with its whole summary."""
+    rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
+    for name, command in commands:
+        summary = command.short_help or command.get_short_help_str(limit=1000)
+        rows.setdefault(getattr(command, "heading", COMMANDS[2]), []).append((name, summary))
+    _write_sections({heading: part for heading, part in rows.items() if part}, formatter)
+
+
+class Command(click.Command):
+    """A command that shows examples, says what FILE is, and leaves with an exit code.
+
+    `heading` is the one it stands under in the list of commands, `examples` are pairs: what follows the command's name,
+    and what it is for; `exits` are the codes that it can leave with and `--help` explains.
+    """
+
+    context_class = CommandContext
+
+    def __init__(
+        self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (),
+        exits: Sequence[int] = tuple(MEANING), **extra: Any,
+    ) -> None:
+        super().__init__(*args, **extra | {"context_settings": SETTINGS | extra.get("context_settings", {})})
+        self.heading, self.examples, self.exits = heading, examples, exits
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text, and what FILE is if there is one."""
+        super().format_help_text(ctx, formatter)
+        if any(parameter.metavar == "FILE" and isinstance(parameter, click.Argument) for parameter in self.params):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(FILE_TEXT)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under their headings; that for help comes last."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            heading = next(reversed(rows), OPTIONS) if "--help" in parameter.opts else OPTIONS
+            if record is not None:
+                rows.setdefault(getattr(parameter, "heading", heading), []).append(record)
+        _write_sections(rows, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the exit codes."""
+        rows = [(f"{ctx.command_path} {arguments}".rstrip(), purpose) for arguments, purpose in self.examples]
+        if rows:
+            with formatter.section("Examples"):
+                formatter.write_dl(rows, col_max=formatter.width * 3 // 5)
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words of the line; what is wrong with them is told with the command that they are for."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run and write all that was printed; click would take a closed pipe for exit code 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except OSError as error:
+            if _reader_gone(error):
+                raise _ReaderGoneError from None
+            raise
+        return result
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run, and in a shell leave with the exit code."""
+        parent: Any = super()
+        if not standalone_mode:
+            return parent.main(*args, standalone_mode=False, **extra)
+        return _guarded(lambda: parent.main(*args, standalone_mode=False, **extra))
+
+
+class Group(Command, click.Group):
+    """The commands by name, in the order in which they were added; a wrong name is answered with the right one."""
+
+    command_class = Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words of the line; no words ask for help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        _write_commands(self.commands.items(), formatter)
+        Command.format_options(self, ctx, formatter)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command meant by the first argument."""
+        name = args[0] if args else ""
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            hint = did_you_mean(name, self.list_commands(ctx))
+            file = Path(name).suffix in (".yaml", ".yml")
+            fix = f"tp run {name}" if file else hint.replace("known names", "commands")
+            raise fail(f"there is no command {name}", fix=fix)
+        return super().resolve_command(ctx, args)

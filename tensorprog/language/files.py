@@ -1,0 +1,133 @@
+"""Files written in one step, so that readers see the old one or the new one, and locks that end with their process."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tensorprog.language.errors import Problem, ProgramError, fail
+
+__all__ = ["Lock", "is_reserved", "json_text", "partial_name", "whole", "write_text", "writing"]
+
+DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789"}
+
+
+def is_reserved(name: str) -> bool:
+    """Whether Windows takes the name of a file for that of a device: `con`, `NUL.txt`."""
+    return name.split(".")[0].rstrip(" ").lower() in DEVICES
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], fix: str = "choose another place with --out") -> Iterator[None]:
+    """Turn the system's refusals into a message about the path.
+
+    Raises    ProgramError
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ProgramError(Problem(f"{path} cannot be written: {reason}", fix=fix)) from None
+
+
+def partial_name(path: str | os.PathLike[str]) -> Path:
+    """Where a file is written before it is complete: beside it, hidden, with the same ending."""
+    target = Path(path)
+    return target.with_name(f".{target.stem}.partial{target.suffix}")
+
+
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path to write to; on leaving, the file written replaces the one named, or nothing is left behind."""
+    partial = partial_name(path)
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: readers see the old one or the new one."""
+    with writing(path), whole(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def json_text(report: Mapping[str, Any]) -> str:
+    """One JSON object as text; numbers that are not finite have become null before."""
+    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# ---- locks --------------------------------------------------------------------------------------------------------
+
+_held: set[Path] = set()  # by this process: the system's locks do not keep its own threads apart
+_guard = threading.Lock()
+
+
+class Lock:
+    """A lock that refuses instead of waiting."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._key: Path | None = None
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises    ProgramError if another run holds it
+        """
+        key = self.path.resolve()
+        with _guard:
+            if key in _held:
+                raise self._refusal()
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                _lock_file(self._descriptor)
+            except OSError as error:
+                os.close(self._descriptor)
+                if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+                    raise self._refusal() from None
+                raise
+            _held.add(key)
+            self._key = key
+
+    def release(self) -> None:
+        """Give the lock back, if it is held."""
+        with _guard:
+            if self._key is not None:
+                os.close(self._descriptor)
+                _held.discard(self._key)
+                self._key = None
+
+    def _refusal(self) -> Exception:
+        return fail(f"another run is writing to {self.path.parent}", fix="wait for its end, or name another folder")
+
+
+def _lock_file(descriptor: int) -> None:
+    """Lock a file without waiting; locks of this kind are not inherited by child processes."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

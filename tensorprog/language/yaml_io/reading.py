@@ -1,0 +1,539 @@
+"""Program files to programs: `load` and `loads`, the sections, and the numbers in them; all mistakes are reported."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
+from tensorprog.language.expr import Expr, Number
+from tensorprog.language.ir import ConstantDef, Draft, Netsor, Statement, Table
+from tensorprog.language.make_records import (
+    expression,
+    is_program_name,
+    make_fixed,
+    make_index,
+    make_initial,
+    make_name,
+    make_option,
+    make_ratio,
+    make_statement,
+    make_weight,
+    plain_name,
+    plain_number,
+    scalar,
+    take,
+)
+from tensorprog.language.parse import Names, parse_statement
+from tensorprog.language.schema import CONSTANT, INDEX, INITIAL, RUN_KEYS, SECTIONS, WEIGHT, WIDTHS, Entries, Option
+from tensorprog.language.validity import MAX_STATEMENTS, problems_of
+from tensorprog.language.yaml_io.compose import MAX_TEXT, compose
+from tensorprog.language.yaml_io.data import DataError, read_array
+
+
+def load(
+    source: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None, *, file: str | None = None
+) -> Netsor:
+    """Read the program file at a path; `overrides` replace scalar constants, `file` is the name shown in messages.
+
+    Raises    ProgramError with every mistake found
+    """
+    path = Path(source)
+    shown = os.fspath(source) if file is None else file
+    try:
+        if path.is_dir():
+            raise fail(f"{shown} is a directory", fix="name a program file inside it")
+        with path.open("rb") as stream:
+            raw = stream.read(4 * MAX_TEXT + 1)
+    except FileNotFoundError:
+        folder = path.parent if path.parent.is_dir() else None
+        near = [entry.name for entry in folder.glob("*.y*ml")] if folder else []
+        hint = did_you_mean(path.name, sorted(near))
+        raise fail(f"there is no file {shown}", fix=hint if "mean" in hint else "") from None
+    except (OSError, ValueError) as error:
+        raise fail(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        text = raw.decode("utf-8-sig") if len(raw) <= 4 * MAX_TEXT else "\n" * (MAX_TEXT + 1)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise fail("the file is not UTF-8 text", Span(shown, line), "save it with the encoding UTF-8") from None
+    return loads(text, overrides, file=shown, base=path.parent)
+
+
+def loads(
+    text: str, overrides: Mapping[str, Any] | None = None, *, file: str = "<text>",
+    base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+) -> Netsor:
+    """As `load`, from text; data files are looked up below the folder `base`, or in arrays by their names."""
+    folder = base if base is None or isinstance(base, Mapping) else Path(base)
+    return read_program(Reader(text, file, folder), overrides or {})
+
+
+def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
+    """All sections, in an order that lets each one refer to those it needs.
+
+    Raises    ProgramError with every mistake found
+    """
+    root = compose(reader.text, reader.file)
+    if root is None:
+        hint = "start from a shipped program; `tp list` names them"
+        raise fail("the file is empty", Span(reader.file), hint)
+    if not isinstance(root, MappingNode):
+        raise fail("a program is a list of sections `name: ...`", reader.span(root), "program: name")
+    sections = reader.entries(root, "section", SECTIONS)
+    required = {"program": "program: name", "body": "body: and below it one `- name = Instruction(...)` per line",
+                "outputs": "outputs: [y]"}
+    for section, fix in required.items():
+        if section not in sections:
+            reader.error(f"the section {section}: is missing", Span(reader.file), fix)
+            reader.broken.add("outputs")
+    title = {key: reader.plain(sections.get(key), key) for key in ("program", "title", "reference")}
+    declare(reader, sections)
+    parts: dict[str, Any] = {
+        "constants": read_constants(reader, sections.get("constants"), overrides),
+        "indices": read_entries(reader, sections.get("indices"), INDEX, make_index),
+    }
+    parts["constants"] += read_tables(reader, sections.get("constants"))
+    parts["constants"] = tuple(sorted(parts["constants"], key=lambda c: (c.span.line, c.span.column)))
+    parts["widths"] = read_widths(reader, sections.get("widths"), make_ratio)
+    parts["fixed_widths"] = read_widths(reader, sections.get("fixed_widths"), make_fixed)
+    parts["written"] = read_written(reader, (sections.get("constants"), sections.get("fixed_widths")), overrides)
+    parts["initial"] = read_entries(reader, sections.get("initial"), INITIAL, make_initial)
+    parts["weights"] = read_entries(reader, sections.get("weights"), WEIGHT, make_weight)
+    parts["body"] = read_body(reader, sections.get("body"))
+    parts["outputs"] = read_outputs(reader, sections.get("outputs"))
+    parts["run"] = read_run(reader, sections.get("run"))
+    arguments = {"name": title["program"], "title": title["title"], "reference": title["reference"]} | parts
+    if reader.problems:
+        reader.problems += reader.placed(problems_of(Draft(**arguments), frozenset(reader.broken)))
+        raise ProgramError(in_order(reader.problems))
+    try:
+        return Netsor(**arguments)
+    except ProgramError as error:
+        raise ProgramError(reader.placed(error.problems)) from None
+
+
+class Reader:
+    """Problems are collected, and what depends on a broken name is left out silently."""
+
+    def __init__(self, text: str, file: str, base: Path | Mapping[str, Any] | None) -> None:
+        self.text, self.file, self.base = text, file, base
+        self.lines = text.splitlines()
+        self.problems: list[Problem] = []
+        self.broken: set[str] = set()  # names whose declaration is wrong: nothing is concluded from them
+        self.places: dict[str, Span] = {}  # where names were written that have no span of their own
+        self.names = Names()
+
+    def error(self, message: str, span: Span, fix: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(Problem(message, span, fix))
+
+    def span(self, node: Node) -> Span:
+        """Position of a node, with the line it stands on."""
+        mark = node.start_mark
+        text = self.lines[mark.line].strip() if mark.line < len(self.lines) else ""
+        return Span(self.file, mark.line + 1, mark.column + 1, shorten(text))
+
+    def inside(self, node: Node, text: str = "") -> Span:
+        """Position of a scalar's first character, to count columns from; 0 where the scalar is not one plain line."""
+        mark, span = node.start_mark, self.span(node)
+        assert isinstance(node, ScalarNode)
+        plain = node.style not in ("|", ">") and str(node.value) in self.lines[mark.line]
+        column = mark.column + 1 + (node.style is not None) if plain else 0
+        return Span(self.file, span.line, column, shorten(text or span.text))
+
+    @contextmanager
+    def guard(self, span: Span, *names: str) -> Iterator[None]:
+        """Collect what goes wrong inside, at `span` where it has no place yet; the names count as broken."""
+        try:
+            yield
+        except ProgramError as error:
+            self.broken.update(name for name in names if name)
+            self.problems += [Problem(p.message, p.span if p.span.line else span, p.fix) for p in error.problems]
+
+    def entries(self, node: Node | None, what: str, known: Mapping[str, Any] | None = None) -> dict[str, Node]:
+        """Values of a mapping by key; `known` lists the keys allowed."""
+        if node is None or (isinstance(node, ScalarNode) and node.style is None and node.value in ("", "~", "null")):
+            return {}
+        if not isinstance(node, MappingNode):
+            self.error(f"{what} entries are written `name: value`", self.span(node),
+                       "one entry per line, or {name: value, ...}")
+            return {}
+        result: dict[str, Node] = {}
+        cut = False  # whether an opened round bracket of an earlier entry is still to be closed
+        for key, value in node.value:
+            span = self.span(key)
+            if not isinstance(key, ScalarNode):
+                self.error("a key must be a name", span, 'quote names with indices: "W[i]": 1')
+                continue
+            name = key.value.strip()
+            if name == "<<":
+                self.error("merge keys (<<) are not part of program files", span, "write the entries out")
+            elif node.flow_style and (cut or (isinstance(value, ScalarNode) and _is_open(value.value))):
+                if not cut:
+                    self.error("a comma inside {...} ends the entry, so this text was cut in two", span,
+                               'quote it: "max(a, b)"')
+                cut = not any(_is_open(part.value, closing=True)
+                              for part in (key, value) if isinstance(part, ScalarNode))
+            elif known is not None and name not in known:
+                self.error(f"there is no {what} {name}", span, did_you_mean(name, list(known)))
+                if what == "section":  # what it declares is missing elsewhere, for this reason alone
+                    self.broken.update(map(first_word, self.keys(value)))
+            elif name in result:
+                place = "file" if what == "section" else "section"
+                self.error(f"{name} is bound twice: it stands twice in this {place}", span,
+                           "remove one of them, or give it another name")
+            else:
+                result[name] = value
+                if known is None:
+                    self.places.setdefault(first_word(name), span)
+        return result
+
+    def pairs(self, node: Node | None) -> dict[str, tuple[Node, Node]]:
+        """Key node and value of a mapping by the text of the key, the first of equal ones."""
+        result: dict[str, tuple[Node, Node]] = {}
+        for key, value in node.value if isinstance(node, MappingNode) else ():
+            if isinstance(key, ScalarNode):
+                result.setdefault(key.value.strip(), (key, value))
+        return result
+
+    def keys(self, node: Node | None) -> dict[str, Node]:
+        """Key nodes of a mapping by their text."""
+        return {text: key for text, (key, _) in self.pairs(node).items()}
+
+    def plain(self, node: Node | None, what: str) -> str:
+        """Text of a section that is one line."""
+        if node is None:
+            return ""
+        if not isinstance(node, ScalarNode):
+            self.error(f"{what}: takes one line of text", self.span(node), f'{what}: "..."')
+            return ""
+        value = str(node.value).strip()
+        if what == "program" and not is_program_name(value):
+            self.error("program: takes a short name without slashes", self.span(node), "program: attention")
+        return value
+
+    def value(self, node: Node, what: str) -> str:
+        """Text of a scalar node."""
+        if not isinstance(node, ScalarNode):
+            kind = "a list" if isinstance(node, SequenceNode) else "a mapping"
+            raise fail(f"{what} must be a number or an expression, not {kind}", self.span(node))
+        if not node.value.strip():
+            raise fail(f"{what} is empty", self.span(node), "give it a value")
+        return str(node.value)
+
+    def data(self, node: Node, what: str) -> Any:
+        """Texts, lists and dictionaries of a node."""
+        if isinstance(node, SequenceNode):
+            return [self.data(item, what) for item in node.value]
+        if isinstance(node, MappingNode):
+            return {key: self.data(value, what) for key, value in self.entries(node, what).items()}
+        return self.value(node, what)
+
+    def touches(self, node: Node, text: str = "") -> bool:
+        """Whether a broken name occurs in a declaration, so that nothing certain can be said about it."""
+        words = set(re.findall(r"\w+", text))
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, ScalarNode):
+                words.update(re.findall(r"\w+", part.value))
+            elif isinstance(part, SequenceNode):
+                stack += part.value
+            else:
+                stack += [child for pair in part.value for child in pair]
+        return bool(self._broken(words))
+
+    def mentions(self, text: str) -> bool:
+        """Whether a broken constant or index occurs in a text: then it cannot be read with certainty."""
+        declared = {*self.names.constants, *self.names.indices}
+        return bool(self._broken(re.findall(r"\w+", text)) & declared)
+
+    def _broken(self, words: Iterable[str]) -> set[str]:
+        return {word.rstrip("_") for word in words} & self.broken
+
+    def placed(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Give problems without a position that of the first name in their text, or at least the file."""
+        result = []
+        for problem in problems:
+            span = problem.span
+            if not span.line:
+                words = re.findall(r"\w+", problem.message)
+                span = next((self.places[word] for word in words if word in self.places), Span(self.file))
+            result.append(Problem(problem.message, span, problem.fix))
+        return result
+
+
+def first_word(text: str) -> str:
+    """The name that a key such as `W[i]` begins with."""
+    return re.split(r"\W", text, maxsplit=1)[0]
+
+
+def _is_open(text: str, closing: bool = False) -> bool:
+    """Whether a round bracket is left open (or, with `closing`, closed without having been opened)."""
+    return text.count(")") > text.count("(") if closing else text.count("(") > text.count(")")
+
+
+# ---- sections -----------------------------------------------------------------------------------------------------
+
+
+class Declared(NamedTuple):
+    """An entry that declares something: its key as written, name and indices in it, value and position."""
+
+    text: str
+    name: str
+    indices: tuple[str, ...]
+    value: Node
+    span: Span
+
+
+def declared(
+    reader: Reader, entries: Mapping[str, Node], keys: Mapping[str, Node], what: Entries
+) -> Iterator[Declared]:
+    """The entries that can be read."""
+    called = f"{what.article} {what.called}"
+    for text, value in entries.items():
+        span, short = reader.span(keys[text]), first_word(text)
+        if reader.touches(value, text if what.indexed else ""):
+            reader.broken.add(short)
+            continue
+        with reader.guard(span, short):
+            if what.indexed:
+                name, indices = make_name(text, reader.names, called, reader.inside(keys[text]))
+            else:
+                name, indices = plain_name(text, called, span), ()
+            yield Declared(text, name, indices, value, span)
+
+
+def read_entries(reader: Reader, node: Node | None, what: Entries, make: Callable[..., Any]) -> tuple[Any, ...]:
+    """A section whose entries have options, from which `make` makes the records."""
+    result = []
+    for text, name, indices, entry, span in declared(
+            reader, reader.entries(node, what.called), reader.keys(node), what):
+        with reader.guard(span, text if what.short else name, name):
+            if isinstance(entry, MappingNode):
+                options = reader.entries(entry, f"option of {what.article} {what.called}", what.options)
+            elif what.short:
+                options = {what.short: entry}
+            else:
+                raise fail(f"{what.called} {name} takes {{mean: ..., cov: ...}}", span, f"{name}: {{mean: 0, cov: 1}}")
+            owner = name if what.indexed else f"{what.called} {name}"
+            given = {key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
+                     for key, value in options.items()}
+            result.append(make(name, indices, given, span))
+    return tuple(result)
+
+
+def read_option(reader: Reader, node: Node, option: Option, what: str) -> Any:
+    """The value of an option."""
+    if "file" in option.kinds:
+        table = read_table(reader, node, what, option.dimensions)
+        if table is not None:
+            return table
+        if "expression" not in option.kinds:
+            raise fail(f"{what} must be a matrix or a file", reader.span(node), f"{what.split()[1]}: numbers.npy")
+    if "shape" in option.kinds and isinstance(node, SequenceNode):
+        return take(option, reader.data(node, what), reader.names, what, reader.span(node))
+    return take(option, reader.value(node, what), reader.names, what, reader.inside(node))
+
+
+def declare(reader: Reader, sections: Mapping[str, Node]) -> None:
+    """Collect the names of constants and indices, so that texts can be read whatever their order."""
+    constants, indices = (map(first_word, reader.keys(sections.get(section))) for section in ("constants", "indices"))
+    reader.names = Names(dict.fromkeys(constants), frozenset(indices))
+
+
+def read_constants(reader: Reader, node: Node | None, overrides: Mapping[str, Any]) -> list[ConstantDef]:
+    """Constants that are numbers, each with the constants above it; `overrides` replace values."""
+    entries = reader.entries(node, "constant")
+    keys = reader.keys(node)
+    scalars = [name for name in entries if "[" not in name]
+    values: dict[str, int | float | None] = dict(reader.names.constants)
+    given: dict[str, int | float] = {}
+    for name, value in overrides.items():
+        shown = f"{name}={value} (from --set or a keyword)" if isinstance(value, str | int | float) else (
+            f"the value for {name} (from --set or a keyword)")
+        if name not in scalars:
+            indexed = next((key for key in entries if first_word(key) == name), None)
+            fix = ("only constants that are numbers can be set" if indexed
+                   else did_you_mean(name, scalars) or "the program declares no constants")
+            kind = "an indexed" if indexed else "not a"
+            reader.error(f"{shown}: {indexed or name} is {kind} constant of the program",
+                         reader.span(keys[indexed]) if indexed else Span(reader.file), fix)
+            continue
+        number = plain_number(value) if isinstance(value, str) else value
+        with reader.guard(Span(reader.file), name):
+            if isinstance(number, bool) or not (hasattr(number, "__float__") or hasattr(number, "__index__")):
+                raise fail(f"{shown}: {value!r} is not a number", fix=f"--set {name}=2, or {name}=2 in Python")
+            given[name] = scalar(number, reader.names, shown)
+    result = []
+    for name in scalars:
+        entry, span = entries[name], reader.span(keys[name])
+        with reader.guard(reader.span(entry), name):
+            known = plain_name(name, "a constant", span)
+            if not isinstance(entry, ScalarNode):
+                raise fail(f"{name} is a list, so it needs an index", span, f"{name}[i]: [..]")
+            number = given.get(name)
+            if number is None and reader.touches(entry):
+                reader.broken.add(name)
+                continue
+            if number is None:
+                number = scalar(reader.value(entry, name), Names(values, reader.names.indices), f"constant {name}",
+                                reader.inside(entry))
+            values[known] = number
+            result.append(ConstantDef(known, number, (), span))
+    reader.names = Names(values, reader.names.indices)
+    return result
+
+
+def read_written(
+    reader: Reader, nodes: Iterable[Node | None], overrides: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """Texts of the constants and fixed widths that are not written as plain numbers."""
+    texts = []
+    for node in nodes:
+        for name, (_, value) in reader.pairs(node).items():
+            if isinstance(value, ScalarNode) and "[" not in name and name not in overrides and (
+                    plain_number(value.value) is None):
+                texts.append((name, value.value.strip()))
+    return tuple(texts)
+
+
+def read_tables(reader: Reader, node: Node | None) -> list[ConstantDef]:
+    """Constants over indices: lists, expressions or files."""
+    result = []
+    entries = {text: value for text, (_, value) in reader.pairs(node).items() if "[" in text}
+    for text, name, indices, entry, span in declared(reader, entries, reader.keys(node), CONSTANT):
+        short = text.split("[")[0].strip()
+        with reader.guard(span, short):
+            table = read_table(reader, entry, f"constant {text}", len(indices))
+            value: Table | Expr = table if table is not None else expression(
+                reader.value(entry, text), reader.names, reader.inside(entry))
+            if isinstance(value, Number):
+                raise fail(f"{text} is one number for all indices", span, f"{short}: {value}, without indices")
+            result.append(ConstantDef(name, value, indices, span))
+    return result
+
+
+def read_widths(reader: Reader, node: Node | None, make: Callable[[str, Any, Names, Span], Any]) -> tuple[Any, ...]:
+    """The section `widths` or `fixed_widths`, whose records `make` makes."""
+    result = []
+    for text, name, _, entry, span in declared(reader, reader.entries(node, "width"), reader.keys(node), WIDTHS):
+        with reader.guard(span, text):
+            result.append(make(name, reader.value(entry, f"width {text}"), reader.names, reader.inside(entry)))
+    return tuple(result)
+
+
+def read_body(reader: Reader, node: Node | None) -> tuple[Statement, ...]:
+    """The section `body`."""
+    if node is None:
+        return ()
+    if not isinstance(node, SequenceNode):
+        reader.error("body: is a list of statements", reader.span(node), "- u[i] = MatMul(W[i], h)")
+        return ()
+    if len(node.value) > MAX_STATEMENTS:
+        reader.error(f"the body has {len(node.value)} statements, more than the {MAX_STATEMENTS} allowed",
+                     reader.span(node), "use families: one statement for all members")
+        reader.broken.add("outputs")
+        return ()
+    statements: list[Statement] = []
+    for item in node.value:
+        if not isinstance(item, ScalarNode):
+            text = reader.span(item).text
+            fix = ("quote the statement" if isinstance(item, SequenceNode) else
+                   "no `: ` inside a statement" if "=" in text.split(":")[0] else "use `=`, not `:`")
+            reader.error("each entry of body: is one statement `name[indices] = Instruction(...)`", reader.span(item),
+                         fix)
+            # its target is unknown, so every name in it may be the one it was to define
+            reader.broken.update(re.findall(r"[^\W\d]\w*", reader.span(item).text)[:1])
+            continue
+        text = str(item.value)
+        span = reader.inside(item, " ".join(text.split()))
+        target = re.match(r"\s*([^\W\d]\w*)", text)
+        name = target.group(1) if target else ""
+        if name not in reader.broken and reader.mentions(text):
+            reader.broken.add(name)
+            continue
+        with reader.guard(span, name):
+            parsed = parse_statement(text, reader.names, span)
+            statements.append(make_statement(parsed.target, parsed.instruction, parsed.args, parsed.keywords, span))
+    return tuple(statements)
+
+
+def read_outputs(reader: Reader, node: Node | None) -> tuple[str, ...]:
+    """The section `outputs`."""
+    result = []
+    if node is not None and not (isinstance(node, SequenceNode) and node.value):
+        reader.error("outputs: is a list of names", reader.span(node), "outputs: [y]")
+        reader.broken.add("outputs")
+    for item in node.value if isinstance(node, SequenceNode) else ():
+        name = item.value.strip() if isinstance(item, ScalarNode) else ""
+        if not name.isidentifier():
+            reader.error(f"an output is the name of a whole family{f', not {name}' if name else ''}", reader.span(item),
+                         name.split("[")[0] or "outputs: [y]")
+            reader.broken.add("outputs")
+            continue
+        reader.places[name] = reader.span(item)
+        result.append(name)
+    return tuple(result)
+
+
+def read_run(reader: Reader, node: Node | None) -> tuple[tuple[str, Any], ...]:
+    """The section `run`."""
+    result: list[tuple[str, Any]] = []
+    for key, entry in reader.entries(node, "run option", RUN_KEYS).items():
+        with reader.guard(reader.span(entry)):
+            result.append((key, make_option(key, reader.data(entry, key), reader.span(entry), reader.names)))
+    return tuple(result)
+
+
+# ---- numbers ------------------------------------------------------------------------------------------------------
+
+
+def read_table(reader: Reader, node: Node, what: str, dimensions: int) -> Table | None:
+    """Numbers of a nested list or of a file; None for any other text.  `dimensions` 0 leaves them open."""
+    if isinstance(node, SequenceNode):
+        return Table.of(_read_list(reader, node, what))
+    if isinstance(node, MappingNode):
+        options = reader.entries(node, "way to give numbers", {"file": 0})
+        if "file" not in options:
+            raise fail(f"{what}: expected {{file: ...}}", reader.span(node), "{file: numbers.npy}")
+        return _read_file(reader, reader.value(options["file"], "file").strip(), what, dimensions, reader.span(node))
+    text = str(node.value).strip()
+    if re.search(r"\.(npy|npz|csv|txt|pkl|pickle|pt|tsv|h5|mat|json)$", text, re.IGNORECASE):
+        return _read_file(reader, text, what, dimensions, reader.span(node))
+    return None
+
+
+def _read_list(reader: Reader, node: SequenceNode, what: str) -> list[Any]:
+    values: list[Any] = []
+    shapes = set()
+    for item in node.value:
+        if isinstance(item, SequenceNode):
+            values.append(_read_list(reader, item, what))
+            shapes.add(np.shape(values[-1]))
+        elif isinstance(item, ScalarNode):
+            number = scalar(item.value, reader.names, what, reader.span(item))
+            values.append(number)
+            shapes.add(())
+        else:
+            raise fail(f"{what}: a list holds numbers only", reader.span(item))
+    if not values:
+        raise fail(f"{what}: the list is empty", reader.span(node))
+    if len(shapes) > 1:
+        raise fail(f"{what}: the rows have different lengths", reader.span(node), "give every row the same length")
+    return values
+
+
+def _read_file(reader: Reader, name: str, what: str, dimensions: int, span: Span) -> Table:
+    try:
+        return Table.of(read_array(name, reader.base, dimensions), file=name)
+    except DataError as error:
+        raise fail(f"{what}: {name} {error}", span, error.fix) from None

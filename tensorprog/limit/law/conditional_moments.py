@@ -1,0 +1,301 @@
+"""Variables given draws of all that is random: their means and covariances, which `Outputs` averages.
+
+Behind one layer of scores, vectors that are linear have both in closed form.  Behind several layers, or of widths that
+stay finite, the compiler computes them for each draw.  What is not known given the draws is drawn itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.ir import MatMul
+from tensorprog.language.schedule import upstream
+from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
+from tensorprog.limit.draw.sampler import Sampler, plain
+from tensorprog.limit.form.definitions import Box, place
+from tensorprog.limit.form.sums_of_functions import Part
+from tensorprog.limit.law.averaging import MIN_LOG2
+from tensorprog.limit.law.summands import Block, LinearVector, Summands
+from tensorprog.limit.memory import need, pieces
+from tensorprog.limit.moment.compilable import bases_of
+from tensorprog.limit.moment.compiler import Compiler
+
+__all__ = ["CHUNK_NUMBERS", "Blocks", "DrawSource", "Given", "OneLayer", "SeveralLayers", "is_linear"]
+
+Array = NDArray[Any]
+Member = tuple[str, Box]  # a variable: members of a family in a box
+CHUNK_NUMBERS = 1 << 18  # held at once while draws behind one layer are evaluated
+NUMBERS = 1 << 22  # behind several layers: more, since every piece compiles again
+
+
+def is_linear(compiler: Compiler, name: str) -> bool:
+    """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
+    vector = compiler.netsor.families[name].kind == "vector" and not compiler.is_finite(name)
+    return vector and all(map(compiler.parts.gaussian, compiler.parts.of(name)))
+
+
+class Given(Protocol):
+    """Variables given some draws, by their numbers in the order in which they were asked for."""
+
+    def gaussian(self) -> tuple[Array, ...]:
+        """Means and variances of the first variable where it is Gaussian given the draws, else values of it alone.
+
+        Shapes    each (draws, *members)
+        """
+        ...
+
+    def mean(self, k: int) -> Array:
+        """Means of a variable given the draws, or values of it.
+
+        Shapes    (draws, *members)
+        """
+        ...
+
+    def cov(self, k: int, m: int) -> Array | None:
+        """Covariances given the draws; None where they are 0, as of values.
+
+        Shapes    (draws, *members of k, *members of m)
+        """
+        ...
+
+
+class DrawSource(ABC):
+    """Where draws come from, and what is known of variables given them.
+
+    `first` is log2 of how many draws a replicate takes at first, `dim` the standard normals of one draw, `relative` the
+    largest relative error of the moments used so far, `inner` the largest error of the averages drawn so far.
+    """
+
+    first = MIN_LOG2
+    relative = 0.0
+    inner = 0.0
+    dim: int
+
+    @abstractmethod
+    def at(self, points: Array) -> AbstractContextManager[Any]:
+        """The variables given the draws at points (draws, dim): a `Given`, or blocks with their points."""
+
+    @abstractmethod
+    def numbers(self, results: int) -> int:
+        """Numbers that one draw takes, of which `results` are wanted."""
+
+    def together(self, results: int, what: str) -> int:
+        """Draws that are worked on at once."""
+        return max(1, CHUNK_NUMBERS // self.numbers(results))
+
+    def hidden(self, mass: float) -> float:
+        """Most that a set of that mass, wherever it hides, can add to a second moment, as far as that is known."""
+        return 0.0
+
+
+class Blocks(DrawSource):
+    """The normals of several independent blocks, side by side."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks, self.dim = blocks, sum(block.sampler.dim for block in blocks)
+
+    @contextmanager
+    def at(self, points: Array) -> Iterator[list[tuple[Block, Array]]]:
+        """Each block with its columns of the points."""
+        ends = np.cumsum([block.sampler.dim for block in self.blocks])
+        yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
+
+    def numbers(self, results: int) -> int:
+        """See `DrawSource.numbers`."""
+        return max(results, sum(block.sampler.demanded for block in self.blocks), 1)
+
+
+class OneLayer(DrawSource):
+    """Given the scores of the only layer: linear vectors by closed forms; other variables as draws of themselves."""
+
+    def __init__(self, compiler: Compiler, variables: Sequence[Member], vectors: bool = True) -> None:
+        self.names = [name for name, _ in variables]
+        self.block: Block | None = None
+        if all(is_linear(compiler, name) for name in self.names):
+            (self.block,) = Summands(compiler, [LinearVector(compiler, *each) for each in variables], False).blocks
+        self.sampler = Sampler(compiler, dict(variables), vectors) if self.block is None else self.block.sampler
+        self.dim = self.sampler.dim
+
+    @contextmanager
+    def at(self, points: Array) -> Iterator[Given]:
+        """See `DrawSource.at`."""
+        yield _GivenScores(self, points)
+        errors = (rows.error for rows in self.sampler.rows.values())
+        self.relative = max(errors, default=0.0) if self.block is None else self.block.error
+        self.inner = max((average.error for average in self.sampler.averages.values()), default=0.0)
+
+    def numbers(self, results: int) -> int:
+        """See `DrawSource.numbers`."""
+        return max(results, self.sampler.demanded, 1)
+
+    def hidden(self, mass: float) -> float:
+        """See `DrawSource.hidden`."""
+        return 0.0 if self.block is None else float(self.block.region.hidden(mass)[0].max(initial=0.0))
+
+
+class _GivenScores:
+    """`Given` draws of the scores of one layer."""
+
+    def __init__(self, source: OneLayer, points: Array) -> None:
+        self.source, self.draws = source, len(points)
+        self.values = source.sampler.draw(points)
+
+    def gaussian(self) -> tuple[Array, ...]:
+        if self.source.block is None:
+            return (self.mean(0),)
+        return self.mean(0), self.source.block.var(0, self.values, self.draws)[:, 0]
+
+    def mean(self, k: int) -> Array:
+        if self.source.block is None:
+            return plain(self.source.sampler.wanted_value(self.source.names[k], self.values), self.draws)
+        return self.source.block.mean(k, self.values, self.draws)[:, 0]
+
+    def cov(self, k: int, m: int) -> Array | None:
+        if self.source.block is None:
+            return None
+        return self.source.block.cov(k, m, self.values, self.draws)
+
+
+class SeveralLayers(DrawSource):
+    """Given draws of all that is random: vectors of infinite width by the moments that the compiler has for each draw.
+
+    Scores are Gaussian given what their operands are made from, of finite width given one of the operands, where all
+    variables are scores, or depend on none.  Of vectors that are not Gaussian given the draws, those `by_parts` are
+    sums of a Gaussian part and of others, independent of it, that are drawn.
+
+    Raises    NotCompiledError for scores over finite widths, or behind one another, if these are `together`
+    """
+
+    first = 10  # fewer cost as much, since every piece compiles again
+
+    def __init__(
+        self, compiler: Compiler, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
+    ) -> None:
+        self.compiler, self.netsor, self.variables = compiler, compiler.netsor, variables
+        names = dict.fromkeys(name for name, _ in variables)
+        scores = [name for name in names if name in compiler.scores]
+        apart = not any(name in compiler.random for name in names if name not in scores)
+        self.scores = frozenset(scores if apart and self._follow(scores) else ())
+        operands = self._operands(scores)
+        if joint and (set(scores) & upstream(self.netsor, operands) or any(map(compiler.is_finite, operands))):
+            raise NotCompiledError(
+                f"{', '.join(sorted(scores))}: joint laws of scores over finite widths, or of scores behind one "
+                "another, are not compiled by this version; draw them with law.sample"
+            )
+        self.gaussian: Sequence[Part] = ()
+        self.others: Sequence[Part] = ()
+        if by_parts and self.has_moments(variables[0][0]):
+            self._take_apart(variables[0][0])
+        wanted = {*self._operands(self.scores), *(name for name in names if name not in self.scores)}
+        self.layers = Layers(compiler, wanted, bases_of(self.others))
+        self.dim = self.layers.dim
+
+    def numbers(self, results: int) -> int:
+        """See `DrawSource.numbers`."""
+        return self.layers.width
+
+    def together(self, results: int, what: str) -> int:
+        """See `DrawSource.together`: a power of 2."""
+        need(ARRAYS * self.layers.width, f"one draw of {what}, with all the moments that it needs,")
+        return 1 << max(0, (pieces(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
+
+    @contextmanager
+    def at(self, points: Array) -> Iterator[Given]:
+        """See `DrawSource.at`."""
+        found = self.layers.at(points)
+        yield _GivenLayers(self, found)
+        self.relative = max(self.relative, found.relative)
+        found.forget()
+
+    def has_moments(self, name: str) -> bool:
+        """Whether moments given the draws are known: vectors of infinite width."""
+        return self.netsor.families[name].kind == "vector" and not self.compiler.is_finite(name)
+
+    def _take_apart(self, name: str) -> None:
+        """The parts of a vector that are Gaussian given the draws, if they are independent of the others, and these."""
+        parts = self.compiler.parts.of(name)
+        gaussian = [part for part in parts if self.compiler.parts.gaussian(part)]
+        others = [part for part in parts if not self.compiler.parts.gaussian(part)]
+        one, two = ({self.compiler.parts.source(base) for base in bases_of(own)} for own in (gaussian, others))
+        self.gaussian, self.others = ((), parts) if one & two else (gaussian, others)
+
+    # -- scores ---------------------------------------------------------------------------------------------------
+
+    def _follow(self, scores: Sequence[str]) -> bool:
+        """Whether the covariances of scores, given what their operands are made from, follow from clause (iv).
+
+        Over a finite width, where weights may be used again: of products with two weights, new to all the operands.
+        """
+        finite = [name for name in scores if self.compiler.is_finite(self.compiler.dot(name).left.name)]
+        used = {product.weight.name for name in upstream(self.netsor, self._inputs(scores))
+                for product in self._products(name)}  # fmt: skip
+        for name in finite:
+            weights = [product.weight.name for operand in self._operands([name]) for product in self._products(operand)]
+            if len(weights) != 2 or weights[0] == weights[1] or used & set(weights):
+                return False
+        return True
+
+    def _operands(self, scores: Iterable[str]) -> list[str]:
+        """Both operands of each score."""
+        dots = [self.compiler.dot(name) for name in scores]
+        return [reference.name for dot in dots for reference in (dot.left, dot.right)]
+
+    def _inputs(self, scores: Iterable[str]) -> set[str]:
+        """What the operands of scores are made from."""
+        families, body = self.netsor.families, self.netsor.body
+        positions = [position for name in self._operands(scores) for position in families[name].statements]
+        return {reference.name for position in positions for reference in body[position].inputs}
+
+    def _products(self, name: str) -> list[MatMul]:
+        statements = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+        return [statement for statement in statements if isinstance(statement, MatMul)]
+
+
+class _GivenLayers:
+    """`Given` draws of several layers."""
+
+    def __init__(self, source: SeveralLayers, found: Conditioned) -> None:
+        self.source, self.found, self.draws = source, found, found.normals.draws
+
+    def gaussian(self) -> tuple[Array, ...]:
+        source, (name, box) = self.source, self.source.variables[0]
+        if name in source.scores:
+            finite = source.compiler.is_finite(source.compiler.dot(name).left.name)
+            var = (self.found.score_variances if finite else self.found.variances)(name, box)
+            return np.zeros_like(var), var
+        if not source.has_moments(name):
+            return (self.mean(0),)
+        if not source.others:
+            return self.found.means(name, box), self.found.variances(name, box)
+        if source.gaussian:
+            return self.found.halves(source.gaussian, source.others, name, box)
+        return (self._drawn(name, box),)
+
+    def mean(self, k: int) -> Array:
+        name, box = self.source.variables[k]
+        if name in self.source.scores:
+            return np.zeros((self.draws, *(stop - start for start, stop in box)))
+        if self.source.has_moments(name):
+            return self.found.means(name, box)
+        if self.source.netsor.families[name].kind == "scalar" and name not in self.source.compiler.scores:
+            error = self.found.average(name).estimate.error
+            self.source.inner = max(self.source.inner, float(np.max(error, initial=0.0)))
+        return self._drawn(name, box)
+
+    def cov(self, k: int, m: int) -> Array | None:
+        (one, first), (two, second) = (self.source.variables[number] for number in (k, m))
+        both_scores = one in self.source.scores and two in self.source.scores
+        if both_scores or (self.source.has_moments(one) and self.source.has_moments(two)):
+            return self.found.covariances(one, two, first, second)
+        return None
+
+    def _drawn(self, name: str, box: Box) -> Array:
+        values = plain(self.source.layers.drawn(self.found, name), self.draws)
+        return values[(slice(None), *place(box, self.source.netsor.families[name].ranges))]

@@ -1,0 +1,202 @@
+"""What the check asks of the limit's numbers: where a score that is too large goes, and which scores are degenerate.
+
+A score u.v / sqrt(n) divided by sqrt(n) converges to E[Z^u Z^v | p-ring], which `coefficients` gives at a few draws of
+p-ring.  Definition 1 may make the joint law of scores degenerate: `degenerate` looks at the kernel of their covariance.
+
+Source    Sakai et al. 2025 (arXiv 2506.00846), Definition 1 and Theorem 1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.errors import MemoryLimitError
+from tensorprog.language.ir import MatMul, Netsor, Range
+from tensorprog.language.named_arrays import broadcast
+from tensorprog.limit.form.definitions import Box
+from tensorprog.limit.form.sums_of_functions import position_names
+from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import Value
+
+__all__ = ["coefficients", "degenerate"]
+
+Array = NDArray[Any]
+Member = tuple[str, tuple[int, ...]]  # of a score family
+Found = tuple[tuple[Member, ...], str]  # members, and what is degenerate in their law
+
+MEMBERS = 128  # of all scores together, that are looked at; of more, the first ones along each index
+FAMILIES = 8  # of scores, that are looked at together
+ROUNDING = 1e-14
+EXACT = 1e-7  # relative errors of correlations up to which an eigenvalue that they reach is called 0
+DRAWS, FEWEST = 64, 8
+NUMBERS = 1 << 22  # held by all draws together
+LOOKED_AT = 1 << 4  # members of the average
+SMALL, NEARBY = 1e-3, 1 + 1e-9  # values that may be rounding, and how far off draws are that tell
+COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
+
+
+# ---- scores that are too large ---------------------------------------------------------------------------------------
+
+
+def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array, Box, bool]:
+    """Values and errors of an average at draws of p-ring, its members that were looked at, and whether these are all.
+
+    Of large families the first few members along each index are looked at.  An average that no score reaches has one
+    draw.
+
+    Shapes    (draws, *members), twice
+    Scale     at most NUMBERS numbers are held for the draws
+    Accuracy  bounds where integrals are in closed form or by quadrature, else it holds with a probability of 99.9 %
+    Raises    NotCompiledError, AccuracyError, MemoryLimitError
+    """
+    largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
+    if largest > COVARIANCES:
+        raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
+    compiler = Compiler(netsor)
+    spans = compiler.netsor.families[name].ranges
+    along = len(spans) and max(2, int(LOOKED_AT ** (1 / len(spans))))
+    box = tuple((start, min(stop, start + along)) for start, stop in spans)
+    if name not in compiler.random:
+        return *_in_box(compiler, compiler.average(name), name, box), box, box == spans
+    source = SeveralLayers(compiler, [(name, box)]) if compiler.layered else OneLayer(compiler, [(name, box)], False)
+    points = _normals(source.dim, source.numbers(source.dim), seed)
+
+    def drawn(points: Array) -> Array:
+        with source.at(points) as found:
+            return found.mean(0)
+
+    value = drawn(points)
+    error = source.inner + source.relative * np.abs(value)
+    if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
+        error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
+    return value, error, box, box == spans
+
+
+def _covariances(netsor: Netsor, statement: MatMul) -> int:
+    """Between the outputs of the same member of a weight."""
+    members, weights = (math.prod(netsor.families[v.name].shape) for v in (statement.target, statement.weight))
+    return members * max(1, members // weights)
+
+
+def _in_box(compiler: Compiler, found: Value, name: str, box: Box) -> tuple[Array, Array]:
+    """The members in a box of a value without draws, as of one draw.
+
+    Shapes    (1, *members), twice
+    """
+    ranges = position_names(compiler.netsor, name)
+    sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
+    at = (None, *(slice(0, stop - start) for start, stop in box))
+    return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
+
+
+def _normals(dim: int, numbers: int, seed: int) -> Array:
+    """Standard normals of as many draws as fit.
+
+    Shapes    (draws, dim)
+    """
+    draws = min(DRAWS, NUMBERS // max(1, numbers))
+    if draws < FEWEST:
+        raise MemoryLimitError(f"{numbers} numbers for a draw are too many")
+    return np.random.default_rng(seed).standard_normal((draws, dim))
+
+
+# ---- degenerate scores -----------------------------------------------------------------------------------------------
+
+
+def degenerate(compiler: Compiler, names: Sequence[str]) -> list[Found]:
+    """Members of scores that vanish in the limit, or that others decide: of each set of families the first ones.
+
+    Scale     one matrix over at most MEMBERS members; of larger families not all are looked at
+    Accuracy  what is called 0 is 0 within the errors of the covariances; nothing is said where these are large
+    Source    Sakai et al. 2025, Definition 1 (iv)
+    """
+    if compiler.replicates is not None:
+        return []  # draws are not exact
+    names = [name for name in names if name in compiler.scores and _covered(compiler, name)][:FAMILIES]
+    if not names:
+        return []
+    members, cov = _covariance(compiler, names)
+    found: dict[frozenset[str], Found] = {}
+    for at, how in _dependent(cov.value, cov.error):
+        chosen = tuple(members[k] for k in at)
+        found.setdefault(frozenset(name for name, _ in chosen), (chosen, how))
+    return list(found.values())
+
+
+def _covered(compiler: Compiler, name: str) -> bool:
+    """Whether Definition 1 speaks of a score: both operands are Gaussian, of mean zero, and independent."""
+    box = {str(k): span for k, span in enumerate(compiler.netsor.families[name].ranges)}
+    left, right = compiler.operands(name)
+    return (
+        all(compiler.parts.gaussian(part) for side in (left, right) for part in compiler.parts.of(side.name))
+        and all(compiler.mean(side.name).zero() for side in (left, right))
+        and all(term.value.zero() for term in compiler.reference_covariance(left, right, box).terms)
+    )
+
+
+def _covariance(compiler: Compiler, names: Sequence[str]) -> tuple[list[Member], Estimate]:
+    """The members that are looked at, and their covariance."""
+    boxes = [compiler.netsor.families[name].ranges for name in names]
+    count = MEMBERS
+    while count > 1 and sum(math.prod(min(count, b - a) for a, b in box) for box in boxes) > MEMBERS:
+        count -= 1
+    grids = [_first_members(box, count) for box in boxes]
+
+    def block(f: int, g: int) -> Estimate:
+        at = {str(k): row[:, None] for k, row in enumerate(grids[f])}
+        at |= {f"{k}_": row[None, :] for k, row in enumerate(grids[g])}
+        moment = compiler.score(names[f], names[g]).at(at)
+        shape = grids[f].shape[1], grids[g].shape[1]
+        return Estimate(np.broadcast_to(moment.value, shape), np.broadcast_to(moment.error, shape))
+
+    blocks = [[block(f, g) for g in range(len(names))] for f in range(len(names))]
+    members = [(name, tuple(map(int, at))) for name, grid in zip(names, grids, strict=True) for at in grid.T]
+    value, error = (np.block([[getattr(part, kind) for part in row] for row in blocks]) for kind in ("value", "error"))
+    return members, Estimate(value, error)
+
+
+def _first_members(box: Sequence[Range], count: int) -> NDArray[np.int64]:
+    """The first members along each index, a column for each."""
+    shape = [min(count, stop - start) for start, stop in box]
+    starts = np.array([start for start, _ in box], dtype=np.int64)[:, None]
+    return starts + np.indices(shape, dtype=np.int64).reshape(len(box), math.prod(shape))
+
+
+def _dependent(cov: Array, error: Array) -> Iterator[tuple[list[int], str]]:
+    """Rows whose variance is 0; pairs of the others that are multiples; or, without any, one that others decide."""
+    variance = np.diag(cov)
+    vanishing = variance <= ROUNDING * np.max(variance, initial=0.0)
+    yield from (([int(k)], "the variance is 0 in the limit, so the score vanishes") for k in np.flatnonzero(vanishing))
+    kept = np.flatnonzero(~vanishing)
+    scale = np.sqrt(np.outer(variance[kept], variance[kept]))
+    correlation = cov[np.ix_(kept, kept)] / scale
+    slack = max(ROUNDING, 4 * np.max(error[np.ix_(kept, kept)] / scale, initial=0.0))
+    if slack > EXACT or not len(kept):
+        return
+    pairs = np.argwhere(np.triu(np.abs(correlation) >= 1 - slack, 1))
+    for i, j in pairs:
+        how = f"the correlation is {round(correlation[i, j])} in the limit, so the joint law is degenerate"
+        yield [int(kept[i]), int(kept[j])], how
+    if not len(pairs):
+        found = next((k for k in range(1, len(kept)) if _decided(correlation[: k + 1, : k + 1], slack)), None)
+        if found is not None:
+            how = "a linear function of other scores in the limit, so the joint law is degenerate"
+            yield [int(kept[found])], how
+
+
+def _decided(correlation: Array, slack: float) -> bool:
+    """Whether the others, of which none is decided, decide the last of several: its variance given them is 0.
+
+    That variance is w C w for the weights w = (-b, 1) of the regression, so errors of C up to `slack` move it by at
+    most slack |w|_1**2 to first order; rounding of the solution grows with the number of members.
+    """
+    before, last = correlation[:-1, :-1], correlation[-1, :-1]
+    b = np.linalg.solve(before, last)
+    return bool(1 - last @ b <= len(correlation) * slack * (1 + np.abs(b).sum()) ** 2)

@@ -1,0 +1,342 @@
+"""Numbers with errors over named axes, and `IndexedValues`: sums of 1[equations between indices] * such numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Range
+from tensorprog.language.named_arrays import Open, affine_values, align, broadcast, contract, gather, union
+from tensorprog.limit.memory import need
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
+
+__all__ = ["Factored", "IndexedValues", "Value", "room"]
+
+Array = NDArray[Any]
+Ranges = Mapping[str, Range]
+WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
+
+
+def room(shape: Sequence[int], arrays: int = WORKED) -> None:
+    """Raise MemoryLimitError if moments of this shape do not fit."""
+    numbers = math.prod(shape)
+    need(arrays * numbers, f"an array of {numbers} moments")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An estimate with named axes."""
+
+    axes: tuple[str, ...]
+    estimate: Estimate
+
+    @classmethod
+    def of(cls, data: Any, axes: Sequence[str] = (), error: Any = None) -> Value:
+        """From plain numbers."""
+        array = np.asarray(data, dtype=np.float64)
+        if error is None and array.ndim == 0:
+            return cls((), Estimate(array, np.zeros(())))
+        return cls(tuple(axes), Estimate(array, np.broadcast_to(0.0 if error is None else error, array.shape)))
+
+    @property
+    def value(self) -> Open:
+        """The numbers."""
+        return Open(self.axes, self.estimate.value)
+
+    @property
+    def error(self) -> Open:
+        """The bounds on their errors."""
+        return Open(self.axes, self.estimate.error)
+
+    def aligned(self, axes: Sequence[str]) -> Estimate:
+        """The estimate with exactly the axes named, missing ones of length 1."""
+        if self.axes == tuple(axes):
+            return self.estimate
+        return Estimate(align(self.value, axes), align(self.error, axes))
+
+    def _both(self, other: Value) -> tuple[tuple[str, ...], Estimate, Estimate]:
+        """All axes, and both estimates over them; what they make together has room."""
+        axes = union(self.axes, other.axes)
+        one, two = self.aligned(axes), other.aligned(axes)
+        room(np.broadcast_shapes(one.value.shape, two.value.shape))
+        return axes, one, two
+
+    def __add__(self, other: Value) -> Value:
+        axes, one, two = self._both(other)
+        return Value(axes, one + two)
+
+    def __mul__(self, other: Value) -> Value:
+        axes, one, two = self._both(other)
+        return Value(axes, one * two)
+
+    def contracted(self, other: Value, over: Sequence[str]) -> Value:
+        """The sum of products over some axes, never formed one by one."""
+        if not over:
+            return self * other
+        a, b = self.value, other.value
+        sizes = Open(a.axes, np.abs(a.data)), Open(b.axes, np.abs(b.data))
+        data, error = contract(a, b, over), Open(a.axes, self.estimate.error + 2 * EPS * sizes[0].data)
+        bound = contract(error, Open(b.axes, sizes[1].data + other.estimate.error), over).data
+        if other.estimate.error.any():
+            bound = bound + contract(sizes[0], other.error, over).data
+        return Value(data.axes, Estimate(data.data, bound))
+
+    def scaled(self, factor: float) -> Value:
+        """Times a number that is exact."""
+        return Value(
+            self.axes,
+            self.estimate * factor
+            if factor not in (1.0, -1.0)
+            else (self.estimate if factor == 1.0 else -self.estimate),
+        )
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
+        if not any(name in slots for name in self.axes):
+            return self
+        value = gather(self.value, slots, ranges, starts)
+        return Value(value.axes, Estimate(value.data, gather(self.error, slots, ranges, starts).data))
+
+    def widened(self, name: str, span: Range, whole: Range) -> Value:
+        """The value over a larger range of one index, zero outside its own."""
+        axes = self.axes if name in self.axes else (name, *self.axes)
+        place = axes.index(name)
+        sizes = dict(zip(self.axes, self.estimate.value.shape, strict=True)) | {name: span[1] - span[0]}
+        edges = [(0, 0)] * len(axes)
+        edges[place] = span[0] - whole[0], whole[1] - span[1]
+        room([sizes[axis] + before + after for axis, (before, after) in zip(axes, edges, strict=True)])
+        value, error = (np.pad(broadcast(part, axes, sizes), edges) for part in (self.value, self.error))
+        return Value(axes, Estimate(value, error))
+
+    def zero(self) -> bool:
+        """Whether the value is exactly zero."""
+        # the first few numbers mostly decide
+        first = (slice(0, 1),) * len(self.axes)
+        both = (self.estimate.value, self.estimate.error)
+        return not (any(part[first].any() for part in both) or any(part.any() for part in both))
+
+    @property
+    def factors(self) -> tuple[Value, ...]:
+        """What the value is a product of: itself."""
+        return (self,)
+
+    @cached_property
+    def bound(self) -> Estimate:
+        """The largest size of any number, with the largest error."""
+        v, e = self.estimate.value, compact(self.estimate.error)
+        largest = np.maximum(np.max(v, initial=0.0), -np.min(v, initial=0.0))
+        return Estimate(np.asarray(largest), np.asarray(np.max(e, initial=0.0)))
+
+    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
+        """Numbers at index arrays, one for each axis, that broadcast against each other."""
+        key = tuple(positions[name] - starts[name] for name in self.axes)
+        return Estimate(self.estimate.value[key], self.estimate.error[key])
+
+
+class Factored(Value):
+    """A product of values over different axes, as (query, query) x (key, key): multiplied out only where it is read."""
+
+    def __init__(self, factors: Sequence[Value]) -> None:
+        object.__setattr__(self, "axes", union(*(factor.axes for factor in factors)))
+        object.__setattr__(self, "_factors", tuple(factors))
+
+    @classmethod
+    def kept(cls, first: Value, second: Value) -> Value:
+        """The product of two values, kept apart where it would have more axes than either."""
+        axes = set(union(first.axes, second.axes))
+        return first * second if axes in (set(first.axes), set(second.axes)) else cls(first.factors + second.factors)
+
+    @property
+    def factors(self) -> tuple[Value, ...]:
+        """What the value is a product of."""
+        return self._factors  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """The product multiplied out."""
+        return math.prod((factor.aligned(self.axes) for factor in self.factors), start=Estimate.exact(1.0))
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read every axis of every factor at an affine form of new indices."""
+        first, *others = (factor.gather(slots, ranges, starts) for factor in self.factors)
+        return reduce(Factored.kept, others, first)
+
+    def zero(self) -> bool:
+        """Whether a factor is zero."""
+        return any(factor.zero() for factor in self.factors)
+
+    @cached_property
+    def bound(self) -> Estimate:
+        """A bound on the size of the numbers, and on their errors."""
+        return math.prod((factor.bound for factor in self.factors), start=Estimate.exact(1.0))
+
+    def at(self, positions: Mapping[str, Array], starts: Mapping[str, int]) -> Estimate:
+        """Numbers at index arrays, one for each axis, that broadcast against each other."""
+        return math.prod((factor.at(positions, starts) for factor in self.factors), start=Estimate.exact(1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedValues(Indexed[Value]):
+    """Numbers with errors, kept as summands; terms with equal equations are one, terms that are zero are dropped."""
+
+    @classmethod
+    def constant(cls, value: Any, ranges: Ranges) -> IndexedValues:
+        """One value, or number, everywhere."""
+        value = value if isinstance(value, Value) else Value.of(value)
+        return cls(() if value.zero() else (Term(NOTHING, value),), ranges)
+
+    @classmethod
+    def of_summands(cls, summands: Iterable[tuple[Equations, Value]], ranges: Ranges) -> IndexedValues:
+        """From values that count wherever their equations hold, read where the equations put them."""
+        starts = _starts(ranges)
+        terms = (Term(e, v.gather(solve(e), ranges, starts) if e else v) for e, v in summands)
+        return cls(tuple(terms), ranges).merged()
+
+    @classmethod
+    def of_cases(
+        cls, cases: Mapping[Equations, Value], ranges: Ranges, prefer: Sequence[str] = ()
+    ) -> IndexedValues:
+        """By inclusion and exclusion; what is left of a value within its rounding error is dropped."""
+        starts, found = _starts(ranges), dict[Equations, Value]()
+        for equations in sorted(cases, key=len):
+            value, solution = cases[equations], solve(equations, prefer)
+            for smaller, part in found.items():
+                if smaller < equations:
+                    value = value + part.gather(solution, ranges, starts).scaled(-1.0)
+            if not (equations and _vanishes(value, cases[equations])) and not value.zero():
+                found[equations] = value
+        return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
+
+    def summands(self) -> list[tuple[Equations, Value]]:
+        """The terms."""
+        return [(term.equations, term.value) for term in self.terms]
+
+    def case(self, equations: Equations, solution: Mapping[str, Affine] | None = None) -> Value:
+        """The sum of all terms that count there."""
+        starts, total = _starts(self.ranges), Value.of(0.0)
+        solution = solve(equations) if solution is None else solution
+        for term in self.terms:
+            if term.equations <= equations:
+                total = total + term.value.gather(solution, self.ranges, starts)
+        return total
+
+    def times(self, value: Value, equations: Equations = NOTHING) -> IndexedValues:
+        """Times a value, read where the equations of each term put it."""
+        starts, found = _starts(self.ranges), []
+        for term in self.terms:
+            both = term.equations | equations
+            solution = solve(both)
+            one, two = (v.gather(solution, self.ranges, starts) for v in (term.value, value))
+            found.append(Term(both, one * two))
+        return IndexedValues(tuple(found), self.ranges)
+
+    def scaled(self, factor: float) -> IndexedValues:
+        """Times a number that is exact."""
+        return self.mapped(lambda value: value.scaled(factor))
+
+    def _placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
+        return value.gather(names, ranges, _starts(self.ranges))
+
+    def _gathered(self, terms: Sequence[tuple[Equations, Term[Value]]], ranges: Ranges) -> IndexedValues:
+        return IndexedValues(tuple(term for _, term in terms), ranges).merged()
+
+    def __add__(self, other: IndexedValues) -> IndexedValues:
+        return IndexedValues((*self.terms, *other.terms), self.ranges).merged()
+
+    def __sub__(self, other: IndexedValues) -> IndexedValues:
+        return self + other.scaled(-1.0)
+
+    def __mul__(self, other: IndexedValues) -> IndexedValues:
+        pairs = ((a, b) for a in self.terms for b in other.terms)
+        made = ((a.equations | b.equations, Factored.kept(a.value, b.value)) for a, b in pairs)
+        return IndexedValues.of_summands(made, self.ranges)
+
+    def zero(self) -> bool:
+        """Whether all values are exactly zero."""
+        return all(term.value.zero() for term in self.terms)
+
+    def merged(self) -> IndexedValues:
+        """Add up terms with equal equations and drop exact zeros."""
+        groups: dict[tuple[Equations, int], Value] = {}
+        for number, term in enumerate(self.terms):
+            key = term.equations, number if isinstance(term.value, Factored) else -1  # a sum would multiply them out
+            groups[key] = groups[key] + term.value if key in groups else term.value
+        kept = tuple(Term(equations, value) for (equations, _), value in groups.items() if not value.zero())
+        return IndexedValues(kept, self.ranges)
+
+    def widened(self, ranges: Ranges) -> IndexedValues:
+        """The same over larger ranges, zero outside its own."""
+        grown = [name for name, span in self.ranges.items() if tuple(ranges.get(name, span)) != tuple(span)]
+        terms = self.terms
+        for name in grown:
+            terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
+        return IndexedValues(terms, ranges)
+
+    def dense(self, axes: Sequence[str]) -> Estimate:
+        """All values over the full grid of the axes named."""
+        sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
+        shape = tuple(sizes[name] for name in axes)
+        if len(self.terms) == 1 and not self.terms[0].equations:
+            return self.terms[0].value.aligned(axes).reshape(shape)
+        room(shape)
+        value, error = np.zeros(shape), np.zeros(shape)
+        for term in self.terms:
+            mask, found = self._mask(term.equations, axes), term.value.estimate
+            value += np.where(mask, broadcast(Open(term.value.axes, found.value), axes, sizes), 0)
+            error += np.where(mask, broadcast(Open(term.value.axes, found.error), axes, sizes), 0)
+        return Estimate(value, error)
+
+    def _mask(self, equations: Equations, axes: Sequence[str]) -> Array:
+        mask: Array = np.ones((1,) * len(axes), dtype=bool)
+        for equation in equations:
+            mask = mask & (align(affine_values(equation, self.ranges), axes) == 0)
+        return mask
+
+    def at(self, positions: Mapping[str, Array]) -> Estimate:
+        """Values at index arrays, one per pair index, that broadcast against each other.
+
+        Shapes    the result has the shape they broadcast to
+        """
+        shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
+        room(shape)
+        starts = _starts(self.ranges)
+        value, error = np.zeros(shape), np.zeros(shape)
+        for term in self.terms:
+            mask: Array = np.ones((), dtype=bool)
+            for equation in term.equations:
+                total: Array = np.asarray(equation.offset)
+                for name, coefficient in equation.terms:
+                    total = total + coefficient * positions[name]
+                mask = mask & (total == 0)
+            found = term.value.at(positions, starts)
+            value = value + np.where(mask, found.value, 0)
+            error = error + np.where(mask, found.error, 0)
+        return Estimate(np.broadcast_to(value, shape), np.broadcast_to(error, shape))
+
+    @property
+    def error(self) -> float:
+        """A bound on the error of every entry: terms may hold together."""
+        return sum(float(term.value.bound.error) for term in self.terms)
+
+    @property
+    def size(self) -> float:
+        """A bound on the entries."""
+        return sum(float(term.value.bound.value) for term in self.terms)
+
+
+def _starts(ranges: Ranges) -> dict[str, int]:
+    return {name: span[0] for name, span in ranges.items()}
+
+
+def _vanishes(difference: Value, found: Value) -> bool:
+    """Whether a difference is zero within its error, at rounding level."""
+    error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
+    return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)

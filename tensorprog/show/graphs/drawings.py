@@ -1,0 +1,260 @@
+"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from tensorprog.show.graphs.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Placement, layout, lines
+from tensorprog.show.graphs.marks import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of
+
+__all__ = ["captions", "to_dot", "to_mermaid", "to_svg"]
+
+MARGIN, NARROWEST = 24.0, 560.0
+WIDE = 8.6  # a character of the title
+GREY = "#777777"
+TIP = 9.0  # length of an arrowhead
+
+
+def to_svg(graph: Any, report: Any = None) -> str:
+    """Draw the program as a self-contained SVG: kinds of statements, or with a report roles in Assumption 1.
+
+    With a report the title has the grade, and statements at fault are numbered, with the path between them, and listed.
+    """
+    marks = marks_of(graph, report)
+    tags = {node: ", ".join(marks.sorts[node]) for node in graph} if marks.judged else {}
+    plan = layout(graph, tags)
+    title = clean(graph.graph.get("name", "")) + (f" - {marks.verdict}" if marks.judged else "")
+    inner = max(plan.width, NARROWEST, len(title) * WIDE)
+    legend, below = list(_legend(marks, inner)), list(_listing(marks, inner))
+    head = MARGIN + 30 + 22 * (max(row for row, _, _, _ in legend) + 1 if legend else 0)
+    width, foot = inner + 2 * MARGIN, head + 18 + plan.height
+    height = foot + MARGIN + (LINE * len(below) + 10 if below else 0)
+    origin = ((width - plan.width) / 2, head + 18)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+        "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("path", marks.colour))) + "</defs>",
+        _text(MARGIN, MARGIN, title, bold=True, size=14),
+    ]
+    out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
+    # the path on top
+    for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda edge: marks.joins(*edge[:2])):
+        colour = marks.colour if marks.joins(u, v) else ""
+        out.append(_edge(plan, (u, v, k), data["role"], origin, colour))
+    out += [_box(plan, node, data, marks, tags.get(node, ""), origin) for node, data in graph.nodes(data=True)]
+    for k, (text, colour) in enumerate(below):
+        out.append(_text(MARGIN, foot + MARGIN + LINE * k, text, colour))
+    return "\n".join([*out, "</svg>"])
+
+
+def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style]]:
+    """Row, offset, label and style of each entry that occurs in the drawing."""
+    shown = {sort for sorts in marks.sorts.values() for sort in sorts}
+    entries = [(f"{name}: {style.label}" if marks.judged and name not in style.label else style.label, style)
+               for name, style in (ROLES if marks.judged else KINDS).items() if name in shown]
+    if marks.path:
+        label = "at fault" if marks.fails else "remarked on"
+        entries.append((label, Style("", "#ffffff", marks.colour, 3.0, ink=marks.colour)))
+    row, at = 0, 0.0
+    for label, style in entries:
+        size = len(label) * CHARACTER + 44
+        if at and at + size - 20 > width:
+            row, at = row + 1, 0.0
+        yield row, at, label, style
+        at += size
+
+
+def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
+    """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
+    columns = int(width / CHARACTER)
+    for claim in marks.claims:
+        yield from ((line, "#000000") for line in _wrapped(claim, columns, "  "))
+    for number, fault in enumerate(marks.faults, 1):
+        colour = BLAME if number <= marks.fails else "#000000"
+        yield from ((line, colour) for line in _wrapped(f"{number:>2}  {fault}", columns, "    "))
+
+
+def _wrapped(text: str, columns: int, indent: str) -> list[str]:
+    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
+
+
+def _tip(name: str, colour: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" '
+        f'markerWidth="9" markerHeight="9" orient="auto"><path d="M0,0.5 L8,4 L0,7.5 z" fill="{colour}"/></marker>'
+    )
+
+
+def _text(x: float, y: float, text: str, colour: str = "#000000", *, bold: bool = False, size: float = 0,
+          middle: bool = False) -> str:
+    extra = f' fill="{colour}"' if colour != "#000000" else ""
+    extra += ' font-weight="bold"' if bold else ""
+    extra += f' font-size="{size:g}"' if size else ""
+    extra += ' text-anchor="middle"' if middle else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{extra} xml:space="preserve">{escape(clean(text))}</text>'
+
+
+def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, path: str = "") -> str:
+    stroke, thick = (path, 3.0) if path else (style.border, style.thick)
+    dash = f' stroke-dasharray="{style.dash}"' if style.dash and not path else ""
+    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
+            f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>')
+
+
+def _key(x: float, y: float, label: str, style: Style) -> str:
+    return _rect(x, y, 18, 14, 4, style) + _text(x + 24, y + 11, label, style.ink)
+
+
+def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
+    (x, y), (w, h) = plan.centres[node], plan.sizes[node]
+    x, y = x + origin[0], y + origin[1]
+    style = marks.style(node)
+    note = f"<title>{escape(clean(marks.notes[node]))}</title>" if node in marks.notes else ""
+    out = [note, _rect(x - w / 2, y - h / 2, w, h, 7, style, marks.colour if node in marks.path else "")]
+    text = lines(data["text"])
+    first = y + TAG * bool(tag) / 2 - (len(text) - 1) / 2 * LINE + 4
+    for k, line in enumerate(text):
+        left, middle = (x, True) if len(text) == 1 else (x - w / 2 + PAD, False)
+        out.append(_text(left, first + k * LINE, line, style.ink, middle=middle))
+    if tag:
+        out.append(_text(x - w / 2 + PAD, y - h / 2 + TAG, tag, "#555555", size=10))
+    if node in marks.numbers:
+        out.append(_numbers(x + w / 2, y - h / 2, marks.numbers[node], marks))
+    return f"<g>{''.join(out)}</g>"
+
+
+def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
+    """The findings about a node, on its upper right corner: full for faults, hollow for remarks."""
+    fault = numbers[0] <= marks.fails
+    text = ",".join(map(str, numbers))
+    style, ink = (Style("", BLAME, BLAME, 1), "#ffffff") if fault else (Style("", "#ffffff", "#000000", 1), "#000000")
+    size = max(16.0, len(text) * CHARACTER + 6)
+    return _rect(x - size / 2, y - 8, size, 16, 8, style) + _text(
+        x, y + 3.5, text, ink, bold=True, size=10, middle=True)
+
+
+def _edge(plan: Placement, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
+    u, v, _ = edge
+    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
+    style = (
+        f'fill="none" stroke="{path or GREY}" stroke-width="{2.6 if path else 1.2}" '
+        f'marker-end="url(#{"path" if path else "tip"})"' + (' stroke-dasharray="4 3"' if role == "weight" else "")
+    )
+    if y1 >= y2:
+        return f'<path d="{_back(plan, edge, origin)}" stroke-linejoin="round" {style}/>'
+    bends = plan.bends.get((u, v), ())
+    side = edge[2] * PORT
+    start, end = plan.leaves[edge], plan.arrives[edge]
+    stops = [(start, y1 + h1 / 2), (start, plan.bands[u][1])]
+    stops += [point for x, top, bottom in bends for point in ((x + side, top), (x + side, bottom))]
+    stops += [(end, plan.bands[v][0] - TIP), (end, y2 - h2 / 2 - 1)]
+    return f'<path d="{_curve([(x + origin[0], y + origin[1]) for x, y in stops])}" {style}/>'
+
+
+def _curve(stops: Sequence[tuple[float, float]]) -> str:
+    """Straight inside rows (between stops 0 and 1, 2 and 3, ..), curved between them."""
+    path = f"M{stops[0][0]:.1f},{stops[0][1]:.1f}"
+    for k, ((xa, ya), (xb, yb)) in enumerate(itertools.pairwise(stops)):
+        middle = (ya + yb) / 2
+        path += f" V{yb:.1f}" if k % 2 == 0 else f" C{xa:.1f},{middle:.1f} {xb:.1f},{middle:.1f} {xb:.1f},{yb:.1f}"
+    return path
+
+
+def _back(plan: Placement, edge: Edge, origin: tuple[float, float]) -> str:
+    """Back along a recurrence: through the gap below, up a lane on the right, in from above."""
+    u, v, _ = edge
+    y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
+    dx, dy = origin
+    step = 4 * (list(plan.lanes).index(u) % 3)
+    below, above = plan.bands[u][1] + 12 + step + dy, plan.bands[v][0] - 16 - step + dy
+    start, end = (plan.leaves[edge] + dx, y1 + h1 / 2 + dy), (plan.arrives[edge] + dx, y2 - h2 / 2 - 1 + dy)
+    return (f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
+            f"V{end[1]:.1f}")
+
+
+# ---- text for other programs ----------------------------------------------------------------------------------------
+
+
+def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
+    """The lines in each box: numbers of findings and roles, if the program was checked, and the statement."""
+    found = {}
+    for node, data in graph.nodes(data=True):
+        numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
+        found[node] = [numbers + ", ".join(marks.sorts[node]), data["text"]] if marks.judged else [data["text"]]
+    return found
+
+
+def captions(graph: Any, report: Any = None) -> list[str]:
+    """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
+    return _captions(graph, marks_of(graph, report))
+
+
+def _captions(graph: Any, marks: Marks) -> list[str]:
+    if not marks.judged:
+        return []
+    faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
+    return [f"{graph.graph.get('name', '')} - {marks.verdict}", *marks.claims, *faults]
+
+
+def to_dot(graph: Any, report: Any = None) -> str:
+    """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
+    marks = marks_of(graph, report)
+
+    def quoted(*texts: str) -> str:
+        return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
+
+    lines = [
+        f"digraph {quoted(graph.graph.get('name', ''))} {{",
+        '  node [shape=box, style="rounded,filled", fontname=monospace];',
+    ]
+    if marks.judged:
+        caption = quoted(*_captions(graph, marks)).replace("\\n", "\\l")[:-1]
+        lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
+    labels = _labels(graph, marks)
+    for node in graph:
+        style, fault = marks.style(node), node in marks.path
+        look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
+        look += ", penwidth=3" if fault else ""
+        look += ', style="rounded,filled,dashed"' if style.dash else ""
+        lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
+    for u, v, data in graph.edges(data=True):
+        look = f', color="{marks.colour}", penwidth=3' if marks.joins(u, v) else ""
+        lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
+    return "\n".join([*lines, "}"])
+
+
+def to_mermaid(graph: Any, report: Any = None) -> str:
+    """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
+    marks = marks_of(graph, report)
+    names = {node: f"n{k}" for k, node in enumerate(graph)}
+    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
+
+    def text(value: str) -> str:
+        return "".join(entities.get(c, c) for c in clean(value))
+
+    def sort(node: str) -> str:
+        return marks.sorts[node][0].replace("-", "")
+
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _captions(graph, marks))]
+    labels = _labels(graph, marks)
+    for node in graph:
+        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')
+    for u, v, data in graph.edges(data=True):
+        lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
+    for sort_name, style in (ROLES if marks.judged else KINDS).items():
+        dash = f",stroke-dasharray:{style.dash}" if style.dash else ""
+        lines.append(f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},"
+                     f"color:{style.ink}{dash}")
+    for node in graph:
+        if node in marks.path:
+            lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")
+    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if marks.joins(u, v)]
+    if bad:
+        lines.append(f"  linkStyle {','.join(bad)} stroke:{marks.colour},stroke-width:3px")
+    return "\n".join(lines)

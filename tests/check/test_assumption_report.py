@@ -1,0 +1,415 @@
+"""Reports: what they say, in which form, and how fast."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from tensorprog.check.certificates import Calculus, Profile
+from tensorprog.check.clauses import RULES, check
+from tensorprog.check.graph import Structure
+from tensorprog.language import facts
+from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tests.corpus import CASES, Case
+from tests.reading import judge, loads
+
+
+def test_tied_weights_are_named_and_explained() -> None:
+    report = check(CASES["tied queries and keys"].load())
+    (finding,) = report.failing
+    assert finding.rule == "weights of one score differ"
+    assert finding.where == "q[a,i], k[a,j]"
+    for part in (
+        "clause (b)",
+        "WQ[a]",
+        "sqrt(n) E[Z^q[a,i] Z^k[a,j]]",
+        "not zero",
+        "i=0, j=0",
+        "sqrt(n)",
+    ):
+        assert part in finding.message
+    assert "scale=1/n" in finding.fix
+    assert "separate weights" in finding.fix
+    assert (report.consequence, report.rate, report.exit_code) == ("diverges", "sqrt(n)", 1)
+
+
+def test_remark_names_the_unbounded_operand() -> None:
+    report = check(CASES["relu inputs"].load())
+    (remark,) = (f for f in report.findings if f.verdict == "remark")
+    assert remark.where == "x[i], q[a,i], k[a,j]"
+    for part in ("q[a,i] and k[a,j] of p[a,i,j]", "relu is unbounded", "q[a,i] -> p[a,i,j]; x[i] -> k[a,j] -> p"):
+        assert part in remark.message
+    assert "clip(relu(u[i]), -10, 10)" in remark.fix
+
+
+def test_a_remark_blames_what_is_divided() -> None:
+    case = Case("scaled", replace={"clip(u[i], -C, C)": "sum[j](u[j]) / sqrt(s) + clip(u[i], -C, C) / (1 + u[i]**2)"})
+    (remark,) = (f for f in check(case.load()).findings if f.verdict == "remark")
+    assert "u[j] is Gaussian in the limit, so not bounded" in remark.message
+
+
+def test_a_weight_after_the_sum_is_moved_inside() -> None:
+    report = check(CASES["a weight after the sum"].load())
+    assert (report.grade, report.claims) == ("theorem", ())
+    assert "the theorem applies after exact rewrites" in str(report)
+    (step,) = report.rewrites
+    assert (step.kind, step.where, step.standing) == ("move", "w[a,i]", "exact at every n")
+    assert step.text.endswith("becomes w[a,i] = Nonlin(sum[j](softmax[j](p[a,i,j]) * w_v[a,j]))")
+
+
+def test_a_nonlinear_layer_behind_a_score_is_a_conjecture() -> None:
+    report = check(CASES["a weight after relu of the sum"].load())
+    assert (report.grade, report.rewrites) == ("extension", ())
+    assert [(c.name, c.standing) for c in report.claims] == [("iterated layers", "conjecture")]
+    (found,) = (f for f in report.findings if f.rule == "one layer of scores")
+    assert "p[a,i,j] -> z[a,i] -> w[a,i]" in found.message
+
+
+def test_matmuls_are_moved_only_where_that_leaves_one_layer() -> None:
+    last = "y[i] = Nonlin(sum[a](w[a,i]) / sqrt(H))"
+    more = "r[a,i] = Nonlin(relu(w[a,i]))\nm[a,i] = MatMul(WM[a], r[a,i])\ny[i] = Nonlin(sum[a](m[a,i]))"
+    report = check(Case("two", "block", {last: more}).load())
+    assert (report.grade, report.rewrites) == ("extension", ())
+    assert report.claims[0].text.startswith("w[a,i], m[a,i]:")
+
+
+def _stack(between: str = "", query: str = "WQ2", key: str = "WK2") -> Case:
+    then = (
+        f"{between}q2[a,i] = MatMul({query}[a], z[i])\nk2[a,j] = MatMul({key}[a], z[j])\n"
+        "p2[a,i,j] = Dot(q2[a,i], k2[a,j])\ny[i] = Nonlin(sum[a,j](softmax[j](p2[a,i,j]) * z[j]))"
+    )
+    return Case("stack", replace={"y[i] =": "z0[i] =" if between else "z[i] ="}, then=then)
+
+
+def test_an_attention_only_stack_is_one_layer() -> None:
+    report = check(_stack().load())
+    assert (report.grade, report.claims) == ("remark", ())
+    assert {r.kind for r in report.rewrites} == {"move", "expand"}
+    assert {f.where for f in report.findings if f.verdict == "remark"} == {"o[a,j], q2[a,i], k2[a,j]"}
+
+
+@pytest.mark.parametrize("recurrence", [False, True])
+def test_a_score_weight_used_again_in_a_later_layer_is_not_covered(recurrence: bool) -> None:
+    def case(query: str) -> Case:
+        if not recurrence:
+            return _stack("z[i] = Nonlin(relu(z0[i]))\n", query)
+        body = (
+            f"z[0,i] = Nonlin(clip(h[i], -C, C))\nq[t,i] = MatMul({query}, z[t-1,i])\n"
+            "k[t,i] = MatMul(WK[t], z[t-1,i])\np[t,i,j] = Dot(q[t,i], k[t,j])\n"
+            "m[t,i] = Nonlin(sum[j](softmax[j](p[t,i,j]) * z[t-1,j]))\n"
+            "z[t,i] = Nonlin(z[t-1,i] + tanh(m[t,i]))\ny[i] = Nonlin(z[T,i])"
+        )
+        initial = {"h[i]": {"mean": 0, "cov": 1}}
+        return Case("r", "nothing", then=body, initial=initial, indices={"t": "1..T"}, constants={"T": 3})
+
+    good, bad = (case(q) for q in (("WQ[t]", "WQ") if recurrence else ("WQ2", "WK")))
+    assert check(good.load()).grade == "extension"
+    report = check(bad.load())
+    assert (report.grade, report.consequence) == ("outside", "not covered")
+    (finding,) = report.failing
+    assert finding.rule == "one layer of scores"
+    assert "used again" in finding.message
+
+
+def test_the_same_bias_in_both_operands_diverges_with_its_variance() -> None:
+    body = (
+        "q[i] = MatMul(WQ, h[i])\nk[i] = MatMul(WK, h[i])\nc[i] = Nonlin(q[i] + e)\nd[i] = Nonlin(k[i] + {})\n"
+        "p[i,j] = Dot(c[i], d[j])\ny[i] = Nonlin(sum[j](tanh(p[i,j]) * h[j]))"
+    )
+    initial = {"h[i]": {"mean": 0, "cov": 1}, "f": {"mean": 0, "cov": 0.25}, "e": {"mean": 0, "cov": 0.25}}
+    two, one = (Case("b", "nothing", then=body.format(name), initial=initial) for name in "fe")
+    assert check(two.load()).grade == "remark"
+    report = judge(one.load())
+    assert (report.grade, report.consequence) == ("outside", "diverges")
+    (finding,) = report.failing
+    assert (finding.rule, finding.where) == ("scales", "p[i,j]")
+    assert "is 0.25" in finding.message
+    assert "e" in finding.nodes
+
+
+def test_the_smallest_statement_is_blamed_and_the_chain_given() -> None:
+    first = "x[i] = Nonlin(clip(u[i], -C, C))"
+    three = "t[i] = Nonlin(step(u[i]))\nr[i] = Nonlin(2 * t[i])\nx[i] = Nonlin(clip(r[i], -C, C))"
+    (finding,) = check(Case("chain", replace={first: three}).load()).failing
+    assert finding.where == "t[i]"
+    assert "t[i] -> r[i] -> x[i]" in finding.message
+    assert "step is discontinuous" in finding.message
+
+
+def test_never_active_clips_and_vanishing_scores_are_warnings() -> None:
+    report = check(CASES["clips that are never active"].load())
+    assert report.grade == "theorem"
+    assert [f.rule for f in report.findings if f.verdict == "warning"] == ["active clips"]
+    findings = check(CASES["a score weight of variance zero"].load()).findings
+    assert any(f.verdict == "warning" and "vanishes" in f.message for f in findings)
+
+
+def test_layer_norm_without_epsilon_is_left_to_the_limit() -> None:
+    netsor = CASES["layer norm without epsilon"].load()
+    report = check(netsor)  # without numbers of the limit
+    assert report.grade == "outside"
+    assert any(f.verdict == "unknown" and "sqrt(m) is " in f.message for f in report.findings)
+    assert judge(netsor).grade == "extension"
+
+
+def test_report_is_frozen_json_and_html() -> None:
+    netsor = CASES["tied queries and keys"].load()
+    report = check(replace(netsor, name="<script>alert(1)</script>"))
+    with pytest.raises(FrozenInstanceError):
+        report.grade = "theorem"  # type: ignore[misc]
+    data = json.loads(json.dumps(report.to_json()))
+    assert set(data["findings"][0]) == {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
+    assert all(finding["source"] for finding in data["findings"])
+    assert set(data["findings"][0]["where"].split(", ")) <= set(data["findings"][0]["nodes"])
+    assert data["grade"] == "outside"
+    assert "<script>" not in report._repr_html_()
+    assert "<table" in report._repr_html_()
+    assert "outside" in str(report).splitlines()[0]
+
+
+def test_failing_findings_come_first_and_every_rule_cites_a_source() -> None:
+    report = check(CASES["tied queries and keys"].load())
+    verdicts = [f.verdict for f in report.findings]
+    assert verdicts == sorted(verdicts, key=["fails", "unknown", "remark", "warning", "holds"].index)
+    assert all(rule.source for rule in RULES)
+    assert all(f.source for f in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("low rank", [("several widths", "proved")]),
+        ("heads of fixed width", [("fixed width", "exact")]),
+        ("layer norm", [("averages", "proved")]),
+        ("attention", []),
+    ],
+)
+def test_claims_of_extensions(name: str, claims: list[tuple[str, str]]) -> None:
+    assert [(claim.name, claim.standing) for claim in check(CASES[name].load()).claims] == claims
+
+
+def test_sources() -> None:
+    assert check(CASES["attention"].load()).source == "Sakai et al. 2025, Theorem 1"
+    assert check(CASES["tanh"].load()).source == "Yang 2019, Theorem 5.4"
+
+
+def test_a_large_program_takes_milliseconds() -> None:
+    netsor = replace(CASES["attention"], constants={"s": 128, "H": 96}).load()
+    check(netsor)
+    start = time.process_time()
+    assert check(netsor).grade == "theorem"
+    assert time.process_time() - start < 0.1
+
+
+def test_long_recurrences_settle() -> None:
+    body = "r[0] = Nonlin(h)\ng[t] = MatMul(W, h)\nr[t] = Nonlin(tanh(r[t-1] + g[t]))\ny = MatMul(V, r[5000])"
+    case = Case("long", "nothing", then=body, indices={"t": "1..5000"})
+    start = time.process_time()
+    assert check(case.load()).grade == "theorem"
+    assert time.process_time() - start < 1
+
+
+def test_recurrences_keep_their_ranges() -> None:
+    body = "r[0] = Nonlin(0)\ng[t] = MatMul(W, h)\nr[t] = Nonlin({})\ny = MatMul(V, r[5])"
+
+    def profile(phi: str) -> Profile:
+        netsor = Case("r", "nothing", then=body.format(phi), indices={"t": "1..5"}).load()
+        return Calculus(netsor).statement(2)
+
+    for phi, bounded in (
+        ("tanh(r[t-1] + g[t])", True),
+        ("r[t-1] + tanh(g[t])", True),
+        ("r[t-1] * r[t-1] + g[t]", False),
+    ):
+        assert profile(phi).bounded == bounded, phi
+        assert profile(phi).pseudo_lipschitz
+    assert profile("r[t-1] + tanh(g[t])").interval == (-5.0, 5.0)
+
+
+def test_members_of_a_weight_are_told_apart() -> None:
+    def verdict(left: str, right: str, indices: str) -> facts.Verdict:
+        body = (
+            f"g[{left.split('|')[0]}] = MatMul(W[{left.split('|')[1]}], h)\n"
+            f"f[{right.split('|')[0]}] = MatMul(W[{right.split('|')[1]}], h)\n"
+            f"y = Nonlin(g[{left.split('|')[2]}] + f[{right.split('|')[2]}])"
+        )
+        sizes = dict(entry.split(": ") for entry in f"c: 12, {indices}".split(", "))
+        case = Case("w", "nothing", then=body, weights={"W[c]": 1}, indices=sizes)
+        return Structure(case.load()).same_member(0, 1)[0]
+
+    assert verdict("a|a|0", "b|b|0", "a: 3, b: 3") is FAILS
+    assert verdict("a|2*a|0", "b|2*b+1|0", "a: 3, b: 3") is HOLDS
+    assert verdict("a|a|0", "b|b+3|0", "a: 3, b: 3") is HOLDS
+    assert verdict("a|2*a|1", "b|3*b|1", "a: 1..3, b: 1..3") is FAILS
+    assert verdict("a|2*a|1", "b|3*b|1", "a: 1..2, b: 1..1") is HOLDS
+    assert verdict("a,d|3*a+d|0,0", "b|b+6|0", "a: 2, d: 3, b: 3") is HOLDS
+
+
+def test_verdicts_refuse_truth_values() -> None:
+    fact = Fact("bounded", HOLDS)
+    for thing in (fact, HOLDS, FAILS, UNKNOWN):
+        with pytest.raises(TypeError, match="three values"):
+            bool(thing)
+
+
+DIFFERENTIAL = """program: differential
+constants: {{s: 3}}
+indices: {{i: s, j: s}}
+initial: {{"h[i]": {{cov: 0.5**abs(i - i_)}}}}
+weights: {{V: 1, {weights}}}
+body:
+  - x[i] = Nonlin(tanh(h[i]))
+  - v[j] = MatMul(V, x[j])
+{body}
+  - z[i] = Nonlin(sum[j](({weighted}) * v[j]))
+  - m[i] = Dot(z[i], z[i], scale=1/n)
+  - y[i] = Nonlin(z[i] / sqrt(m[i] + 1e-5))
+outputs: [y]
+"""
+
+
+def differential(heads: int) -> str:
+    """Softmaxes of several scores, added, and divided by the norm of what they give, as text."""
+    count = range(1, heads + 1)
+    lines = "".join(f"""
+  - q{k}[i] = MatMul(Q{k}, x[i])
+  - k{k}[i] = MatMul(K{k}, x[i])
+  - p{k}[i,j] = Dot(q{k}[i], k{k}[j])""" for k in count)
+    return DIFFERENTIAL.format(
+        body=lines.strip("\n"), weights=", ".join(f"Q{k}: 1, K{k}: 1" for k in count),
+        weighted=" - ".join(f"softmax[j](p{k}[i,j])" for k in count))
+
+
+@pytest.mark.parametrize(("heads", "named"), [
+    (1, "p1[i,j]"), (2, "p1[i,j], p2[i,j]"), (6, "p1[i,j], p2[i,j], p3[i,j], p4[i,j], .."),
+])
+def test_an_average_behind_scores_names_all_or_the_first_few(heads: int, named: str) -> None:
+    report = check(loads(differential(heads)))
+    assert [claim.text for claim in report.claims] == [f"m[i]: averages of vectors that depend on {named}"]
+    finding = next(f for f in report.findings if f.rule == "averages")
+    assert all(f"p{k}[i,j] -> z[i] -> m[i]" in finding.message for k in range(1, min(heads, 4) + 1))
+
+
+def test_an_average_of_vectors_behind_a_fixed_width_names_the_vector_and_not_itself() -> None:
+    report = check(loads("""program: narrow
+fixed_widths: {d: 3}
+initial: {h: {cov: 1, width: d}}
+weights: {W: {variance: 1, shape: [n, d]}}
+body:
+  - u = MatMul(W, h)
+  - x = Nonlin(tanh(u))
+  - m = Dot(x, x, scale=1/n)
+  - y = Nonlin(x / sqrt(m + 1))
+outputs: [y]
+"""))
+    assert "m: averages of vectors that depend on u" in {claim.text for claim in report.claims}
+
+
+RECURRENT = """program: recurrent
+constants: {T: 3}
+indices: {t: 1..T, u: 1..4}
+initial: {h: {cov: 1}, x0: {cov: 1}}
+weights: {"Q[u]": 1, "A[t]": 1, "K[u]": 1, "B[t]": 1, S: 1, C: 1, "D[t]": 1, "E[t]": 1, O: 1}
+body:
+  - x[0] = Nonlin(tanh(x0))
+  - e = Nonlin(tanh(h))
+"""
+LOOP = """  - q[t] = MatMul(Q[t], x[t-1])
+  - k[t] = MatMul(A[t], x[t-1])
+  - p[t] = Dot(q[t], k[t])
+  - f[t] = MatMul(K[t], x[t-1])
+  - g[t] = MatMul(B[t], x[t-1])
+  - s[t] = Dot(f[t], g[t])
+  - x[t] = Nonlin(tanh(p[t] * e + s[t] * x[t-1]))
+  - a[t] = MatMul({left}, e)
+  - b[t] = MatMul({right}, e)
+  - r[t] = Dot(a[t], b[t])
+  - y[t] = Nonlin(tanh(r[t]) * x[t])
+outputs: [y]
+"""
+SAME = """  - q[t] = MatMul(S, x[t-1])
+  - x[t] = Nonlin(tanh(q[t]))
+  - k = MatMul(C, e)
+  - p[t] = Dot(q[t], k)
+  - y[t] = Nonlin(tanh(p[t] * x[t]))
+  - o[t] = MatMul(O, y[t])
+outputs: [o]
+"""
+
+
+@pytest.mark.parametrize(("left", "right", "grade"), [
+    ("D[t]", "E[t]", "extension"),
+    ("Q[t]", "K[t+1]", "outside"),  # r[t] belongs to the layer of p[t], and to that of s[t+1] behind it
+    ("Q[t]", "Q[t+1]", "outside"),
+    ("Q[t]", "C", "outside"),  # all r share C, so all p would be in one layer
+], ids=lambda word: word)
+def test_a_score_beside_a_recurrence_may_tie_its_rounds(left: str, right: str, grade: str) -> None:
+    report = check(loads(RECURRENT + LOOP.format(left=left, right=right)))
+    assert report.grade == grade
+    assert {finding.rule for finding in report.failing} <= {"one layer of scores"}
+
+
+def test_scores_with_no_score_behind_them_are_one_layer_in_a_recurrence_too() -> None:
+    assert check(loads(RECURRENT + SAME)).grade == "extension"
+    behind = SAME.replace("tanh(q[t])", "tanh(q[t] * p[t])")
+    assert check(loads(RECURRENT + behind)).grade == "outside"
+
+
+def test_facts_imply_each_other() -> None:
+    assert {f.name for f in facts.implied(Fact("Lipschitz", HOLDS))} == {"pseudo-Lipschitz", "continuous", "controlled"}
+    refuted = facts.implied(Fact("controlled", FAILS))
+    assert {f.name for f in refuted} == {"bounded", "pseudo-Lipschitz", "Lipschitz"}
+    assert all(f.verdict is FAILS for f in refuted)
+    assert facts.implied(Fact("bounded", UNKNOWN)) == ()
+    assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN), Fact("c", FAILS)]).verdict is FAILS
+    assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN)]).verdict is UNKNOWN
+    assert facts.all_hold("x", [Fact("a", HOLDS)]).verdict is HOLDS
+
+
+def test_degenerate_scores_are_named_with_members() -> None:
+    said = {
+        "equal tokens": "p[a,i,j] at a=0, i=0, j=0 and p[a,i,j] at a=0, i=0, j=1: the correlation is 1",
+        "a token of zeros": "p[a,i,j] at a=0, i=0, j=0: the variance is 0",
+        "a token that is the sum of two": "p[a,i,j] at a=0, i=0, j=3: a linear function of other scores",
+        "scores and their transposes": "p[i,j] at i=0, j=0 and r[i,j] at i=0, j=0: the correlation is 1",
+    }
+    for name, text in said.items():
+        (finding,) = (f for f in judge(CASES[name].load()).findings if f.verdict == "warning")
+        assert finding.rule == "positive variance"
+        assert finding.message.startswith(text)
+
+
+def test_scores_of_nearly_equal_tokens_are_not_degenerate() -> None:
+    case = CASES["equal tokens"]
+    near = replace(case, initial={"h[i]": {"cov": "where(i == i_, 1, 0.9999)"}},
+                   replace={"MatMul(W[i], h)": "MatMul(W, h[i])"})  # fmt: skip
+    assert not [f for f in judge(near.load()).findings if f.verdict == "warning"]
+    equal = replace(near, initial={"h[i]": {"cov": "1 + 0 * i * i_"}})
+    assert [f for f in judge(equal.load()).findings if f.verdict == "warning"]
+
+
+@pytest.mark.turns(4)
+def test_linear_stacks_of_any_depth_fall_under_the_theorem() -> None:
+    """Residual layers without nonlinearities between; each doubles the parts of the next, if they are written out."""
+    layer = """
+q{t}[i] = MatMul(WQ{t}, x{s}[i])
+k{t}[j] = MatMul(WK{t}, x{s}[j])
+p{t}[i,j] = Dot(q{t}[i], k{t}[j])
+v{t}[j] = MatMul(WV{t}, x{s}[j])
+x{t}[i] = Nonlin(x{s}[i] + sum[j](softmax[j](p{t}[i,j]) * v{t}[j]))
+"""
+    for depth, rewritten in ((2, True), (8, False)):
+        body = "x0[i] = Nonlin(clip(h[i], -C, C))" + "".join(layer.format(t=t, s=t - 1) for t in range(1, depth + 1))
+        case = Case("stack", base="nothing", then=body, initial={"h[i]": {"cov": 1}}, outputs=(f"x{depth}",))
+        report = judge(case.load())
+        assert (report.grade, report.claims) == ("remark", ())
+        assert bool(report.rewrites) == rewritten
+        assert any("moved inside" in finding.message for finding in report.findings) != rewritten
+
+
+def test_functions_that_are_no_number_are_not_covered() -> None:
+    case = replace(CASES["tied queries and keys"], replace={"WK[a]": "WQ[a]", "clip(u[i], -C, C)": "sqrt(u[i])"})
+    assert judge(case.load()).grade == "outside"

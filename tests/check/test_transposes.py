@@ -1,0 +1,139 @@
+"""A matrix together with its transpose: who meets whom, and what follows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog import Report
+from tensorprog.check.clauses import Finding, check
+from tests.reading import Netsor, loads
+
+
+def program(*body: str, weights: str = "W[a]: 1 & V: 1", indices: str = "a: 3, c: 2", outputs: str = "y") -> Netsor:
+    lines = ["program: p", f"indices: {{{indices}}}", "initial:", "  x: {mean: 0, cov: 1}", "weights:"]
+    lines += [f"  {entry}" for entry in weights.split(" & ")]
+    lines += ["body:", *(f"  - {line}" for line in body), f"outputs: [{outputs}]"]
+    return loads("\n".join(lines))
+
+
+def found(report: Report, rule: str = "transposes") -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def test_a_tied_decoder_is_not_covered() -> None:
+    report = check(program("u[a] = MatMul(W[a], x)", "h[a] = Nonlin(tanh(u[a]))", "y[a] = MatMul(W[a].T, h[a])"))
+    (finding,) = report.failing
+    assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
+    assert (finding.rule, finding.verdict, finding.where, finding.line) == ("transposes", "fails", "y[a], u[a]", 11)
+    for part in ("y[a] = MatMul(W[a].T, h[a])", "u[a] = MatMul(W[a], x)", "u[a] -> h[a] -> y[a]", "at a=0", "NetsorT",
+                 "the same matrix", "further term"):
+        assert part in finding.message
+    assert "weight of its own" in finding.fix
+    assert finding.nodes == ("y[a]", "u[a]", "h[a]", "W[a]")
+    assert "2006.14548" in finding.source
+
+
+@pytest.mark.parametrize(("first", "second", "verdict"), [
+    ("W[a]", "W[a].T", "fails"),
+    ("W[a].T", "W[a]", "fails"),
+    ("W[a]", "W[0].T", "fails"),
+    ("W[1]", "W[a].T", "fails"),
+    ("W[c]", "W[c + 1].T", "fails"),  # at c = 1 and c = 0
+    ("W[0]", "W[1].T", ""),
+    ("W[c]", "W[2].T", ""),  # c runs over 0, 1
+    ("W[2*c]", "W[1].T", ""),
+    ("W[a]", "V.T", ""),
+    ("V", "W[a].T", ""),
+    ("W[a].T", "W[a].T", ""),
+    ("W[a]", "W[a]", ""),
+])  # fmt: skip
+def test_members_that_meet(first: str, second: str, verdict: str) -> None:
+    report = check(program(
+        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])"
+    ))
+    assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
+    assert report.grade == ("outside" if verdict else "theorem")
+
+
+@pytest.mark.parametrize(("first", "second", "boundary", "verdict"), [
+    ("W[a]", "W[a + 1].T", "wrap", "fails"),  # at a = 1 and a = 0, say
+    ("W[0]", "W[c + 1].T", "wrap", ""),  # 1 and 2
+    ("W[0]", "W[c + 2].T", "wrap", "fails"),  # 2 and 0
+    ("W[a]", "W[a + 3].T", "zero", ""),  # nothing is left of the second
+    ("W[0]", "W[a - 2].T", "zero", "fails"),
+])  # fmt: skip
+def test_members_beyond_a_boundary(first: str, second: str, boundary: str, verdict: str) -> None:
+    report = check(program(
+        f"u[a,c] = MatMul({first}, x)", "h[a,c] = Nonlin(tanh(u[a,c]))", f"y[a,c] = MatMul({second}, h[a,c])",
+        indices=f"a: {{size: 3, boundary: {boundary}}}, c: 2",
+    ))
+    assert [finding.verdict for finding in found(report)] == [verdict] * bool(verdict)
+    assert report.grade == ("outside" if verdict else "theorem")
+
+
+def test_each_transposed_use_is_named_with_a_plain_one() -> None:
+    report = check(program(
+        "u = MatMul(V, x)", "v = MatMul(W[0], u)", "g = MatMul(V.T, x)", "r = MatMul(V.T, v)",
+        "y = Nonlin(u + v + g + r)",
+    ))
+    assert [finding.where for finding in found(report)] == ["g, u", "r, u"]
+    assert "one depends on the other" not in found(report)[0].message
+    assert "u -> v -> r" in found(report)[1].message
+
+
+def test_statements_that_reach_no_output_do_not_count() -> None:
+    assert not found(check(program("u = MatMul(V, x)", "g = MatMul(V.T, u)", "y = Nonlin(tanh(u))")))
+
+
+def test_clause_a_counts_the_transpose_as_the_same_matrix() -> None:
+    report = check(program(
+        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)", "v = MatMul(W[0].T, z)",
+        "y = Nonlin(sigmoid(p) * v)",
+    ))
+    (finding,) = found(report, "dedicated weights")
+    assert (finding.verdict, finding.where) == ("fails", "v, q")
+    assert [other.where for other in found(report)] == ["v, q"]
+
+
+def scored(first: str, second: str) -> Report:
+    return check(program(
+        "z = Nonlin(tanh(x)**2)", f"q = MatMul({first}, z)", f"k = MatMul({second}, z)", "p = Dot(q, k)",
+        "v = MatMul(W[1], z)", "y = Nonlin(sigmoid(p) * v)",
+    ))  # fmt: skip
+
+
+def test_a_score_of_a_matrix_and_its_transpose_does_not_diverge() -> None:
+    report = scored("V", "V.T")
+    assert (report.grade, report.consequence, report.rate) == ("outside", "not covered", "")
+    assert all(f.verdict == "holds" for f in found(report, "weights of one score differ"))
+    assert len(found(report)) == 1
+
+
+@pytest.mark.parametrize(("first", "second"), [("V", "V"), ("V.T", "V.T")])
+def test_a_score_of_one_matrix_used_one_way_diverges(first: str, second: str) -> None:
+    report = scored(first, second)
+    assert (report.consequence, report.rate) == ("diverges", "sqrt(n)")
+    assert not found(report)
+
+
+def test_a_weight_used_only_transposed_is_a_weight_of_the_other_shape() -> None:
+    P = tp.Program("p", widths={"d": "n/2"})
+    x, W = P.initial("x", width="d"), P.weight("W", shape=("d", "n"))
+    y = P.matmul("y", W.T, x)
+    P.outputs(P.nonlin("z", tp.tanh(y)))
+    report = P.check()
+    assert report.grade == "extension"  # two widths
+    assert [r.kind for r in report.rewrites] == ["turn"]
+    # entries N(0, 1/n), d = n/2 of them meet x in each row of the transpose
+    assert float(np.asarray(P.limit().cov("y"))) == pytest.approx(0.5, abs=1e-14)
+
+
+def test_a_transpose_behind_a_score_is_moved_like_any_other_weight() -> None:
+    report = check(program(
+        "z = Nonlin(tanh(x))", "q = MatMul(W[0], z)", "k = MatMul(W[1], z)", "p = Dot(q, k)",
+        "s = Nonlin(sigmoid(p) * z)", "y = MatMul(V.T, s)",
+    ))
+    assert report.grade == "theorem"
+    assert [r.kind for r in report.rewrites] == ["turn", "move"]

@@ -1,0 +1,562 @@
+"""Exit codes, messages and output of every command, without a traceback anywhere."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tensorprog.jobs.cli import main
+from tensorprog.jobs.cli import run as run_command
+
+SMALL = """\
+program: small
+title: One layer <b>& a score
+constants: {s: 2, rho: 0.5}
+indices: {i: s, j: s}
+initial:
+  h[i]: {mean: 0, cov: rho**abs(i - i_)}
+weights: {Q: 1, K: 1, V: 1}
+body:
+  - x[i] = Nonlin(tanh(h[i]))
+  - q[i] = MatMul(Q, x[i])
+  - k[i] = MatMul(K, x[i])
+  - p[i,j] = Dot(q[i], k[j])
+  - v[i] = MatMul(V, x[i])
+  - y[i] = Nonlin(sum[j](softmax[j](p[i,j]) * v[j]))
+outputs: [y]
+run: {width: [8, 32], samples: 400}
+"""
+TIED = SMALL.replace("small", "tied").replace("MatMul(K, x[i])", "MatMul(Q, x[i])").replace(" K: 1,", "")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    (tmp_path / "tied.yaml").write_text(TIED)
+    wrong = SMALL.replace("q[i], k[j]", "q[i], kk[j]").replace("Q: 1,", "Q: 1, Q: 2,")
+    (tmp_path / "broken.yaml").write_text(wrong)
+    (tmp_path / "binary.yaml").write_bytes(b"\x00\xff\xfe" * 40)
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "file").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tp(folder, capsys):
+    """Call the command line; gives (exit code, stdout, stderr)."""
+
+    def call(*args, command=main, name="tp"):
+        with pytest.raises(SystemExit) as caught:
+            command.main(args=[str(arg) for arg in args], prog_name=name)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return caught.value.code, out, err
+
+    return call
+
+
+NINES = "9" * 5000
+HOSTILE = [
+    ["run", "nosuch"], ["run", "no/such.yaml"], ["check", "atention"], ["check", "."], ["check", "\0"], ["check", ""],
+    ["check", "broken.yaml"], ["check", "binary.yaml"], ["check", "empty.yaml"], ["check", "x" * 5000],
+    *(["check", "small.yaml", "--set", text] for text in (
+        "s", "=3", "z=3", "s=two", "s=1e12", "s=nan", "s=__import__('os').getcwd()", "s=0", "s=9**9**9", "s=")),
+    *(["run", "small.yaml", "--width", text] for text in ("0", "-4", "abc", "16,,64", "1e3", NINES, "²", "")),
+    *(["run", "small.yaml", "--samples", text] for text in ("1", "many", "1e400", "2.5", "-inf", NINES, "")),
+    *(["run", "small.yaml", *options] for options in (
+        ["--threads", "0"], ["--seed", "-1"], ["--seed", "1e30"], ["--method", "fast"], ["--format", "xml"],
+        ["--out", "file"], ["--out", "file/inside"], ["--nonsense"], ["extra"])),
+    ["run"], ["frobnicate"], ["small.yaml"], ["list", "--set", "a=1"], ["check", "small.yaml", "--require", "proof"],
+    ["limit", "small.yaml", "--accuracy", "-1"], ["limit", "small.yaml", "--accuracy", "nan"],
+    ["sample", "small.yaml"], ["sample", "small.yaml", "--size", "0", "--out", "a.npz"],
+    ["sample", "small.yaml", "--size", "10", "--out", "nowhere/a.npz"], ["sample", "small.yaml", "--out", "."],
+    ["graph", "small.yaml", "-o", "a.pdf"], ["graph", "small.yaml", "-o", "nowhere/a.svg"],
+]
+
+
+@pytest.mark.parametrize("args", HOSTILE, ids=lambda args: " ".join(args)[:60])
+def test_bad_input_is_one_message_on_stderr_and_exit_code_2(tp, folder, args):
+    code, out, err = tp(*args)
+    assert code == 2, err
+    assert out == ""
+    assert err.strip()
+    assert len(err) < 6000
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(("args", "said"), [
+    (["sample", "small.yaml", "--out"], "tp sample --help"), (["check", "--nonsense"], "tp check --help"),
+    (["run", "small.yaml", "--seed", str(2**64)], f"at most {2**63 - 1}"),
+    (["run", "small.yaml", "--seed", "-1"], "at least 0"),
+    (["sample", "small.yaml", "--out", "a.txt"], "--out a.npz"),
+    (["sample", "small.yaml", "--out", ""], "the path is empty"), (["graph", "small.yaml", "-o", ""], "is empty"),
+    (["run", "small.yaml", "--out", ""], "the path is empty"), (["paper", "fig2a", "--out", ""], "is empty"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_messages_say_what_to_do(tp, folder, args, said):
+    before = sorted(folder.iterdir())
+    code, _, err = tp(*args)
+    assert code == 2
+    assert said in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_all_mistakes_of_a_file_and_of_the_options_are_reported_together(tp):
+    _, _, err = tp("check", "broken.yaml")
+    assert "kk" in err
+    assert "Q" in err
+    assert "line 1" in err
+    _, _, err = tp("run", "small.yaml", "--width", "0,a,7")
+    assert "--width 0" in err
+    assert "--width a" in err
+
+
+def test_misspelt_names_get_a_suggestion(tp):
+    assert "did you mean attention?" in tp("run", "atention")[2]
+    assert "did you mean check?" in tp("chekc", "small.yaml")[2]
+    assert "tp run small.yaml" in tp("small.yaml")[2]
+    assert "rho" in tp("check", "small.yaml", "--set", "ro=1")[2]
+
+
+def test_run_prints_one_json_object_of_the_documented_shape(tp, folder):
+    code, out, err = tp("run", "small.yaml", "--format", "json", "--seed", "7", "--set", "rho=0.25")
+    assert code == 0, err
+    report = json.loads(out)
+    assert list(report) == ["program", "constants", "assumptions", "limit", "finite"]
+    assert report["constants"] == {"s": 2, "rho": 0.25}
+    assert {"grade", "findings"} <= set(report["assumptions"])
+    for finding in report["assumptions"]["findings"]:
+        assert {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"} <= set(finding)
+    assert {"outputs", "scores", "error", "widths"} == set(report["limit"])
+    y, p = report["limit"]["outputs"]["y"], report["limit"]["scores"]["p"]
+    assert np.shape(y["mean"]) == (2,)
+    assert np.shape(y["cov"]) == (2, 2)
+    assert np.shape(p["cov"]) == (4, 4)
+    assert p["index"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert p["kurtosis"] == [3, 3, 3, 3]
+    assert [entry["width"] for entry in report["finite"]] == [8, 32]
+    for entry in report["finite"]:
+        assert list(entry) == ["width", "method", "samples", "seed", "seconds", "outputs"]
+        assert (entry["samples"], entry["seed"]) == (400, 7)
+        shown = entry["outputs"]["y"]
+        assert {"mean", "cov", "kurtosis", "ks", "w1", "kl", "kl_method", "kl_floor", "index"} <= set(shown)
+        assert np.shape(shown["cov"]) == (2, 2)
+        for key in ("mean", "kurtosis", "ks", "w1", "kl", "kl_floor"):
+            assert np.shape(shown[key]) == (2,), key
+        assert shown["kl_method"] == "kde"
+    files = folder / "runs" / "small"
+    assert json.loads((files / "report.json").read_text()) == report
+    assert sorted(path.name for path in files.iterdir()) == [
+        "convergence.png", "density.png", "program.svg", "report.html", "report.json", "samples.npz"]
+    with np.load(files / "samples.npz", allow_pickle=False) as data:
+        meta = json.loads(str(data["meta.json"]))
+        assert data["y_n8"].shape == (400, 2)
+        assert np.allclose(data["y_n32"].mean(axis=0), report["finite"][1]["outputs"]["y"]["mean"])
+    assert meta["seed"] == 7
+    assert meta["width"] == [8, 32]
+    assert "rho: 0.25" in meta["program"]
+
+
+FINDING = {"rule", "verdict", "where", "line", "message", "fix", "source", "nodes"}
+STEP = {"kind", "where", "line", "text", "standing"}
+FACTS = {"statement", "range", "growth", "order", "parity", "monotone", "kinks", "partial", "lost"}
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_tied", "attention_natural", "deep_attention", "mlp"])
+def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
+    code, out, err = tp("check", name, "--format", "json", "--facts", "--rewritten")
+    assert err == ""
+    found = json.loads(out, parse_constant=pytest.fail)
+    assert set(found) == {"program", "constants", "assumptions", "facts", "rewritten"}
+    judged = found["assumptions"]
+    assert set(judged) == {"grade", "source", "consequence", "rate", "claims", "rewrites", "findings"}
+    assert code == (judged["grade"] == "outside")
+    assert all(set(finding) == FINDING for finding in judged["findings"])
+    assert all(set(claim) == {"name", "standing", "text"} for claim in judged["claims"])
+    assert set(found["rewritten"]) == {"steps", "program"}
+    assert all(set(step) == STEP for step in [*judged["rewrites"], *found["rewritten"]["steps"]])
+    assert found["facts"]
+    assert all(set(row) == FACTS and len(row["range"]) == 2 for row in found["facts"])
+    plain = json.loads(tp("check", name, "--format", "json")[1])
+    assert set(plain) == {"program", "constants", "assumptions"}
+    assert plain["assumptions"] == judged
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_report(tp):
+    first, second = (json.loads(tp("run", "small.yaml", "--format", "json", "--width", "8")[1]) for _ in range(2))
+    for report in (first, second):
+        for entry in report["finite"]:
+            del entry["seconds"]
+    assert first == second
+
+
+def test_a_program_outside_runs_at_finite_width_and_says_why_there_is_no_limit(tp, folder):
+    code, out, _ = tp("run", "tied.yaml", "--format", "json")
+    report = json.loads(out)
+    assert code == 1
+    assert report["limit"] is None
+    assert report["assumptions"]["grade"] == "outside"
+    assert len(report["finite"]) == 2
+    assert report["finite"][0]["outputs"]["y"]["kl"] is None
+    assert report["finite"][0]["outputs"]["y"]["kurtosis"][0] > 1
+    assert (folder / "runs" / "tied" / "density.png").exists()
+    for command in (["check", "tied.yaml"], ["limit", "tied.yaml"], ["sample", "tied.yaml", "--out", "a.npz"]):
+        code, out, err = tp(*command)
+        assert code == 1
+        assert "outside" in out + err
+    assert not (folder / "a.npz").exists()
+    assert json.loads(tp("limit", "tied.yaml", "--format", "json")[1])["limit"] is None
+
+
+def test_require_raises_the_bar(tp, folder):
+    assert tp("check", "small.yaml", "--require", "theorem")[0] == 0
+    (code, _, err) = tp("check", "small.yaml", "--quiet", "--require", "remark")
+    assert (code, err) == (0, "")
+    (folder / "relu.yaml").write_text(SMALL.replace("tanh(h[i])", "relu(h[i])"))
+    assert tp("check", "relu.yaml")[0] == 0
+    assert tp("check", "relu.yaml", "--require", "remark")[0] == 0
+    code, _, err = tp("check", "relu.yaml", "--require", "theorem")
+    assert code == 1
+    assert "--require" in err
+    assert tp("limit", "relu.yaml", "--require", "theorem")[0] == 1
+
+
+@pytest.mark.turns(3)
+def test_quiet_prints_nothing(tp, folder):
+    for command in (["check", "small.yaml"], ["limit", "small.yaml"], ["graph", "small.yaml", "-o", "a.svg"],
+                    ["sample", "small.yaml", "--size", "50", "--out", "a.npz"], ["run", "small.yaml", "--width", "8"]):
+        assert tp(*command, "--quiet") == (0, "", ""), command
+    assert (folder / "a.svg").read_text().lstrip().startswith("<")
+
+
+def test_limit_and_sample(tp, folder):
+    code, out, _ = tp("limit", "small.yaml")
+    assert code == 0
+    assert "y[0]" in out
+    assert "covariance of p" in out
+    limit = json.loads(tp("limit", "small.yaml", "--format", "json")[1])["limit"]
+    code, out, _ = tp("sample", "small.yaml", "--size", "1e3", "--seed", "3", "--out", "draws")
+    assert code == 0
+    with np.load(folder / "draws.npz", allow_pickle=False) as data:
+        assert data["y"].shape == (1000, 2)
+        assert data["p"].shape == (1000, 2, 2)
+        assert np.allclose(np.cov(data["y"].T), limit["outputs"]["y"]["cov"], atol=0.1)
+
+
+@pytest.mark.parametrize(("suffix", "text"), [
+    (".svg", "<svg"), (".dot", "digraph"), (".mmd", "-->"), (".md", "```mermaid"),
+])
+def test_graph_by_suffix(tp, folder, suffix, text):
+    assert tp("graph", "small.yaml", "-o", f"g{suffix}")[0] == 0
+    assert text in (folder / f"g{suffix}").read_text()
+
+
+def test_graph_without_a_file_prints_text(tp):
+    code, out, _ = tp("graph", "small.yaml")
+    assert code == 0
+    assert "-->" in out
+
+
+PROGRAM_WITH_JOINT_BIASES = """program: joint
+indices: {i: 400}
+initial:
+  b[i]: {cov: "0.5**abs(i - i_)"}
+  h: {cov: 1}
+weights: {Q: 1}
+body:
+  - x[i] = Nonlin(erf(b[i]) / (i + 1))
+  - q[i] = MatMul(Q, x[i])
+  - p[i] = Dot(q[i], b[i])
+  - y[i] = Nonlin(tanh(p[i]) * h)
+outputs: [y]
+"""
+
+
+def test_what_is_rewritten_is_called_the_theorems_form_where_it_is(tp):
+    assert "\nin the theorem's form:\n" in tp("check", "small.yaml", "--rewritten")[1]
+    outside = tp("check", "tied.yaml", "--rewritten")[1]
+    assert "\nrewritten:\n" in outside
+    assert "theorem's form" not in outside.split("\nrewritten:\n")[1]
+
+
+def test_what_is_rewritten_is_shown_even_if_no_file_could_hold_it(tp, folder):
+    (folder / "joint.yaml").write_text(PROGRAM_WITH_JOINT_BIASES)
+    code, out, err = tp("check", "joint.yaml", "--rewritten")
+    assert (code, err) == (0, "")
+    assert "b_x[i2] = MatMul(W_b[i2], ones)" in out
+    assert "not a whole file: a table of shape (400, 400) is too large" in out
+
+
+@pytest.mark.turns(3)
+def test_list(tp):
+    code, out, _ = tp("list")
+    assert code == 0
+    assert "attention" in out
+    programs = json.loads(tp("list", "--format", "json")[1])["programs"]
+    assert {"name", "grade", "title"} == set(programs[0])
+    atoms = tp("list", "--atoms")[1]
+    assert "softplus" in atoms
+    assert "softmax" in atoms
+    lipschitz = {line.split()[0]: line for line in atoms.splitlines() if line}
+    assert all(" yes " in lipschitz[name] for name in ("add", "subtract"))
+    assert " no " in lipschitz["multiply"]
+
+
+def test_plan(tp):
+    code, out, _ = tp("plan", "attention", "--width", "1024,64", "--method", "collapsed")
+    assert code == 0
+    assert "4,160 normals and 17 chi-squares per network" in out
+    assert "attention at n = 64" in out
+    (found,) = json.loads(tp("plan", "attention", "--width", "1024", "--format", "json")[1])["plans"]
+    assert (found["width"], found["method"], found["normals"], found["chi_squares"]) == (1024, "collapsed", 4160, 17)
+    assert sum(row["normals"] for row in found["statements"]) == 4160
+    assert tp("plan", "attention", "--quiet")[1] == ""
+
+
+@pytest.mark.turns(3)
+def test_tp_run_is_tp_run(tp):
+    code, out, _ = tp("small.yaml", "--width", "8", command=run_command, name="tp-run")
+    assert code == 0
+    assert "kurtosis" in out
+    assert "Usage: tp-run" in tp("--help", command=run_command, name="tp-run")[1]
+
+
+def test_the_package_runs_as_a_module(folder):
+    command = [sys.executable, "-m", "tensorprog", "check", "small.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("small: theorem")
+    assert "Usage: tp [" in subprocess.run([*command[:3], "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_out_and_missing_matplotlib(tp, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    code, _, err = tp("run", "small.yaml", "--width", "8", "--out", "there/deep")
+    assert code == 0
+    assert 'pip install "tensorprog[plot]"' in err
+    found = sorted(path.name for path in (folder / "there" / "deep").iterdir())
+    assert found == ["program.svg", "report.html", "report.json", "samples.npz"]
+    assert 'pip install &quot;tensorprog[plot]&quot;' in (folder / "there" / "deep" / "report.html").read_text()
+
+
+def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
+    from tensorprog.program import Program
+
+    real = Program.run
+
+    def stop(self, width, **options):
+        if width == 32:
+            raise KeyboardInterrupt
+        return real(self, width, **options)
+
+    monkeypatch.setattr(Program, "run", stop)
+    code, _, err = tp("run", "small.yaml")
+    assert code == 130
+    assert "interrupted" in err
+    files = folder / "runs" / "small"
+    assert [entry["width"] for entry in json.loads((files / "report.json").read_text())["finite"]] == [8]
+    with np.load(files / "samples.npz") as data:
+        assert sorted(data) == ["meta.json", "y_n8"]
+        assert json.loads(str(data["meta.json"]))["width"] == [8]
+    assert not list(files.glob(".*"))
+
+
+def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
+    monkeypatch.setattr("tensorprog.results.judge.judge", lambda _: 1 / 0)
+    code, _, err = tp("check", "small.yaml")
+    assert code == 70
+    assert "bug of tensorprog" in err
+    assert "TENSORPROG_DEBUG=1" in err
+    monkeypatch.setenv("TENSORPROG_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main.main(args=["check", "small.yaml"])
+
+
+@pytest.mark.turns(4)
+def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
+    monkeypatch.setattr("tensorprog.results.law_summary.MIN_DRAWS", 1000)
+    text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
+        "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n")
+    text = text.replace("run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n"
+                        "  keep: [q, v]")
+    (folder / "with.yaml").write_text(text)
+    code, out, err = tp("run", "with.yaml", "--out", "r")
+    assert code == 0
+    assert "averages over the coordinates, m = tanh(y[0])**2, f[i] = tanh(y[i])**2" in out
+    table = out[out.index("averages over") :]
+    lines = [line.split() for line in table.splitlines()]
+    assert ["average", "n", "mean", "sd", "KS", "p"] in lines
+    assert [line[0] for line in lines if len(line) == 6][1:] == ["m", "f[0]", "f[1]"]
+    assert "small: q" in out
+    assert "small: v" in out
+    report = json.loads((folder / "r" / "report.json").read_text())
+    assert set(report["finite"][0]["outputs"]) == set(report["limit"]["outputs"]) == {"y", "q", "v"}
+    for entry in report["finite"]:
+        m, f = entry["averages"]["m"], entry["averages"]["f"]
+        assert {"mean", "std", "se", "ks", "ks_pvalue", "limit_mean", "limit_std"} <= set(m)
+        assert m["psi"] == "tanh(y[0])**2"
+        assert f["index"] == [[0], [1]]
+        assert f["mean"][0] == pytest.approx(m["mean"], rel=1e-12)
+        assert abs(m["mean"] - m["limit_mean"]) < 0.1
+        assert 0 < m["limit_std"] < m["std"]
+    with np.load(folder / "r" / "samples.npz") as data:
+        assert data["averages/m_n8"].shape == (400,)
+        assert data["averages/f_n32"].shape == data["q_n32"].shape == (400, 2)
+    assert "Theorem 1" not in err
+    given = ("--average", "g=y[0]*y[1]", "--average", "b = tanh(y[0])")
+    code, out, err = tp("run", "with.yaml", *given, "--format", "json")
+    assert code == 0
+    assert set(json.loads(out)["finite"][0]["averages"]) == {"g", "b"}  # instead of those of the file
+    assert "average g: the theorem takes psi that is bounded and pseudo-Lipschitz" in err
+    assert "average b" not in err
+
+
+@pytest.mark.turns(3)
+def test_infinitely_many_heads(tp):
+    code, out, _ = tp("limit", "attention_regimes", "--infinite", "a")
+    assert code == 0
+    assert "the range of a to infinity, after the widths (extension: a conjecture)" in out
+    assert all(line.split()[-1] == "3" for line in out.splitlines() if line.startswith("y[") and len(line.split()) == 4)
+    code, out, _ = tp("limit", "attention_regimes", "--infinite", "a", "--format", "json", "--set", "H=1")
+    limit = json.loads(out)["limit"]
+    assert limit["scores"] == {}
+    assert limit["outputs"]["y"]["kurtosis"] == [3.0] * 4
+    code, _, err = tp("limit", "attention_regimes", "--infinite", "b")
+    assert code == 2
+    assert "b is not an index" in err
+    code, _, err = tp("limit", "attention_regimes", "--infinite", "a", "--latex")
+    assert code == 2
+    assert "without --infinite" in err
+
+
+def test_averages_of_programs_outside_the_theory_have_no_limit(tp):
+    code, out, _ = tp("run", "tied.yaml", "--average", "m=tanh(y[0])**2", "--format", "json")
+    assert code == 1
+    entry = json.loads(out)["finite"][0]["averages"]["m"]
+    assert entry["limit_mean"] is None
+    assert entry["ks"] is None
+    assert entry["se"] > 0
+
+
+@pytest.mark.parametrize("text", ["m", "=y[0]", "m=", "m=tanh(z[0])", "m=p[0,0]", "y=y[0]", "m=tanh(", "m=y[i]=2"])
+def test_averages_that_make_no_sense_are_bad_input(tp, folder, text):
+    code, _, err = tp("run", "small.yaml", "--average", text, "--quiet", "--out", "never")
+    assert code == 2
+    assert "average" in err
+    assert not (folder / "never").exists()
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize(("error", "code"), [("AccuracyError", 3), ("MemoryLimitError", 3), ("OutsideError", 1)])
+def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, monkeypatch, error, code):
+    from tensorprog.language import errors
+    from tensorprog.program import Program
+
+    def fail(self, **_):
+        raise getattr(errors, error)("too hard")
+
+    monkeypatch.setattr(Program, "limit", fail)
+    found, out, err = tp("run", "small.yaml", "--width", "8", "--format", "json")
+    assert found == code
+    assert "too hard" in err
+    assert json.loads(out)["limit"] is None
+    assert len(json.loads(out)["finite"]) == 1
+    assert tp("limit", "small.yaml")[0] == code
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize(
+    ("error", "code", "where"),
+    [("NotCompiledError", 0, "mean"), ("AccuracyError", 3, "sample"), ("KeyError", 70, "mean")],
+)
+def test_numbers_of_the_limit_that_fail_leave_the_finite_widths_and_their_pictures(
+    tp, folder, monkeypatch, error, code, where
+):
+    """Where the law is asked for moments, and where draws are compared with it."""
+    from tensorprog.language import errors
+    from tensorprog.law import Law
+
+    def fail(self, *_, **__):
+        raise getattr(errors, error, KeyError)("too hard")
+
+    monkeypatch.setattr(Law, where, fail)
+    monkeypatch.setattr(Law, "density", fail)
+    found, out, err = tp("run", "small.yaml", "--width", "8,16", "--samples", "200", "--out", "out")
+    assert (found, err.count("too hard")) == (code, 1)
+    assert "small: y" in out
+    assert "limit" not in out.split("small: y")[1].split("written to")[0].replace("limit: its error", "")
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert "too hard" in report["limit_refused"]
+    assert len(report["finite"]) == 2
+    if where == "mean":
+        assert report["limit"] is None
+    page = (folder / "out" / "report.html").read_text()
+    assert "too hard" in page
+    assert "Largest error of any number" not in page or where == "sample"
+    for picture in ("density.png", "convergence.png"):
+        assert (folder / "out" / picture).stat().st_size > 10_000
+
+
+def test_too_much_memory_is_exit_code_3(tp):
+    code, _, err = tp("run", "small.yaml", "--samples", "1000000000", "--width", "8")
+    assert code == 3
+    assert "GiB" in err
+
+
+def test_a_folder_that_cannot_be_written(tp, folder):
+    closed = folder / "closed"
+    closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("running as a user who may write everywhere")
+    assert tp("run", "small.yaml", "--out", closed)[0] == 2
+    assert tp("graph", "small.yaml", "-o", closed / "a.svg")[0] == 2
+
+
+def _shell(command, **extra):
+    env = {key: value for key, value in os.environ.items() if key != "TENSORPROG_DEBUG"} | extra
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=env, timeout=300, check=False)
+
+
+TP = f"{sys.executable} -c 'from tensorprog.jobs.cli import main; main()'"
+
+
+@pytest.mark.turns(3)
+def test_a_pipe_that_closes_early_is_quiet(folder):
+    result = _shell(f"{TP} list --atoms | head -n 1; {TP} graph small.yaml > /dev/full; echo $?")
+    assert "Traceback" not in result.stderr
+    assert result.stdout.splitlines()[0].startswith("name")
+    assert result.stdout.splitlines()[-1] == "2"
+
+
+def test_help_and_check_import_nothing_heavy(folder):
+    script = ("import sys; from tensorprog.jobs.cli import main\n"
+              "try: main(args={args})\nexcept SystemExit as e: assert not e.code\n"
+              "heavy = [m for m in ('matplotlib', 'scipy.stats', 'sympy', 'rich', 'pydantic') if m in sys.modules]\n"
+              "print(heavy, file=sys.stderr)")
+    for args in (["--help"], ["run", "--help"], ["check", "small.yaml"]):
+        command = [sys.executable, "-c", script.format(args=args)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.stderr.strip() == "[]", (args, result.stderr)
+
+
+@pytest.mark.turns(3)
+def test_output_survives_a_terminal_without_unicode(folder):
+    text = SMALL.replace("One layer <b>& a score", "Schrödinger – größe")
+    (folder / "u.yaml").write_text(text, encoding="utf-8")
+    result = _shell(f"{TP} graph u.yaml; {TP} check u.yaml", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert result.returncode == 0
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("place", "instead"), [
+    ("x.png", "x.svg"), ("pics/x.png", "pics/x.svg"), (".svg", "small.svg"), (".", "small.svg"), ("x", "x.svg"),
+])
+def test_pictures_of_another_kind_are_refused_with_a_name_that_works(tp, place, instead):
+    code, _, err = tp("graph", "small.yaml", "-o", place)
+    assert code == 2
+    assert err.splitlines()[-1].replace("\\", "/") == f"  try   -o {instead}"

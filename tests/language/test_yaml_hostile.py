@@ -1,0 +1,245 @@
+"""A program file is data from somebody else: nothing runs, nothing large is allocated, one clear message, at once."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from front_end_programs import program
+
+from tensorprog import ProgramError
+from tests.reading import load, loads
+
+
+def nested(text: str) -> str:
+    return program(f"q[i] = Nonlin({text})")
+
+
+TEXTS = {
+    "import": (nested("__import__('os').system('touch HERE')"), "only functions of the language can be called"),
+    "attribute": (nested("u.__class__[i]"), "only a name can carry indices"),
+    "attribute of a weight": (program("q = MatMul(V.__class__, h)"), "an attribute (a dot) is not part"),
+    "attribute of a transpose": (program("q = MatMul(V.T.real, h)"), "an attribute (a dot) is not part"),
+    "transposes": (program("q = MatMul(V" + ".T" * 3_000 + ", h)"), "nested too deeply"),
+    "string": (nested("f'{u}'"), "a string is not part of the language"),
+    "walrus": (nested("(k := 1)"), ":= is not part of the language"),
+    "comprehension": (nested("[u for u in h]"), "a comprehension is not part of the language"),
+    "python tag": (
+        program(constants="{s: !!python/object/apply:os.system ['touch HERE'], c: 2}"),
+        "tags such as !!python",
+    ),
+    "any tag": (program(constants="{s: !local 3, c: 2}"), "tags such as"),
+    "anchor": (program(constants="{s: &x 3, c: *x}"), "anchors (&) and aliases (*)"),
+    "merge": (program(constants="\n  <<: {s: 3}\n  s: 3\n  c: 2"), "merge keys"),
+    "laughs": ("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n", "anchors"),
+    "flow": (program(constants="[" * 10_000), "brackets are nested more than"),
+    "flow closed": (program(constants="[" * 10_000 + "]" * 10_000), "brackets are nested more than"),
+    "flow lines": (program(constants="{a:\n" * 10_000), "brackets are nested more than"),
+    "dashes": (program(constants="\n  " + "- " * 10_000 + "1"), "the file is nested more than"),
+    "questions": ("? " * 10_000, "the file is nested more than"),
+    "blocks": (
+        program(constants="\n" + "\n".join(" " * k + "a:" for k in range(1, 900))),
+        "the file is nested more than",
+    ),
+    "brackets": (nested("(" * 9_000 + "u[i]" + ")" * 9_000), "brackets are nested more than"),
+    "brackets long": (nested("(" * 10_000 + "u[i]" + ")" * 10_000), "more than the 20000 allowed"),
+    "minus": (nested("-" * 10_000 + "u[i]"), "nested too deeply"),
+    "plus": (nested("u[i]+" * 3_000 + "u[i]"), "nested too deeply"),
+    "powers": (nested("2**" * 3_000 + "u[i]"), "nested too deeply"),
+    "not": (nested("not " * 3_000 + "u[i]"), "nested too deeply"),
+    "index": (program(indices="{i: s, j: s, t: 1..s, k: 1000000000000}"), "index k has 1000000000000 values"),
+    "index power": (program(indices="{i: s, j: s, t: 1..s, k: 9**9**9}"), "9**9**9 is not a finite number"),
+    "constant power": (program(constants="{s: 3, c: 2, k: 9**9**9**9**9}"), "is not a finite number"),
+    "slot power": (nested("u[i + 9**9**9]"), "is not a finite number"),
+    "width power": (program(widths="{d: n * 9**9**9}"), "is not a finite number"),
+    "digits": (program(constants="{s: 3, c: 2, k: " + "9" * 9_000 + "}"), "too many digits"),
+    "members": (
+        program(indices="{i: s, j: s, t: 1..s, k: 9000000, l: 9000000}", weights="\n  W[i]: 1\n  V: 1\n  A[k,l]: 1"),
+        "A has more than 1e+12 members",
+    ),
+    "covariance": (
+        program(indices="{i: s, j: s, t: 1..s, k: 20000}", initial="\n  h: {cov: 1}\n  q[k]: {cov: 0.5**abs(k - k_)}"),
+        "more than 100000000 values",
+    ),
+    "statements": (program([f"q{k} = Nonlin(1)" for k in range(2_500)]), "more than the 2000 allowed"),
+    "entries": (program(constants="\n  s: 3\n  c: [" + "1," * 60_000 + "1]"), "more than 50000 entries"),
+    "length": (program() + "#" * 600_000, "more than the 500000 characters"),
+    "null": (program() + "\0", "U+0000 is not allowed"),
+    "bell": (program(title="a\ab"), "U+0007 is not allowed"),
+}
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("name", TEXTS)
+def test_hostile_text_gives_one_clear_message_at_once(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text, message = TEXTS[name]
+    start = time.process_time()
+    with pytest.raises(ProgramError) as caught:
+        loads(text)
+    seconds = time.process_time() - start
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProgramError):
+            loads(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(caught.value.problems) == 1, str(caught.value)[:2000]
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    assert seconds < 1
+    assert peak < 50_000_000
+    assert not list(tmp_path.iterdir())
+
+
+MISTAKES = {
+    "weights: {W[i]: 1}\n": ('write "W[i]" in quotes', "unquoted brackets or commas"),
+    "outputs: [y[0]]\n": ("in quotes", "unquoted brackets or commas"),
+    "initial:\n  h: {mean: 0, cov: max(1, 2)}\n": ('quote it: "max(a, b)"', "a comma inside {...} ends the entry"),
+    "constants: {s: 3\n": ("close it", "never closed"),
+    "body:\n\t- a\n": ("use spaces", "tabs cannot indent"),
+    "title: a: b\n": ('title: "a: b"', "a second `: `"),
+    "program: a\n---\nprogram: b\n": ("remove the second `---`", "one program"),
+    "- a\n": ("program: name", "a program is a list of sections"),
+    "": ("tp list", "the file is empty"),
+    "# nothing\n": ("tp list", "the file is empty"),
+    "? [a]\n: 1\n": ("quote names", "a key must be a name"),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_of_yaml_are_explained(text):
+    fix, message = MISTAKES[text]
+    with pytest.raises(ProgramError) as caught:
+        loads(text)
+    assert any(message in problem.message and fix in problem.fix for problem in caught.value.problems), str(
+        caught.value
+    )
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "attention.yaml").write_text(program())
+    with pytest.raises(ProgramError, match=r"there is no file .*attenton.yaml\n  try   did you mean attention.yaml"):
+        load(tmp_path / "attenton.yaml")
+    with pytest.raises(ProgramError, match="is a directory"):
+        load(tmp_path)
+    with pytest.raises(ProgramError, match="cannot be read"):
+        load("a\0b")
+
+
+def test_encodings(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + program(title="Größe").replace("\n", "\r\n").encode())
+    assert load(path) == loads(program(title="Größe"))
+    path.write_bytes(program().encode() + "title: Größe\n".encode("latin-1"))
+    with pytest.raises(ProgramError, match=r"not UTF-8 text   \[p.yaml, line 17\]"):
+        load(path, file="p.yaml")
+
+
+def with_constant(value: str) -> str:
+    return program("q[i] = Nonlin(b[i])", constants=f"\n  s: 3\n  c: 2\n  b[i]: {value}")
+
+
+@pytest.mark.parametrize(
+    "name", ["numbers.npy", "{file: numbers.npy}", "numbers.csv", "{file: sub/numbers.csv}", "column.csv"]
+)
+def test_numbers_come_from_files_beside_the_program(tmp_path, name):
+    np.save(tmp_path / "numbers.npy", np.array([1.0, 2.0, 3.5]))
+    (tmp_path / "numbers.csv").write_text("1, 2, 3.5\n")
+    (tmp_path / "column.csv").write_text("1\n2\n3.5\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "numbers.csv").write_text("\ufeff1,2,3.5")
+    path = tmp_path / "p.yaml"
+    path.write_text(with_constant(name))
+    assert load(path).constant["b"].value.array.tolist() == [1, 2, 3.5]
+    with pytest.raises(ProgramError, match="was not read from a file"):
+        loads(with_constant(name))
+    assert loads(with_constant(name), base=tmp_path) == load(path)
+
+
+def header(shape: str, descr: str = "'<f8'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+FILES = {
+    "terabytes.npy": (header("(1000000000000,)"), "announces 1000000000000 numbers"),
+    "overflow.npy": (header("(9999999999, 9999999999, 9999999999)"), "announces"),
+    "short.npy": (header("(3,)") + b"\0" * 8, "is damaged"),
+    "negative.npy": (header("(-3,)") + b"\0" * 8, "is damaged"),
+    "object.npy": (header("(3,)", "'|O'") + b"\x80\x04.", "objects are never unpickled"),
+    "complex.npy": (header("(3,)", "'<c16'") + b"\0" * 48, "not real numbers"),
+    "text.npy": (b"hello", "no valid .npy header"),
+    "deep.npy": (header("(" * 3000 + ")" * 3000), "no valid .npy header"),
+    "code.npy": (header("(__import__('os').system('touch HERE'),)"), "no valid .npy header"),
+    "words.csv": (b"a,b,c\n1,2,3\n", "row 1 is not made of numbers"),
+    "ragged.csv": (b"1,2\n3\n", "row 2 has 1 numbers"),
+    "empty.csv": (b"\n\n", "is empty"),
+    "nan.csv": (b"1,2,nan\n", "not finite"),
+    "wrong.csv": (b"1,2\n", "has shape (2,)"),
+    "pickle.pkl": (b"\x80\x04.", "is not a .npy or .csv file"),
+    "zip.npz": (b"PK", "is not a .npy or .csv file"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_data_files_are_refused_before_anything_is_allocated(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    content, message = FILES[name]
+    (tmp_path / name).write_bytes(content)
+    path = tmp_path / "p.yaml"
+    path.write_text(with_constant(name))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProgramError) as caught:
+            load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert message in str(caught.value)
+    assert peak < 5_000_000
+    assert len(caught.value.problems) == 1
+    assert not (tmp_path / "HERE").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd.csv",
+        "../secret.csv",
+        "sub/../../secret.csv",
+        "link.csv",
+        "C:/secret.csv",
+        "..\\secret.csv",
+        "fifo.csv",
+        "absent.csv",
+        "folder.csv",
+    ],
+)
+def test_paths_stay_below_the_program(tmp_path, name):
+    (tmp_path / "secret.csv").write_text("1,2,3")
+    folder = tmp_path / "programs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "folder.csv").mkdir()
+    os.symlink(tmp_path / "secret.csv", folder / "link.csv")
+    os.mkfifo(folder / "fifo.csv")
+    path = folder / "p.yaml"
+    path.write_text(with_constant(f'"{name}"'.replace("\\", "\\\\")))
+    with pytest.raises(ProgramError) as caught:
+        load(path)
+    expected = {
+        "fifo.csv": "not a plain file",
+        "absent.csv": "does not exist",
+        "folder.csv": "not a plain file",
+        "link.csv": "link that leaves",
+    }.get(name, "outside the program's folder")
+    assert expected in str(caught.value)
+    assert len(caught.value.problems) == 1

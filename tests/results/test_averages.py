@@ -1,0 +1,222 @@
+"""(1/n) sum_a psi of a network: what is reported, what is refused, and against networks written out in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorprog as tp
+from tensorprog import compare
+from tensorprog.language.averages import average_members, with_averages
+from tensorprog.results.distances import kolmogorov
+from tensorprog.shipped import shipped_programs
+from tests.reading import loads
+
+ATTENTION = shipped_programs()["attention"]
+NARROW = """
+program: narrow
+indices: {t: "1..3"}
+widths: {d: n/2}
+initial:
+  x: {mean: 1, cov: 1}
+weights:
+  U: 1
+  D: {variance: 1, shape: [d, n]}
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(U, s[t-1])
+  - s[t] = Nonlin(tanh(u[t] + x))
+  - low[t] = MatMul(D, s[t])
+outputs: [s, low]
+"""
+
+
+def program(text: str):  # type: ignore[no-untyped-def]
+    return tp.Program.from_netsor(loads(text))
+
+
+def test_an_average_is_the_mean_over_all_coordinates_of_the_same_network() -> None:
+    psi = {"m": "tanh(y[0])**2", "f": "y[i]*y[0] + p[0,i,0]", "c": "C*x[1]*y[j] + i"}
+    for method in ("lazy", "dense"):
+        net = tp.load(ATTENTION, C=2).run(24, 30, seed=3, method=method, coordinates=24, keep=("x",), averages=psi)
+        y, x, p = net["y"], net["x"], net["p"]
+        assert y.shape == (30, 24, 4)
+        np.testing.assert_allclose(net.averages["m"], (np.tanh(y[..., 0]) ** 2).mean(axis=1), atol=1e-12)
+        family = (y * y[..., :1]).mean(axis=1) + p[:, 0, :, 0]
+        np.testing.assert_allclose(net.averages["f"], family, atol=1e-12)
+        both = 2 * (x[..., 1:2] * y).mean(axis=1)[:, :, None] + np.arange(4)
+        np.testing.assert_allclose(net.averages["c"], both, atol=1e-12)  # axes j, i: as they appear
+        assert set(net) == {"y", "x", "p"}
+        assert net.psi == {"m": "tanh(y[0])**2", "f[i]": "y[i] * y[0] + p[0,i,0]", "c[j,i]": "C * x[1] * y[j] + i"}
+
+
+def test_axes_can_be_named_and_expressions_built_in_python() -> None:
+    P = tp.load(ATTENTION)
+    i, j, y = P["i"], P["j"], P["y"]
+    net = P.run(16, 5, averages={"a[j,i]": tp.tanh(y[i]) * y[j] ** 2, "b": tp.tanh(y[i]) * y[j] ** 2})
+    assert net.averages["a"].shape == net.averages["b"].shape == (5, 4, 4)
+    np.testing.assert_allclose(net.averages["a"], net.averages["b"].swapaxes(1, 2))
+    assert average_members(P.netsor, net.psi, "a")[1] == (0, 1)
+    again = P.run(16, 5, averages=net.psi)  # the definitions reported make the same averages
+    assert np.array_equal(again.averages["a"], net.averages["a"])
+
+
+def test_other_widths_recurrences_and_ranges_from_one() -> None:
+    net = program(NARROW).run(
+        20, 40, coordinates=10, averages={"m": "low[t]**2", "g": "tanh(s[t-1])*s[t]", "top": "s[3]"}, keep=("x",)
+    )
+    np.testing.assert_allclose(net.averages["m"], (net["low"] ** 2).mean(axis=1), atol=1e-12)  # all 10 coordinates
+    assert net.averages["g"].shape == (40, 3)
+    assert np.all(net.averages["g"][:, 0] == 0)
+    assert average_members(program(NARROW).netsor, net.psi, "m") == [(1,), (2,), (3,)]
+    full = program(NARROW).run(10, 40, coordinates=5, averages={"top": "s[3]"})
+    assert full.averages["top"].shape == (40,)
+
+
+def test_same_seed_same_averages_whatever_the_threads_and_a_longer_run_begins_with_a_shorter() -> None:
+    P = tp.load(ATTENTION)
+    one = P.run(32, 3000, seed=4, averages={"m": "tanh(y[0])"}, threads=1)
+    two = P.run(32, 4000, seed=4, averages={"m": "tanh(y[0])"}, threads=2)
+    assert np.array_equal(one.averages["m"], two.averages["m"][:3000])
+    assert P.run(32, 10).averages == {}
+
+
+def test_samples_files_hold_averages_and_their_definitions(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    net = tp.load(ATTENTION).run(16, 10, averages={"m": "tanh(y[0])**2"})
+    net.save(tmp_path / "s.npz")
+    with np.load(tmp_path / "s.npz") as data:
+        assert np.array_equal(data["averages/m"], net.averages["m"])
+        assert '"averages": {"m": "tanh(y[0])**2"}' in str(data["meta.json"])
+
+
+@pytest.mark.parametrize(
+    ("averages", "message"),
+    [
+        ({"m": "tanh(yy[0])"}, "average m: yy is not defined"),
+        ({"m": "tanh(y[0]"}, "average m: this cannot be read"),
+        ({"m": "tanh(y[0])**y[1]"}, "average m: power"),
+        ({"m": "tanh(y)"}, "average m: y has 1 index, 0 given"),
+        ({"m": "y[4]"}, "average m: y: the index 4 runs over 4..4, outside 0..3"),
+        ({"m": "y[i+1]"}, "average m: y: the index i \\+ 1 runs over 1..4"),
+        ({"m": "y[i_]"}, "average m: m_|reserved for second copies"),
+        ({"m": "p[0,0,0]**2"}, "average m: there is no vector in it.*a function of scalars"),
+        ({"m": "2"}, "average m: there is no vector in it.*a constant"),
+        ({"m": "W[0]"}, r"average m: W\[0\] is a weight"),
+        ({"m": "softmax[i](y)"}, "average m: y has 1 index"),
+        ({"m": "n*y[0]"}, "average m: n is not defined"),
+        ({"y": "y[0]"}, "average y: the program has something of that name"),
+        ({"m[i]": "y[0]"}, r"average m\[i\]: its indices are none, not i"),
+        ({"m[i]": "y[j]"}, r"average m\[i\]: its indices are j, not i"),
+        ({"m": "y[0]", "m[i]": "y[i]"}, "average m is given twice"),
+        ({"2m": "y[0]"}, "cannot be read"),
+        ({"m": "__import__('os')"}, "there is no function|not part of the language"),
+        ([("m", "y[0]")], "averages are written by name"),
+        ({"a": "zz", "b": "ww"}, "(?s)average a: zz.*average b: ww"),
+    ],
+)
+def test_mistakes_are_named(averages, message) -> None:  # type: ignore[no-untyped-def]
+    P = tp.load(ATTENTION)
+    with pytest.raises(tp.ProgramError, match=message):
+        P.run(8, 5, averages=averages)
+    with pytest.raises(tp.ProgramError, match=message):
+        P.limit().sample(5, averages=averages)
+
+
+def test_vectors_of_two_widths_do_not_mix_and_a_domain_left_is_reported() -> None:
+    with pytest.raises(tp.ProgramError, match=r"average m: .*width"):
+        program(NARROW).run(8, 5, averages={"m": "low[1]*s[1]"})
+    with pytest.raises(tp.ProgramError, match="average m took values that are not finite"):
+        tp.load(ATTENTION).run(8, 5, averages={"m": "log(y[0])"})
+
+
+def test_names_of_the_program_are_no_obstacle() -> None:
+    taken = "  - psi_m = Nonlin(x)\n  - ones_n = Nonlin(x)\n  - s[0]"
+    text = NARROW.replace("low", "average_m").replace("  - s[0]", taken)
+    assert "average_m1" in with_averages(program(text).netsor, {"m": "psi_m"}).netsor.families
+    net = program(text).run(10, 4, coordinates=5, averages={"m": "average_m[2]**2"})
+    np.testing.assert_allclose(net.averages["m"], (net["average_m"][..., 1] ** 2).mean(axis=1), atol=1e-12)
+
+
+def test_the_law_of_averages_is_that_of_dense_networks() -> None:
+    """Mean, variance and mean product with a score of two averages, at a width where the limit is far away."""
+    n, samples, s = 12, 20_000, 2
+    generator = np.random.default_rng(0)
+    found = np.empty((samples, 3))
+    for number in range(samples):
+        w = generator.standard_normal((6, n, n)) / np.sqrt(n)
+        x = w[:2] @ generator.standard_normal(n)  # (tokens, n)
+        q, k = x @ w[2].T, x @ w[3].T
+        p = q @ k.T / np.sqrt(n)
+        a = np.exp(p)
+        y = (a / a.sum(axis=1, keepdims=True)) @ (x @ w[4].T @ w[5].T)
+        found[number] = np.mean(np.tanh(y[0]) ** 2), np.mean(y[0] * y[1]), p[0, 0]
+    net = tp.load(ATTENTION, s=s, H=1).run(n, samples, seed=5, averages={"m": "tanh(y[0])**2", "c": "y[0]*y[1]"})
+    ours = np.stack([net.averages["m"], net.averages["c"], net["p"][:, 0, 0, 0]], axis=1)
+    for f in (
+        lambda v: v[:, 0], lambda v: v[:, 1], lambda v: v[:, 0] ** 2, lambda v: np.abs(v[:, 1]) ** 0.5,
+        lambda v: v[:, 0] * np.tanh(v[:, 2]), lambda v: v[:, 0] * np.abs(v[:, 2]),
+    ):
+        a, b = f(found), f(ours)
+        z = (a.mean() - b.mean()) / np.sqrt((a.var() + b.var()) / samples)
+        assert abs(z) < 4.9
+    assert kolmogorov(found[:, 0], ours[:, 0])[1] > 1e-4
+
+
+@pytest.mark.turns(4)
+def test_compare_has_a_row_for_each_average() -> None:
+    P = tp.load(ATTENTION, C=1)
+    net = P.run(64, 2000, averages={"m": "tanh(y[0])**2", "f": "y[i]**2"})
+    law = P.limit()
+    table = compare(net, law)
+    assert [row.average for row in table.averages] == ["m", "f[0]", "f[1]", "f[2]", "f[3]"]
+    row = table.average("m")
+    assert row.mean == pytest.approx(net.averages["m"].mean())
+    assert row.se == pytest.approx(net.averages["m"].std(ddof=1) / np.sqrt(2000))
+    assert row.std == pytest.approx(net.averages["m"].std(), rel=1e-9)
+    assert row.limit_mean == pytest.approx(law.expectation("tanh(y[0])**2"), abs=5 * row.limit_se)
+    assert 0 < row.ks < 1
+    assert "average" in str(table)
+    assert "limit sd" in table._repr_html_()
+    assert [r["average"] for r in table.to_json()["averages"]][:2] == ["m", "f[0]"]
+    only = compare(net, law, "m")
+    assert not only.rows
+    assert [r.average for r in only.averages] == ["m"]
+    assert compare(net, law, ["y[0]"]).averages == ()
+    other = P.run(64, 2000, seed=1, averages={"m": "tanh(y[0])**2", "f": "y[i]**2"})
+    assert compare(net, other).average("m").ks_pvalue > 1e-4
+    assert np.isnan(compare(net, None).average("m").limit_mean)
+    with pytest.raises(tp.ProgramError, match="not an average"):
+        table.average("g")
+
+
+def test_a_limit_that_is_a_number_has_no_distribution_to_compare_with() -> None:
+    P = tp.load("mlp", m=2)
+    row = compare(P.run(128, 2000, averages={"a": "tanh(f[0])**2"}), P.limit()).average("a")
+    assert row.limit_std == 0
+    assert np.isnan(row.ks)
+    assert abs(row.mean - row.limit_mean) < 0.02
+
+
+def test_kolmogorov_is_scipys() -> None:
+    from scipy.stats import ks_2samp
+
+    generator = np.random.default_rng(2)
+    x, y = generator.standard_normal(3000), 0.05 + generator.standard_normal(8000)
+    expected = ks_2samp(x, y, method="asymp")
+    statistic, p = kolmogorov(x, y)
+    assert statistic == pytest.approx(expected.statistic, abs=1e-12)
+    assert p == pytest.approx(expected.pvalue, rel=0.1)
+
+
+@pytest.mark.parametrize("psi", ["log(y[0])", "sqrt(y[0])"])
+def test_averages_without_an_expectation_are_refused(psi: str) -> None:
+    law = tp.load("attention").limit()
+    with pytest.raises(tp.ProgramError, match="has no expectation"):
+        law.averages({"m": psi}, 100)
+    with pytest.raises(tp.ProgramError, match="has no expectation"):
+        law.expectation(psi)
+
+
+def test_infinite_averages_are_refused() -> None:
+    with pytest.raises(tp.ProgramError, match="not finite"):
+        tp.load("attention").limit().averages({"m": "exp(1000*y[0])"}, 100)

@@ -1,0 +1,178 @@
+"""Moments and distances against known values and against scipy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad, trapezoid
+
+from tensorprog.results.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
+from tensorprog.results.law_summary import LawCurve
+
+
+def curve(law=stats.norm, reach=14.0):
+    grid = 0.3 * np.sinh(np.linspace(-1, 1, 257) * np.arcsinh(reach / 0.3))
+    return LawCurve(grid, law.pdf(grid), np.zeros_like(grid))
+
+
+def measure(x, reference, size=None, other=np.inf, seed=0):
+    x = np.asarray(x).reshape(len(x), -1)
+    return distances(x, reference, size or len(x), other, np.random.default_rng(seed))
+
+
+def paper_kl(x, density):
+    """The estimator as the paper's script has it, with the exact density in place of the second kernel estimate."""
+    xs = np.linspace(x.min(), x.max(), 500)
+    p, q = stats.gaussian_kde(x)(xs) + 1e-12, density(xs) + 1e-12
+    return stats.entropy(p / trapezoid(p, xs), q / trapezoid(q, xs))
+
+
+@pytest.mark.parametrize(("law", "reach", "accuracy"), [
+    (stats.norm(), 40, 1e-7), (stats.t(5), 2000, 1e-7), (stats.laplace(), 40, 3e-5),  # the last has a kink
+])
+def test_curve_integrates_and_interpolates(law, reach, accuracy):
+    c = curve(law, reach)
+    x = np.linspace(-9, 9, 1001)
+    assert abs(c.mass - 1) < accuracy
+    assert np.abs(c.cdf(x) - law.cdf(x)).max() < accuracy
+    assert np.abs(c.pdf(x) / law.pdf(x) - 1).max() < max(1e-4, 100 * accuracy)
+
+
+@pytest.mark.parametrize("sample", [
+    stats.norm.rvs(size=3000, random_state=1), stats.t.rvs(4, size=5000, random_state=2) * 1e-3,
+    stats.expon.rvs(size=800, random_state=3) + 1e4,
+])
+def test_kernel_estimate_is_that_of_scipy(sample):
+    low, high = sample.min(), sample.max()
+    exact = stats.gaussian_kde(sample)(np.linspace(low, high, KL_POINTS))
+    assert np.abs(binned_kde(sample, low, high) - exact).max() < 1e-3 * exact.max()
+
+
+def test_kernel_estimate_with_an_extreme_outlier_falls_back_to_the_sum():
+    x = np.append(stats.norm.rvs(size=400, random_state=0) * 1e-9, 1e9)
+    result = binned_kde(x, x.min(), x.max())
+    exact = stats.gaussian_kde(x)(np.linspace(x.min(), x.max(), KL_POINTS))
+    assert np.isfinite(result).all()
+    assert np.allclose(result, exact, rtol=1e-6)
+
+
+def test_ks_and_its_p_value_agree_with_scipy():
+    x = stats.norm.rvs(size=4000, random_state=5) * 1.03
+    exact = stats.kstest(x, "norm")
+    found = measure(x, curve())
+    assert found["ks"] == pytest.approx(exact.statistic, abs=1e-6)
+    assert found["ks_p"] == pytest.approx(exact.pvalue, rel=0.05)
+
+
+def test_two_sample_ks_and_w1_agree_with_scipy():
+    x, y = stats.norm.rvs(size=3000, random_state=1), stats.norm.rvs(size=2000, random_state=2) + 0.1
+    found = measure(x, y.reshape(-1, 1), other=2000)
+    assert found["ks"] == pytest.approx(stats.ks_2samp(x, y).statistic, abs=1e-12)
+    assert found["ks_p"] == pytest.approx(stats.ks_2samp(x, y).pvalue, rel=0.1)
+    assert found["w1"] == pytest.approx(stats.wasserstein_distance(x, y), rel=1e-10)
+    assert found["energy"] == pytest.approx(stats.energy_distance(x, y), rel=1e-10)
+
+
+def test_the_energy_distance_to_a_law_is_that_to_many_of_its_quantiles():
+    x = stats.norm.rvs(size=3000, random_state=1) + 0.1
+    law = stats.norm.ppf((np.arange(400_000) + 0.5) / 400_000)
+    assert measure(x, curve())["energy"] == pytest.approx(stats.energy_distance(x, law), rel=1e-4)
+
+
+def test_ties_do_not_disturb_the_two_sample_statistic():
+    x, y = np.repeat(np.arange(5.0), 40), np.repeat(np.arange(1.0, 6.0), 30)
+    assert measure(x, y.reshape(-1, 1), other=150)["ks"] == pytest.approx(stats.ks_2samp(x, y).statistic, abs=1e-12)
+
+
+def test_population_values_of_a_shift_and_a_scale():
+    n = 400_000
+    quantiles = stats.norm.ppf((np.arange(n) + 0.5) / n)  # a sample without noise
+    shift = measure(quantiles + 0.2, curve())
+    assert shift["ks"] == pytest.approx(2 * stats.norm.cdf(0.1) - 1, abs=3e-6)
+    assert shift["w1"] == pytest.approx(0.2, abs=2e-5)
+    assert shift["kl"] == pytest.approx(0.02, rel=0.03)  # 0.2**2 / 2, blurred by the bandwidth
+    # 2 E|X + t - Y| - E|X - X'| - E|Y - Y'|, all Gaussians
+    apart = 2 * stats.norm.pdf(0.2 / np.sqrt(2)) * np.sqrt(2) + 0.2 * (2 * stats.norm.cdf(0.2 / np.sqrt(2)) - 1)
+    assert shift["energy"] == pytest.approx(np.sqrt(2 * apart - 4 / np.sqrt(np.pi)), abs=2e-5)
+    scale = measure(quantiles * 1.3, curve())
+    assert scale["w1"] == pytest.approx(0.3 * np.sqrt(2 / np.pi), abs=5e-5)
+
+
+def test_kl_is_the_estimator_of_the_paper():
+    x = stats.t.rvs(6, size=6000, random_state=7)
+    # the paper's grid is the pooled range; here the sample reaches further than the law
+    assert x.max() > 4.5
+    assert -x.min() > 4.5
+    assert measure(x, curve())["kl"] == pytest.approx(paper_kl(x, stats.norm.pdf), rel=2e-3)
+
+
+@pytest.mark.turns(3)
+def test_errors_and_floors_are_those_seen_over_repetitions():
+    def spread(scale):
+        rng = np.random.default_rng(11)
+        rows = [measure(scale * rng.standard_normal(2000), curve(), seed=k) for k in range(60)]
+        return {key: (np.mean([r[key] for r in rows]), np.std([r[key] for r in rows])) for key in rows[0]}
+
+    null = spread(1.0)
+    for key in ("ks", "w1", "energy", "kl"):  # under the law itself the distance is its floor
+        assert null[key][0] == pytest.approx(null[f"{key}_floor"][0], rel=0.15), key
+    far = spread(1.25)
+    for key in ("ks", "w1", "energy", "kl"):
+        assert far[f"{key}_se"][0] == pytest.approx(far[key][1], rel=0.35), key
+
+
+@pytest.mark.turns(3)
+def test_errors_of_distances_between_samples_count_both():
+    rng = np.random.default_rng(12)
+    rows = [measure(0.7 + rng.standard_normal(1500), rng.standard_normal((500, 1)), other=500, seed=k)
+            for k in range(60)]
+    for key in ("w1", "energy"):  # with the larger sample alone half as much
+        stated = np.mean([row[f"{key}_se"] for row in rows])
+        assert stated == pytest.approx(np.std([row[key] for row in rows], ddof=1), rel=0.3), key
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_the_floor_of_the_energy_distance_of_two_values_is_exact(share):
+    """F is `share` from 0 to 1: the integral of the squared bridge is p (1 - p) times a chi-square."""
+    nodes, size = 4000, 70
+    exact = np.sqrt(2 * share * (1 - share) / size) * np.sqrt(2 / np.pi)
+    assert _energy_floor(np.full(nodes, share), 1 / nodes, size) == pytest.approx(exact, rel=5e-4)
+
+
+def test_the_floor_of_the_energy_distance_of_the_uniform_law():
+    """E sqrt(X) = Integral (1 - E exp(-s X)) s**-1.5 ds / (2 sqrt(pi)), X the integral of a squared bridge."""
+    def rest(t):  # s = t**2 / 2
+        return (1 - np.sqrt(t / np.sinh(t))) / t**2
+
+    mean = (quad(rest, 1e-6, 1)[0] + quad(rest, 1, 600)[0] + 1 / 600) * np.sqrt(2 / np.pi)
+    nodes = 4000
+    found = _energy_floor((np.arange(nodes) + 0.5) / nodes, 1 / nodes, 50)
+    assert found == pytest.approx(np.sqrt(2 / 50) * mean, rel=0.025)  # a gamma variable has not all of its cumulants
+
+
+def test_moments_and_their_errors():
+    rng = np.random.default_rng(3)
+    values = rng.standard_t(12, size=(20_000, 1, 3)) * [1.0, 2.0, 0.0] + [0.0, 5.0, 7.0]
+    result = moments(values)
+    assert np.allclose(result["mean"][0], values.mean(axis=(0, 1)))
+    assert np.allclose(result["kurtosis"][0][:2], stats.kurtosis(values[:, 0, :2], fisher=False))
+    assert np.isnan(result["kurtosis"][0][2])
+    assert result["variance"][0][2] == 0
+    batches = moments(rng.standard_normal((200, 2000)).T[:, None, :])
+    for key in batches:
+        assert batches[key][1].mean() == pytest.approx(batches[key][0].std(), rel=0.15), key
+
+
+def test_coordinates_of_one_network_are_not_counted_as_independent():
+    rng = np.random.default_rng(9)
+    copies = np.repeat(rng.standard_normal((3000, 1)), 8, axis=1)
+    assert effective_size(copies) == pytest.approx(3000, rel=0.01)
+    fresh = rng.standard_normal((3000, 8))
+    assert 20_000 < effective_size(fresh) <= 24_000
+    one, many = moments(copies[:, :1, None]), moments(copies[:, :, None])
+    for key in one:
+        assert np.allclose(one[key][1], many[key][1])
+    assert measure(copies, curve(), effective_size(copies))["ks_p"] > 0.01
+
+
+def test_constant_draws_have_no_distance_and_do_not_fail():
+    assert measure(np.ones(50), curve()) == {}

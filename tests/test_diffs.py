@@ -1,0 +1,120 @@
+"""The diffs of the development page: each adds something in one file, and what it adds works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "development.md"
+MOST = 40  # lines that a diff may add
+
+# what is run with each diff applied, by the heading below which it stands
+USES = {
+    "Adding a nonlinearity": """
+import numpy as np, tensorprog as tp
+from scipy.integrate import quad
+P = tp.Program("p")
+W, V = P.weights("W", "V")
+h = P.initial("h", mean=0, cov=2)
+P.outputs(P.matmul("y", V, P.nonlin("x", tp.softsign(P.matmul("u", W, h)))))
+assert P.check().grade == "theorem", P.check()
+exact = quad(lambda g: (g / (1 + abs(g))) ** 2 * np.exp(-g * g / 4) / np.sqrt(4 * np.pi), -30, 30, points=[0])[0]
+value, error = P.limit().var("y", with_error=True)
+assert abs(value - exact) <= error + 1e-10 and error < 1e-6, (value, exact, error)
+drawn = P.run(width=512, samples=4000, seed=1)["y"]
+assert abs(drawn.var() / exact - 1) < 0.15
+""",
+    "Adding a clause": """
+import tensorprog as tp
+for twice in (False, True):
+    P = tp.Program("p")
+    (W,) = P.weights("W")
+    u = P.matmul("u", W, P.initial("h", mean=0, cov=1))
+    P.outputs(P.nonlin("x", tp.tanh(u)), P.nonlin("y", tp.tanh(u) if twice else tp.erf(u)))
+    report = P.check()
+    assert report.grade == "theorem"
+    said = [finding.message for finding in report.findings if finding.rule == "equal outputs"]
+    assert said == (["y is x, defined a second time"] if twice else [])
+""",
+    "Adding an output format": """
+import tensorprog as tp
+from tensorprog.blocks import Grid
+from tensorprog.blocks.markdown import RULES, to_markdown
+from tensorprog.blocks.text import RULES as known
+assert set(RULES) == set(known)
+P = tp.Program("p")
+W, V = P.weights("W", "V")
+h = P.initial("h", mean=0, cov=2)
+P.outputs(P.matmul("y", V, P.nonlin("x", tp.tanh(P.matmul("u", W, h)))))
+for result in (P, P.limit(), P.limit(symbolic=True), P.plan(64), tp.compare(P.run(8, 200, seed=1), P.limit())):
+    text = to_markdown(result.blocks())
+    for table in (block for block in result.blocks() if isinstance(block, Grid)):
+        assert "| " + " | ".join(table.header) + " |" in text
+        assert all(" | ".join(row) in text for row in table.rows)
+assert "| --- |" in text or "| ---: |" in text
+""",
+}
+
+
+@dataclass(frozen=True)
+class Diff:
+    """A diff of the page: the file that it changes, and its hunks as lines before and after."""
+
+    heading: str
+    file: str
+    hunks: tuple[tuple[str, str], ...]
+    added: int
+
+
+def diffs() -> list[Diff]:
+    """All of the page, with the heading above each."""
+    found = []
+    heading = ""
+    page = PAGE.read_text(encoding="utf-8")
+    for title, body in re.findall(r"^##+ ([^\n]+)$|^```diff\n(.*?)^```$", page, re.M | re.S):
+        heading = title or heading
+        if body:
+            files = re.findall(r"^\+\+\+ b/(.+)$", body, re.M)
+            hunks = [hunk.split("\n")[1:] for hunk in re.split(r"^@@", body, flags=re.M)[1:]]
+            sides = tuple((_side(hunk, " -"), _side(hunk, " +")) for hunk in hunks)
+            assert len(files) == 1, files
+            found.append(Diff(heading, files[0], sides, len(re.findall(r"^\+(?!\+\+ )", body, re.M))))
+    return found
+
+
+def _side(hunk: list[str], kinds: str) -> str:
+    return "\n".join(line[1:] for line in hunk if line[:1] in kinds and line)
+
+
+DIFFS = diffs()
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("diff", DIFFS, ids=[diff.heading for diff in DIFFS])
+def test_a_diff_of_one_file_adds_what_it_says(diff: Diff, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tensorprog", tmp_path / "tensorprog", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / diff.file
+    new = not path.exists()
+    text = "" if new else path.read_text(encoding="utf-8")
+    assert not new or [before for before, _ in diff.hunks] == [""]
+    for before, after in diff.hunks:
+        assert new or text.count(before) == 1, f"not once in {diff.file}:\n{before}"
+        text = after if new else text.replace(before, after)
+    path.write_text(text, encoding="utf-8")
+    assert diff.added <= MOST
+    command = [sys.executable, "-c", USES[diff.heading]]
+    before = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert before.returncode, "it works without the diff"
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_is_a_use_for_each_diff() -> None:
+    assert [diff.heading for diff in DIFFS] == [*USES]
