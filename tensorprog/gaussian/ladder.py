@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.closed_forms import closed_form
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.function import Function, evaluate
+from tensorprog.gaussian.exponentials import exponential_factor
+from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.gauss_hermite import gauss_hermite
 from tensorprog.gaussian.integrand import (
     FactoredIntegrand,
@@ -93,6 +94,7 @@ LADDER: tuple[Method, ...] = (
     mehler_series,
     independent,
     closed_form,
+    exponential_factor,
     along_a_line,
     over_the_plane,
     gauss_hermite,
@@ -127,7 +129,7 @@ def _climbed(answers: Sequence[Answer], part: Integrand) -> Estimate:
     return best
 
 
-def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
+def mean(f: RealFunction, mu: ArrayLike, var: ArrayLike) -> Estimate:
     """E f(X) for X ~ N(mu, var).
 
     Shapes    mu, var and the parameters of f broadcast to the batch -> Estimate of shape batch
@@ -140,8 +142,8 @@ def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
 
 
 def cross(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu_f: ArrayLike,
     mu_g: ArrayLike,
     var_f: ArrayLike,
