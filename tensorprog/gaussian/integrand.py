@@ -167,7 +167,10 @@ class FactoredIntegrand(Integrand):
         functions: Sequence[RealFunction], mu: Sequence[ArrayLike], var: Sequence[ArrayLike], cov: ArrayLike = 0.0,
         slack: float = CORRELATION_SLACK, pairs: int = 0,
     ) -> FactoredIntegrand:
-        """From arrays of any shapes that broadcast together with the parameters of the functions."""
+        """From arrays of any shapes that broadcast together with the parameters of the functions.
+
+        Means and variances that are all equal are held once: the batch has axes of length 1 in their place.
+        """
         count = len(functions)
         arrays: list[Array] = [np.asarray(array, dtype=np.float64) for array in (*mu, *var, cov)]
         known = {id(f): _plain(f) for f in functions}

@@ -138,7 +138,8 @@ def mean(f: RealFunction, mu: ArrayLike, var: ArrayLike) -> Estimate:
               exactly 0 for odd f and mu = 0; an integral that overflows has infinite error
     Raises    ValueError for a negative or non-finite argument, FloatingPointError if f returns nan
     """
-    return expectation(FactoredIntegrand.of((f,), (mu,), (var,)))
+    found = expectation(FactoredIntegrand.of((f,), (mu,), (var,)))
+    return found.reshape(np.broadcast_shapes(found.value.shape, np.shape(mu), np.shape(var)))
 
 
 def cross(
@@ -172,7 +173,8 @@ def cross(
     stationary = pairs == 1 and integrand.cov.ndim == 2 and all(array.size == 1 for array in numbers)
     diagonals = toeplitz_values(integrand.cov) if stationary and integrand.plain else None
     if diagonals is None:
-        return expectation(integrand)
+        found = expectation(integrand)
+        return found.reshape(np.broadcast_shapes(found.value.shape, *map(np.shape, (mu_f, mu_g, var_f, var_g))))
     (a, b), (v, w) = ([array.ravel() for array in arrays] for arrays in (integrand.mu, integrand.var))
     found = expectation(FactoredIntegrand.of(integrand.functions, (a, b), (v, w), diagonals, slack))
     return Estimate(*(toeplitz_view(array, integrand.cov.shape) for array in (found.value, found.error)))

@@ -197,3 +197,11 @@ def test_the_ladder_and_plain_quadrature_agree_within_their_errors(f, g, mu, log
 def test_importing_the_package_leaves_scipy_stats_alone():
     code = "import sys, tensorprog.gaussian; sys.exit('scipy.stats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "elu"])
+def test_equal_laws_give_a_result_for_each(name):
+    f, ones = FUNCTIONS[name], np.ones(5)
+    assert mean(f, 0.2 * ones, 1.3 * ones).value.shape == (5,)
+    assert cross(f, f, 0.0, 0.0, ones[:, None], np.ones(3), 0.5).value.shape == (5, 3)
+    assert cross(f, f, 0.1 * ones, 0.0, ones, 1.0, 0.5).error.shape == (5,)
