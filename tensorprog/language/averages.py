@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import Names, parse_expression, parse_target
 from tensorprog.language.samples import Samples
@@ -152,7 +152,7 @@ def _read(
         raise fail(f"average {name}: there is no vector in it, so all coordinates are equal: it is {what}",
                    Span(text=text), "compute it from the samples" if found else "an expression such as tanh(y[0])**2")
     free = free_indices(expr)
-    slots = target.slots or tuple(Affine(((index, 1),)) for index in free)
+    slots = target.slots or slots_of(free)
     missing = [index for index in free if index not in {slot.bare for slot in slots}]
     if missing or len(slots) != len(free):
         raise fail(f"average {key}: its indices are {', '.join(free) or 'none'}, not "

@@ -41,6 +41,51 @@ class Affine:
     offset: int = 0
     text: str = field(default="", compare=False)  # as written, e.g. with constants by name
 
+    @classmethod
+    def of(cls, terms: Mapping[str, int], offset: int = 0) -> Affine:
+        """The form with these coefficients, zeros left out."""
+        return cls(tuple((name, value) for name, value in terms.items() if value), offset)
+
+    @classmethod
+    def index(cls, name: str) -> Affine:
+        """One index alone."""
+        return cls(((name, 1),))
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.terms, self.offset + other)
+        terms = dict(self.terms)
+        for name, value in other.terms:
+            terms[name] = terms.get(name, 0) + value
+        return Affine.of(terms, self.offset + other.offset)
+
+    def __mul__(self, factor: int) -> Affine:
+        return Affine(tuple((name, factor * value) for name, value in self.terms if factor), factor * self.offset)
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Affine | int) -> Affine:
+        return self + -1 * other
+
+    def at(self, values: Mapping[str, Affine]) -> Affine:
+        """The form with indices replaced by affine forms; indices without a value stay."""
+        terms: dict[str, int] = {}
+        offset = self.offset
+        for name, coefficient in self.terms:
+            value = values.get(name)
+            if value is None:
+                terms[name] = terms.get(name, 0) + coefficient
+                continue
+            offset += coefficient * value.offset
+            for inner, factor in value.terms:
+                terms[inner] = terms.get(inner, 0) + coefficient * factor
+        return Affine.of(terms, offset)
+
+    def solved(self, name: str) -> Affine:
+        """The value of an index, whose coefficient is 1 or -1, at which the form is 0."""
+        value = dict(self.terms)[name]
+        return -value * Affine(tuple(term for term in self.terms if term[0] != name), self.offset)
+
     @property
     def indices(self) -> tuple[str, ...]:
         """The indices that occur, in order of first appearance."""
@@ -51,7 +96,7 @@ class Affine:
         """The index if the form is one index alone, else None."""
         return self.terms[0][0] if len(self.terms) == 1 and self.terms[0][1] == 1 and self.offset == 0 else None
 
-    def bounds(self, ranges: dict[str, tuple[int, int]]) -> tuple[int, int]:
+    def bounds(self, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
         """Smallest and largest value while each index runs over start <= index < stop."""
         low = high = self.offset
         for name, coefficient in self.terms:
@@ -74,7 +119,7 @@ class Affine:
 
 def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
     """Slots that are the bare indices named."""
-    return tuple(Affine(((name, 1),)) for name in names)
+    return tuple(map(Affine.index, names))
 
 
 class Expr:

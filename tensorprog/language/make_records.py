@@ -12,7 +12,18 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.language.expr import Affine, Call, Expr, Number, Transposed, Variable, as_expr, fold, is_call, variables
+from tensorprog.language.expr import (
+    Call,
+    Expr,
+    Number,
+    Transposed,
+    Variable,
+    as_expr,
+    fold,
+    is_call,
+    slots_of,
+    variables,
+)
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 from tensorprog.language.schema import INDEX, INITIAL, RUN_KEYS, WEIGHT, Option
@@ -312,7 +323,7 @@ def _named(target: Variable, arg: Expr) -> Variable:
     taken, name = {v.name for v in variables(arg)}, f"{target.name}_x"
     while name in taken:
         name += "x"
-    return Variable(name, tuple(Affine(((index, 1),)) for index in free_indices(arg)))
+    return Variable(name, slots_of(free_indices(arg)))
 
 
 def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:

@@ -144,9 +144,9 @@ def gather(
     data = align(value, (*mapped, *kept))
     slots, begin = [], []
     for position, name in enumerate(mapped):
-        slot = forms.get(name, Affine(((name, 1),)))
+        slot = forms.get(name, Affine.index(name))
         start, size = starts[name], data.shape[position]
-        low, high = slot.bounds(dict(ranges))
+        low, high = slot.bounds(ranges)
         if low < start or high >= start + size:
             data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, size - 1), axis=position)
             start = low
@@ -158,7 +158,7 @@ def gather(
 
 
 def _leaves(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:
-    low, high = slot.bounds(dict(ranges))
+    low, high = slot.bounds(ranges)
     return low < start or high >= start + size
 
 

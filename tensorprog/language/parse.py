@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
@@ -47,7 +47,6 @@ _COMPARE: dict[type[ast.AST], str] = {
 }
 _SPELLING = {"min": "minimum", "max": "maximum"}
 _OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *_SPELLING.values()}
-_Form = tuple[dict[str, int], int]  # coefficients of indices, and an offset
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
 _EXACT: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
@@ -322,25 +321,19 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
 
     Raises    _Error inside the parser; ProgramError through the public functions
     """
-    def times(scale: int, form: _Form) -> _Form:
-        return {key: scale * value for key, value in form[0].items()}, scale * form[1]
-
-    def plus(left: _Form, right: _Form) -> _Form:
-        return {key: left[0].get(key, 0) + right[0].get(key, 0) for key in [*left[0], *right[0]]}, left[1] + right[1]
-
-    def product(_: Call, left: _Form, right: _Form) -> _Form:
-        if left[0] and right[0]:
+    def product(_: Call, left: Affine, right: Affine) -> Affine:
+        if left.terms and right.terms:
             raise _Error(f"the index expression {expr} is not affine", node, "use sums of indices times integers")
-        return times(right[1], left) if left[0] else times(left[1], right)
+        return right.offset * left if left.terms else left.offset * right
 
-    rules: dict[str, Callable[..., _Form]] = {
-        "add": lambda _, left, right: plus(left, right), "negative": lambda _, arg: times(-1, arg),
-        "subtract": lambda _, left, right: plus(left, times(-1, right)), "multiply": product,
+    rules: dict[str, Callable[..., Affine]] = {
+        "add": lambda _, left, right: left + right, "subtract": lambda _, left, right: left - right,
+        "negative": lambda _, arg: -1 * arg, "multiply": product,
     }
 
-    def leaf(part: Expr) -> _Form | None:
+    def leaf(part: Expr) -> Affine | None:
         if isinstance(part, IndexValue):
-            return {part.name: 1}, 0
+            return Affine.index(part.name)
         if is_call(part, *rules):
             return None
         if isinstance(part, Variable):
@@ -351,11 +344,11 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
         value = constant_value(part, names.constants)
         if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
             raise _Error(f"the index expression {expr} is not made of whole numbers", node)
-        return {}, int(value)
+        return Affine((), int(value))
 
-    terms, offset = fold(expr, rules, leaf, product)
+    found = fold(expr, rules, leaf, product)
     plain = isinstance(expr, IndexValue | Number)
-    return Affine(tuple((key, value) for key, value in terms.items() if value), offset, "" if plain else str(expr))
+    return replace(found, text="" if plain else str(expr))
 
 
 def as_slot(expr: Expr, names: Names) -> Affine:

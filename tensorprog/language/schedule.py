@@ -39,7 +39,7 @@ class Step:
 
 
 def _slot_range(slot: Affine, ranges: Mapping[str, Range]) -> Range:
-    low, high = slot.bounds(dict(ranges))
+    low, high = slot.bounds(ranges)
     return low, high + 1
 
 
@@ -84,14 +84,10 @@ def lag(
         return None
     place = bare.index(index)
     slot, rules = reference.slots[place], boundaries.get(reference.name, ())
-    (low, high), (start, stop) = slot.bounds(dict(ranges)), ranges[index]
+    (low, high), (start, stop) = slot.bounds(ranges), ranges[index]
     if rules and rules[place] == "wrap" and (low < start or high >= stop):  # the first member would read the last
         return None
-    behind = Affine(tuple((name, -factor) for name, factor in slot.terms), -slot.offset)
-    terms = dict(behind.terms)
-    terms[index] = terms.get(index, 0) + 1
-    least, _ = Affine(tuple((name, factor) for name, factor in terms.items() if factor), behind.offset).bounds(
-        dict(ranges))
+    least, _ = (Affine.index(index) - slot).bounds(ranges)
     return least if least >= 0 else None
 
 

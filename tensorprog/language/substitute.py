@@ -16,6 +16,7 @@ from tensorprog.language.expr import (
     Variable,
     fold,
     rebuild,
+    slots_of,
     sum_of,
     walk,
     with_children,
@@ -33,19 +34,12 @@ STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one i
 
 def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
     """The affine form with indices replaced by affine forms; indices without a value stay."""
-    total: dict[str, int] = {}
-    offset = slot.offset
-    for name, coefficient in slot.terms:
-        value = values.get(name, Affine(((name, 1),)))
-        offset += coefficient * value.offset
-        for inner, factor in value.terms:
-            total[inner] = total.get(inner, 0) + coefficient * factor
-    return Affine(tuple((name, value) for name, value in total.items() if value), offset)
+    return slot.at(values)
 
 
 def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
     """The reference with indices replaced by affine forms."""
-    return Variable(reference.name, tuple(compose(slot, values) for slot in reference.slots))
+    return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
 
 
 def affine_expr(slot: Affine) -> Expr:
@@ -65,7 +59,7 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
         if isinstance(node, IndexValue):
             return affine_expr(values[node.name]) if node.name in values else node
         if isinstance(node, Constant | Variable):
-            return type(node)(node.name, tuple(compose(slot, values) for slot in node.slots), node.column)
+            return type(node)(node.name, tuple(slot.at(values) for slot in node.slots), node.column)
         if isinstance(node, Reduction) and not node.removes and not along:
             return _read_at(node, values)
         return None if node.children else node
@@ -80,14 +74,14 @@ def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) ->
 
 def _read_at(expr: Reduction, values: Mapping[str, Affine]) -> Reduction:
     """A reduction that keeps its indices, read at the values; what it binds is no name that occurs in these."""
-    own = expr.at or tuple(Affine(((name, 1),)) for name in expr.indices)
-    at = tuple(compose(form, values) for form in own)
+    own = expr.at or slots_of(expr.indices)
+    at = tuple(form.at(values) for form in own)
     free = set(free_indices(expr.arg)).difference(expr.indices)
-    taken = {index for name in free for index in compose(Affine(((name, 1),)), values).indices}
+    taken = {index for name in free for index in Affine.index(name).at(values).indices}
     if at == own and taken.isdisjoint(expr.indices):
         return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, expr.at)
     names = tuple(name if expr.at and name not in taken else _starred(name, taken) for name in expr.indices)
-    stars = {name: Affine(((new, 1),)) for name, new in zip(expr.indices, names, strict=True)}
+    stars = {name: Affine.index(new) for name, new in zip(expr.indices, names, strict=True)}
     return Reduction(expr.reducer, names, substitute(expr.arg, {**values, **stars}), expr.column, at)
 
 
@@ -130,7 +124,7 @@ def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[
     for node in walk(expr):
         if isinstance(node, Reduction) and node.removes:
             for name in node.indices:
-                mapping[name] = Affine(((rename(name), 1),))
+                mapping[name] = Affine.index(rename(name))
     return substitute(expr, mapping)
 
 

@@ -45,7 +45,7 @@ class Grouping:
         """Whether every weight slot is a number or one index plus a constant, no index twice and none out of range."""
         slots = self.statement.weight.slots
         names = [name for slot in slots for name in slot.indices]
-        bounds = [slot.bounds(dict(self.ranges)) for slot in slots]
+        bounds = [slot.bounds(self.ranges) for slot in slots]
         spans = self.weight.ranges
         inside = all(span[0] <= low and high < span[1] for (low, high), span in zip(bounds, spans, strict=True))
         plain = all(not slot.terms or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots)

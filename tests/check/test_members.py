@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tensorprog.check.graph.overlaps import Form, System
+from tensorprog.check.graph.overlaps import System
+from tensorprog.language.expr import Affine
 from tensorprog.language.facts import FAILS, HOLDS
 from tensorprog.language.ir import Family, Range
 
@@ -16,13 +17,13 @@ NAMES = ("a", "b", "c", "d")
 RULES = ("", "wrap", "zero")
 
 
-def _value(form: Form, point: dict[str, int]) -> int:
-    return form[1] + sum(c * point[name] for name, c in form[0].items())
+def _value(form: Affine, point: dict[str, int]) -> int:
+    return form.offset + sum(c * point[name] for name, c in form.terms)
 
 
-def _form(generator: np.random.Generator) -> Form:
+def _form(generator: np.random.Generator) -> Affine:
     terms = {name: int(c) for name, c in zip(NAMES, generator.integers(-3, 4, len(NAMES)), strict=True) if c}
-    return terms, int(generator.integers(-6, 7))
+    return Affine.of(terms, int(generator.integers(-6, 7)))
 
 
 @dataclass
@@ -31,8 +32,8 @@ class Question:
 
     box: dict[str, Range]
     family: Family
-    pairs: list[tuple[Form, Form]]
-    confined: Form
+    pairs: list[tuple[Affine, Affine]]
+    confined: Affine
     span: Range = (-3, 4)
 
     @classmethod
@@ -52,7 +53,7 @@ class Question:
         system.within(self.confined, self.span)
         return system
 
-    def read(self, form: Form, point: dict[str, int]) -> int | None:
+    def read(self, form: Affine, point: dict[str, int]) -> int | None:
         """The member at a point; None beyond a boundary of zeros."""
         value, ((start, stop),), (rule,) = _value(form, point), self.family.ranges, self.family.boundaries
         if rule == "wrap":
@@ -88,11 +89,11 @@ def test_large_boxes_are_decided() -> None:
     for offset, verdict in ((1, HOLDS), (96, FAILS)):
         system = System()
         system.variables(box, box, "")
-        system.equal(*system.member(family, [({"c": 1}, 0)]), *system.member(family, [({"c": 1}, offset)]))
+        system.equal(*system.member(family, [Affine.index("c")]), *system.member(family, [Affine.index("c") + offset]))
         assert system.solve()[0] is verdict
     system = System()
     system.variables(box, box, "")
-    system.equal(({"a": 6, "b": -10}, 0), ({}, 4))
+    system.equal(6 * Affine.index("a") - 10 * Affine.index("b"), Affine((), 4))
     found, point = system.solve()
     assert found is FAILS
     assert 6 * point["a"] - 10 * point["b"] == 4

@@ -10,8 +10,8 @@ from typing import Any
 
 import networkx as nx
 
-from tensorprog.check.graph.overlaps import Form, System, form, substituted
-from tensorprog.language.expr import Variable
+from tensorprog.check.graph.overlaps import System, marked
+from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import Loop, dependencies, lag, schedule
@@ -251,8 +251,8 @@ class Structure:
         system.variables(self.netsor.ranges, [n for s in one.weight.slots for n in s.indices], "")
         system.variables(self.netsor.ranges, [n for s in two.weight.slots for n in s.indices], "'")
         family = self.netsor.families[one.weight.name]
-        first_member = system.member(family, [form(slot, "") for slot in one.weight.slots])
-        second_member = system.member(family, [form(slot, "'") for slot in two.weight.slots])
+        first_member = system.member(family, [marked(slot, "") for slot in one.weight.slots])
+        second_member = system.member(family, [marked(slot, "'") for slot in two.weight.slots])
         for a, b in zip(first_member, second_member, strict=True):
             system.equal(a, b)
         if read_by is not None:
@@ -260,14 +260,14 @@ class Structure:
             dot = self.netsor.body[read_by.dot]
             system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], '"')
             read = self.netsor.families[read_by.reference.name]
-            members = system.member(read, [form(slot, '"') for slot in read_by.reference.slots])
+            members = system.member(read, [marked(slot, '"') for slot in read_by.reference.slots])
             for a, slot in zip(members, one.target.slots, strict=True):
-                system.equal(a, form(slot, ""))
+                system.equal(a, marked(slot, ""))
         if apart:
             start, stop = self.netsor.ranges[apart]
             system.variables(self.netsor.ranges, [apart], "")
             system.variables(self.netsor.ranges, [apart], "'")
-            system.within(({f"{apart}'": 1, apart: -1}, 0), (1, stop - start))
+            system.within(Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start))
         return system.solve()
 
     def same_weight_in_score(
@@ -290,18 +290,18 @@ class Structure:
         families = self.netsor.families
         forms = []
         for operand, statement in ((left, one), (right, two)):
-            inside: dict[str, Form] = {}
-            slots = [form(slot, "") for slot in operand.reference.slots]
+            inside: dict[str, Affine] = {}
+            slots = [marked(slot, "") for slot in operand.reference.slots]
             members = system.member(families[operand.reference.name], slots)
             for value, target in zip(members, statement.target.slots, strict=True):
                 if target.bare is None:
-                    system.equal(value, ({}, target.offset))
+                    system.equal(value, Affine((), target.offset))
                 else:
                     inside[target.bare] = value
                     system.within(value, self.netsor.ranges[target.bare])
             read = (statement.weight, *((statement.vector,) if vectors else ()))
             forms.append([member for variable in read for member in system.member(
-                families[variable.name], [substituted(slot, inside) for slot in variable.slots])])
+                families[variable.name], [slot.at(inside) for slot in variable.slots])])
         for a, b in zip(*forms, strict=True):
             system.equal(a, b)
         return system.solve()
@@ -315,7 +315,7 @@ class Structure:
         system = System()
         system.variables(self.netsor.ranges, [s.bare for s in dot.target.slots if s.bare], "")
         family = self.netsor.families[dot.left.name]
-        members = (system.member(family, [form(slot, "") for slot in side.slots]) for side in (dot.left, dot.right))
+        members = (system.member(family, [marked(slot, "") for slot in side.slots]) for side in (dot.left, dot.right))
         for a, b in zip(*members, strict=True):
             system.equal(a, b)
         return system.solve()

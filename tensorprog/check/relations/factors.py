@@ -185,11 +185,7 @@ def _slots(node: Expr) -> Iterator[Affine]:
 
 def _difference(seen: Affine, slot: Affine, name: str) -> Affine:
     """The value of an index at which a form reads as another: slot = name + rest, so name = seen - rest."""
-    total = dict(seen.terms)
-    for other, coefficient in slot.terms:
-        if other != name:
-            total[other] = total.get(other, 0) - coefficient
-    return Affine(tuple((other, c) for other, c in total.items() if c), seen.offset - slot.offset)
+    return seen - Affine(tuple(term for term in slot.terms if term[0] != name), slot.offset)
 
 
 def _canonical(expr: Expr, ranges: Mapping[str, Range]) -> Expr:

@@ -222,7 +222,7 @@ def _seen(checker: Checker, hidden: Expr, free: Sequence[str], reduced: Sequence
     ranges = checker.netsor.ranges
     spans = [ranges[name] for name in reduced]
     columns = [[Affine((), start) for start, _ in spans], [Affine((), stop - 1) for _, stop in spans]]
-    columns += [[Affine(((name, 1),))] for name in free if len(reduced) == 1 and ranges[name] == spans[0]]
+    columns += [[Affine.index(name)] for name in free if len(reduced) == 1 and ranges[name] == spans[0]]
     if checker.size(free) > MAX_CHECKED:
         return False
     rows = [index_array(checker.netsor, substitute(hidden, dict(zip(reduced, column, strict=True))), free)
