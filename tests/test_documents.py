@@ -31,12 +31,12 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 import tensorprog as tp
+from tensorprog import Law
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.schema import INITIAL, RUN_KEYS, SECTIONS, WEIGHT
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
 from tensorprog.results import law_summary as reference
+from tests.reading import loads
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

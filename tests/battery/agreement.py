@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.ir import Dot, MatMul, Netsor
-from tensorprog.language.yaml_io import dump, loads
+from tensorprog import NotCompiledError, Program
+from tensorprog.language.ir import Dot, MatMul
 from tensorprog.limit.formulas.numbers import estimate
-from tensorprog.program import Program
+from tests.reading import Netsor, dump, loads
 
 from .generator import BOUNDED, OTHERS, write
 

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from tensorprog.language.yaml_io import dump, loads
 from tests import rotation
+from tests.reading import dump, loads
 
 from . import agreement
 from .generator import write

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import mpmath as mp
 
 from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable
-from tensorprog.language.ir import Netsor
+from tests.reading import Netsor
 
 mp.mp.dps = 60
 Env = dict[str, int]

@@ -22,7 +22,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Nonlin
 from tensorprog.language.parse import Names, parse_expression
 from tensorprog.language.substitute import substitute
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 PROGRAM = """
 program: random

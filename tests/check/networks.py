@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tensorprog.check.rewrites import Rewritten
 from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, walk
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Table
+from tensorprog.language.ir import Dot, Initial, MatMul, Nonlin, Table
+from tests.reading import Netsor
 
 Array = NDArray[np.float64]
 Place = tuple[int, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
+from tests.reading import Netsor, loads
 
 
 @dataclass(frozen=True)

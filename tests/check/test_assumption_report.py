@@ -13,9 +13,8 @@ from tensorprog.check.clauses import RULES, check
 from tensorprog.check.graph import Structure
 from tensorprog.language import facts
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
-from tensorprog.language.yaml_io import loads
-from tensorprog.results.judge import judge
 from tests.corpus import CASES, Case
+from tests.reading import judge, loads
 
 
 def test_tied_weights_are_named_and_explained() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from tensorprog.check.certificates import Calculus
 from tensorprog.language.facts import FAILS, HOLDS
-from tensorprog.language.ir import Netsor, Nonlin
-from tensorprog.language.yaml_io import load, loads
-from tensorprog.results.judge import judge
+from tensorprog.language.ir import Nonlin
+from tests.reading import Netsor, judge, load, loads
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "programs").glob("*.yaml")) + sorted((ROOT / "benchmarks" / "programs").glob("*.yaml"))

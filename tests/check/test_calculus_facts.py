@@ -12,17 +12,15 @@ from calculus_expressions import EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tensorprog import ProgramError
 from tensorprog.check.certificates import Calculus, facts_blocks, facts_table
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import written_out
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN
-from tensorprog.language.ir import Netsor
 from tensorprog.language.substitute import free_indices
-from tensorprog.language.yaml_io import load, loads
-from tensorprog.results.judge import judge
 from tests.corpus import CASES
+from tests.reading import Netsor, judge, load, loads
 from tests.rotation import some
 
 ROOT = Path(__file__).resolve().parents[2]

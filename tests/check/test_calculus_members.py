@@ -6,7 +6,7 @@ import pytest
 
 from tensorprog.check.certificates import Calculus, Profile
 from tensorprog.language.facts import FAILS
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 PROGRAM = """
 program: members

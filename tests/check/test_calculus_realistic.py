@@ -9,7 +9,7 @@ import pytest
 from calculus_realistic import EXAMPLES, Example
 
 from tensorprog.check.certificates import Calculus, Profile
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 PROGRAM = """
 program: realistic

@@ -13,12 +13,11 @@ from calculus_exact import DENOMINATORS, POLES, exact
 from calculus_expressions import BASE, EXPRESSIONS, LAST, PROGRAM, parsed, profile
 from hypothesis import assume, given, settings
 
+from tensorprog import ProgramError
 from tensorprog.check.certificates import Calculus, Witness
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Expr, variables
 from tensorprog.language.facts import FAILS, UNKNOWN
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
+from tests.reading import Netsor, loads
 
 
 class Exact:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from networks import Network, draw
 
+from tensorprog import Law
 from tensorprog.check.certificates.inline import inline
 from tensorprog.check.graph import Structure
 from tensorprog.language.expr import Affine, Reduction, Variable
 from tensorprog.language.substitute import free_indices, substitute
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tests.reading import loads
 
 NESTED = """program: nested
 constants:

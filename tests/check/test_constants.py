@@ -7,12 +7,12 @@ import pytest
 from networks import check_same
 from rewrite_programs import ONE_HEAD, Case
 
+from tensorprog import Law
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import normalize, written_out
 from tensorprog.check.rewrites.tools.folding import Folding
 from tensorprog.language.expr import Number
-from tensorprog.language.yaml_io import dump, loads
-from tensorprog.law import Law
+from tests.reading import dump, loads
 
 CONSTANTS = ("zero: 0 & one: 1 & half: 0.5 & ones[i]: [1, 1, 1] & mixed[i]: [1, 1, 0] "
              "& none[i,j]: [[0, 0, 0], [0, 0, 0], [0, 0, 0]] & twice[k]: 2*one + k")

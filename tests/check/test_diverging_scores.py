@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tensorprog.limit.law.score_checks import coefficients
-from tensorprog.results.judge import judge
 from tests.corpus import Case
+from tests.reading import judge
 
 Array = np.ndarray
 WIDTH, REPEATS = 256, 400

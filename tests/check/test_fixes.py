@@ -10,10 +10,9 @@ import pytest
 from tensorprog.check.clauses import GRADES, Finding, Fix
 from tensorprog.check.clauses.report import Replacement
 from tensorprog.language.expr import Variable, rebuild
-from tensorprog.language.ir import MatMul, Netsor, Nonlin, Statement
-from tensorprog.language.yaml_io import dump, loads
-from tensorprog.results.judge import judge
+from tensorprog.language.ir import MatMul, Nonlin, Statement
 from tests.corpus import CASES, Case
+from tests.reading import Netsor, dump, judge, loads
 
 DECIDING = {"outside": ("fails", "unknown"), "remark": ("remark",)}
 FAULTY = [case for case in CASES.values() if case.grade in DECIDING]

@@ -6,7 +6,7 @@ import pytest
 
 from tensorprog.check.certificates import composition
 from tensorprog.check.clauses import GRADES, check
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 PROGRAM = """program: p
 constants: {{s: 3}}

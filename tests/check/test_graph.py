@@ -15,15 +15,13 @@ from click.testing import CliRunner
 from tensorprog.check import graph
 from tensorprog.check.clauses import check
 from tensorprog.jobs.cli import main
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import load as read
-from tensorprog.language.yaml_io import loads
-from tensorprog.results.judge import judge
 from tensorprog.shipped import resolve
 from tensorprog.show import graphs
 from tensorprog.show.graphs.layout import lines as graph_lines
 from tensorprog.show.graphs.styles import marks_of
 from tests.corpus import CASES, Case
+from tests.reading import Netsor, judge, loads
+from tests.reading import load as read
 from tests.rotation import some
 
 DRAWN = dict(some(CASES.items(), 5))

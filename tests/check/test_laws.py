@@ -7,12 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from tensorprog import Law, Program
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import normalize
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
-from tensorprog.program import Program
+from tests.reading import Netsor, loads
 
 HEAD = """program: p
 constants: {{H: 2}}

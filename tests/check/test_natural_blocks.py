@@ -11,8 +11,7 @@ import yaml
 from networks import check_same
 
 from tensorprog.check.rewrites import normalize, written_out
-from tensorprog.language.yaml_io import dump, loads
-from tensorprog.results.judge import judge
+from tests.reading import dump, judge, loads
 
 TABLE = yaml.safe_load(Path(__file__).with_name("natural_blocks.yaml").read_text(encoding="utf-8"))
 BLOCKS: dict[str, dict[str, str]] = TABLE["blocks"]

@@ -14,7 +14,7 @@ from wide_programs import program
 
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites import normalize, written_out
-from tensorprog.language.yaml_io import dump, loads
+from tests.reading import dump, loads
 from tests.rotation import examples
 
 

@@ -15,16 +15,15 @@ import pytest
 from networks import check_same
 from rewrite_programs import INPUT, KEPT, ONE_HEAD, REWRITTEN, Case
 
+from tensorprog import ProgramError
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites import REWRITES, Rewrite, Rewritten, normalize, written_out
 from tensorprog.check.rewrites.tools import linear, operands
 from tensorprog.check.rewrites.tools.editor import Editor
 from tensorprog.language import initials
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
-from tensorprog.language.ir import Initial, Netsor, Nonlin, Statement
-from tensorprog.language.yaml_io import dump, loads
-from tensorprog.results.judge import judge
+from tensorprog.language.ir import Initial, Nonlin, Statement
+from tests.reading import Netsor, dump, judge, loads
 
 STEPS = {step.__name__: step for step in REWRITES}
 CASES = {case.name: case for case in REWRITTEN}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.check.clauses import Finding, Report, check
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
+from tensorprog import Report
+from tensorprog.check.clauses import Finding, check
+from tests.reading import Netsor, loads
 
 
 def program(*body: str, weights: str = "W[a]: 1 & V: 1", indices: str = "a: 3, c: 2", outputs: str = "y") -> Netsor:

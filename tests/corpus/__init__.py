@@ -29,8 +29,7 @@ from typing import Any
 
 import yaml
 
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
+from tests.reading import Netsor, loads
 
 HERE = Path(__file__).parent
 BASES: dict[str, str] = yaml.safe_load((HERE / "bases.yaml").read_text(encoding="utf-8"))

@@ -6,8 +6,8 @@ import pytest
 
 from tensorprog.check.clauses import GRADES, RULES
 from tensorprog.check.graph import build
-from tensorprog.results.judge import judge
 from tests.corpus import CASES, TABLES, Case
+from tests.reading import judge
 
 FAILING = ("fails", "unknown")
 OUTSIDE = [case for case in CASES.values() if case.grade == "outside"]

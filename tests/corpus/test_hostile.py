@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from tensorprog import ProgramError
 from tensorprog.check.certificates import Calculus
-from tensorprog.language.errors import ProgramError
-from tensorprog.results.judge import judge
 from tests.corpus import Case
+from tests.reading import judge
 
 TOKENS = """
 m = Dot(h, h, scale=1/n)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import loads
+from tests.reading import Netsor, loads
 
 
 @dataclass(frozen=True)

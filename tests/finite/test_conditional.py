@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
 from tensorprog.results.conditional import with_conditional
+from tests.reading import loads
 
 HEAD = """
 program: test

@@ -13,9 +13,9 @@ from tensorprog.finite import block, matmul, normals
 from tensorprog.finite.demand import Form, demand, form_of
 from tensorprog.finite.job import make_job
 from tensorprog.finite.plan import METHODS, plan
-from tensorprog.language.ir import Dot, Netsor
-from tensorprog.language.yaml_io import loads
+from tensorprog.language.ir import Dot
 from tests.finite.agreement_programs import CASES
+from tests.reading import Netsor, loads
 
 
 def planned(netsor: Netsor, width: int, method: str = "collapsed", coordinates: int = 1) -> Any:

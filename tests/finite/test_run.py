@@ -10,8 +10,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.finite import run as engine
 from tensorprog.finite import workers
-from tensorprog.language.yaml_io import loads
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 ATTENTION = shipped_programs()["attention"]
 

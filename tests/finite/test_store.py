@@ -19,8 +19,8 @@ import pytest
 import tensorprog as tp
 from tensorprog.finite import job, store, workers
 from tensorprog.finite.run import run
-from tensorprog.language.yaml_io import loads
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 ATTENTION = shipped_programs()["attention"]
 RUN: dict[str, Any] = {"width": 24, "seed": 7, "method": "lazy"}

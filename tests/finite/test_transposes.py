@@ -12,7 +12,7 @@ from scipy import stats
 
 import tensorprog as tp
 from tensorprog.finite.run import run
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 THRESHOLD = 4.9  # a two-sided normal exceeds it once in a million

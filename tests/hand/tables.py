@@ -12,9 +12,8 @@ from typing import Any
 
 import yaml
 
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.yaml_io import loads
-from tensorprog.program import Program
+from tensorprog import Program, ProgramError
+from tests.reading import loads
 
 HERE = Path(__file__).parent
 GOOD = {

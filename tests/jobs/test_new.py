@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.language.schema import SECTIONS, program_schema
-from tensorprog.language.yaml_io import load
 from tensorprog.shipped import SCHEMA, STARTER, shipped_programs
+from tests.reading import load
 
 
 @pytest.fixture(autouse=True)

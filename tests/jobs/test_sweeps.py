@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import Program
 from tensorprog.finite.cluster import connected
 from tensorprog.jobs.sweeps import cells, work, workers
 from tensorprog.jobs.sweeps.dataset import netcdf
 from tensorprog.jobs.sweeps.design import design
 from tensorprog.jobs.sweeps.fields import NUMBERS
 from tensorprog.jobs.sweeps.summary import mean_of
-from tensorprog.language.yaml_io import loads
-from tensorprog.program import Program
 from tensorprog.results.comparison import Row
 from tensorprog.show import plots
+from tests.reading import loads
 
 xarray = pytest.importorskip("xarray")
 

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from tensorprog import ProgramError
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Expr, call
 from tensorprog.language.functions import function
-from tensorprog.language.ir import Netsor
+from tests.reading import Netsor
 
 ONE = sorted(
     name

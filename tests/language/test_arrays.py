@@ -9,7 +9,7 @@ from tensorprog.finite.run import run
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
 from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, contract, gather, take, union
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 GENERATOR = np.random.default_rng(0)
 

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tensorprog import ProgramError
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import Number, Variable
 from tensorprog.language.functions import function, function_names
 from tensorprog.language.schema import INDEX, INITIAL, WEIGHT
-from tensorprog.language.yaml_io import dump, load, loads
+from tests.reading import dump, load, loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 tp = SimpleNamespace(**{name: function(name) for name in function_names()})

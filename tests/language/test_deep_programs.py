@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorprog.language.errors import NotCompiledError, ProgramError
-from tensorprog.language.yaml_io import loads as read
-from tensorprog.program import Program
+from tensorprog import NotCompiledError, Program, ProgramError
+from tests.reading import loads as read
 
 
 def loads(text: str) -> Program:

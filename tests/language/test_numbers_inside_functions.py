@@ -6,8 +6,8 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.integrate import quad
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.program import Program
+from tensorprog import Program
+from tests.reading import loads
 
 NODES, WEIGHTS = hermegauss(200)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()

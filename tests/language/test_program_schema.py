@@ -9,9 +9,9 @@ import pytest
 import yaml
 from front_end_programs import program
 
+from tensorprog import ProgramError
 from tensorprog.language import schema
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.yaml_io import dump, load, loads
+from tests.reading import dump, load, loads
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
 VALIDATOR = jsonschema.Draft202012Validator(schema.program_schema())

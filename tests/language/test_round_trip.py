@@ -12,10 +12,9 @@ from front_end_programs import program
 from hypothesis import given, settings
 from random_programs import programs
 
+from tensorprog import ProgramError
 from tensorprog.language.builder import Builder
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import dump, load, loads
+from tests.reading import Netsor, dump, load, loads
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "programs").glob("*.yaml"))
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from front_end_programs import program
 
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.yaml_io import load, loads
+from tensorprog import ProgramError
+from tests.reading import load, loads
 
 
 def nested(text: str) -> str:

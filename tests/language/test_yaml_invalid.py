@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from front_end_programs import marked, program
 
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.yaml_io import loads
+from tensorprog import ProgramError
+from tests.reading import loads
 
 CASES = {
     # names

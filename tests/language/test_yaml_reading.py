@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from front_end_programs import program
 
-from tensorprog.language.errors import ProgramError
+from tensorprog import ProgramError
 from tensorprog.language.expr import Affine, Call, Constant, Number, Variable
 from tensorprog.language.ir import Dot, Index, MatMul, Nonlin
-from tensorprog.language.yaml_io import load, loads
+from tests.reading import load, loads
 
 
 @pytest.mark.parametrize(

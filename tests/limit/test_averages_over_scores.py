@@ -17,9 +17,8 @@ import pytest
 from scipy.special import ndtr
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
-from tensorprog.results.divergence import kl_gaussian
+from tensorprog import Law, kl_gaussian
+from tests.reading import loads
 
 Function = Callable[[Any], Any]
 K = mp.mpf(2) / mp.pi * mp.asin(mp.mpf(2) / 3)  # E erf(u)**2, u standard normal

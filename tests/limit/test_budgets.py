@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
+from tensorprog import Program
 from tensorprog.limit.draw import weight_factors as rows
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment import paths
-from tensorprog.program import Program
+from tests.reading import loads
 
 MIB = 1 << 20
 CHILD = """

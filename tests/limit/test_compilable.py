@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law, NotCompiledError, Program
 from tensorprog.limit.draw.layers import Layers
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.program import Program
-from tensorprog.results.judge import judge
 from tests.corpus import CASES
+from tests.reading import judge, loads
 
 ROUNDS = 12  # days in which every program of the corpus has its turn
 LONG = ("tied embedding and unembedding of many words with an average",)  # a minute by itself

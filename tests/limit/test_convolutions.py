@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
+from tests.reading import loads
 
 from . import oracles
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
+from tests.reading import loads
 
 HEAD = """
 program: corner

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.law import averaging
 from tensorprog.limit.law.explain import explain
+from tests.reading import loads
 
 DEEP = """
 program: deep

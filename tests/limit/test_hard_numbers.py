@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
+from tensorprog import Law
 from tensorprog.gaussian import Estimate, Function, Term, cross
 from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 INF = float("inf")

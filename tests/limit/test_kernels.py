@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.law.structured import Covariance
 
 Array = NDArray[np.float64]

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.replicates import REPLICATE
+from tests.reading import loads
 
 from . import oracles
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.draw.layers import Conditioned
 from tensorprog.limit.law import given_draws
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 TEXT = """

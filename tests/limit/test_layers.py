@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
-from tensorprog.results.judge import judge
+from tensorprog import Law
+from tests.reading import judge, loads
 
 from . import oracles
 

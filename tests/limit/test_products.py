@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
+from tests.reading import loads
 
 STEP = 0.08  # the trapezoidal rule converges faster than any power for analytic functions
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.recurrences import merged
+from tests.reading import loads
 
 from . import oracles
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import integrate, special
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
+from tests.reading import loads
 
 from . import oracles
 

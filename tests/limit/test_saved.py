@@ -14,7 +14,8 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.ir import Table
-from tensorprog.language.yaml_io import loads, pack, read_tables, unpack
+from tensorprog.language.yaml_io import pack, read_tables, unpack
+from tests.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 WITH_DATA = [path.stem for path in sorted(PROGRAMS.glob("*.yaml")) if ".npy" in path.read_text(encoding="utf-8")]

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import tensorprog as tp
+from tensorprog import Law
 from tensorprog.jobs.cli import main
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
 from tensorprog.results.selfcheck import LawCheck, _binomial, _score, check_law
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 HEADS = """
 program: family

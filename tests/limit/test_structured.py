@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.draw import draws, normals, sampler
 from tensorprog.limit.draw.normals import Points, Streams
 from tensorprog.limit.draw.sampler import Sampler
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 

@@ -9,11 +9,10 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law, Program
 from tensorprog.limit.formulas import Expectation, SymbolicLaw
 from tensorprog.limit.formulas.numbers import estimate
-from tensorprog.program import Program
+from tests.reading import loads
 
 from .symbolic_programs import ATTENTION, CROSSED, FUNCTIONS, OTHERS, SHARED_KEYS, WINDOWS, mlp
 

@@ -7,10 +7,10 @@ import pytest
 import sympy as sp
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
 from tensorprog.limit.formulas.indexed import Softmax
+from tests.reading import loads
 
 from .symbolic_programs import SHARED_KEYS
 

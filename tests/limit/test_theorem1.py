@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
-from tensorprog.law import Law
+from tensorprog import Law
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 from . import oracles
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorprog.language.yaml_io import loads
+from tensorprog import Program
 from tensorprog.limit.form import univariate
-from tensorprog.program import Program
+from tests.reading import loads
 
 NESTED = "v"
 for _ in range(7):

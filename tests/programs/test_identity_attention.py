@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
+from tests.reading import loads
 
 Array = NDArray[np.float64]
 TEXT = """

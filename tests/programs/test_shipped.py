@@ -14,9 +14,9 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.finite.run import run
 from tensorprog.jobs.cli import main
-from tensorprog.language.yaml_io import load
 from tensorprog.shipped import shipped_programs
 from tests.finite.test_agreement import QUICK, Drawn, compare, moments, scales
+from tests.reading import load
 
 PROGRAMS = shipped_programs()
 FOLDER = Path(__file__).resolve().parents[2] / "programs"

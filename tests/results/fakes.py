@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from tensorprog.language.errors import ProgramError
-from tensorprog.language.ir import Index, Initial, Netsor, Nonlin
+from tensorprog import ProgramError, Samples
+from tensorprog.language.ir import Index, Initial, Nonlin
 from tensorprog.language.parse import Names, parse_expression, parse_statement
-from tensorprog.language.samples import Samples
+from tests.reading import Netsor
 
 
 def netsor(members: int = 2) -> Netsor:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
+from tensorprog import compare
 from tensorprog.language.averages import average_members, with_averages
-from tensorprog.language.yaml_io import loads
-from tensorprog.results.comparison import compare
 from tensorprog.results.distances import kolmogorov
 from tensorprog.shipped import shipped_programs
+from tests.reading import loads
 
 ATTENTION = shipped_programs()["attention"]
 NARROW = """

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.language.errors import ProgramError
-from tensorprog.results.comparison import aligned, chance, compare, quantity
+from tensorprog import ProgramError, compare
+from tensorprog.results.comparison import aligned, chance, quantity
 from tensorprog.results.law_summary import Reference, label, members, split
 from tests.results.fakes import MixtureLaw, draw, netsor
 

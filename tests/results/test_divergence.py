@@ -12,11 +12,11 @@ from scipy import integrate, special, stats
 
 import tensorprog as tp
 from tensorprog.jobs import run as job
-from tensorprog.language.yaml_io import loads
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.results import divergence
 from tensorprog.results.divergence import GaussianDraws, kl_to_gaussian, kl_to_law
 from tensorprog.results.study import settings_of
+from tests.reading import loads
 
 
 def standard(var: float = 1.0) -> Mixture:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tensorprog import Report
 from tensorprog.blocks import COLOURS, badge, paragraph
 from tensorprog.blocks.html import COLUMNS, to_html
-from tensorprog.check.clauses import Fix, Report, check
+from tensorprog.check.clauses import Fix, check
 from tensorprog.check.rewrites import Rewrite
 from tensorprog.show.terminal import show
 from tests.corpus import CASES

@@ -13,12 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from tensorprog import load
+from tensorprog import ProgramError, compare, load
 from tensorprog.blocks import Grid
 from tensorprog.jobs.run import SamplesFile
-from tensorprog.language.errors import ProgramError
 from tensorprog.language.files import json_text, write_text
-from tensorprog.results.comparison import compare
 from tensorprog.show import plots
 from tensorprog.show.progress import Progress
 from tensorprog.show.terminal import show, stacked

@@ -1,0 +1,12 @@
+"""Texts of programs and back, and verdicts on them, as tests need them everywhere: without the classes around.
+
+What is behind the public interface and needed in many files is imported here, so that moving it changes one file.
+"""
+
+from __future__ import annotations
+
+from tensorprog.language.ir import Netsor
+from tensorprog.language.yaml_io import dump, load, loads
+from tensorprog.results.judge import judge
+
+__all__ = ["Netsor", "dump", "judge", "load", "loads"]
