@@ -17,7 +17,7 @@ import numpy as np
 from shipped import WIDTHS, limiting, line, scores, sufficient
 
 import tensorprog as tp
-from tensorprog.results.comparison import quantity
+from tensorprog.language.formats import quantity
 
 HEADER = ("layers", "limit", *(f"n = {n}" for n in WIDTHS), "z 4096", "networks", "seconds")
 

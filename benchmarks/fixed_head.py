@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from shipped import COORDINATES, Moments, line, pooled
 
 import tensorprog as tp
-from tensorprog.results.comparison import quantity
+from tensorprog.language.formats import quantity
 
 Array = NDArray[np.float64]
 WIDTH, TOKENS, HEADS = 4096, 4, 2

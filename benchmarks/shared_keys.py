@@ -29,7 +29,7 @@ from scipy.integrate import quad
 from scipy.stats import chi2, norm
 
 import tensorprog as tp
-from tensorprog.results.comparison import quantity
+from tensorprog.language.formats import quantity
 
 C = 2.0
 BATCH = 20_000

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.results.comparison import quantity
+from tensorprog.language.formats import quantity
 from tensorprog.shipped import shipped_programs
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ import argparse
 import time
 
 import tensorprog as tp
-from tensorprog.results.comparison import quantity
+from tensorprog.language.formats import quantity
 from tensorprog.results.distances import kolmogorov
 
 

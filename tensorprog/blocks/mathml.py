@@ -77,7 +77,7 @@ def _prose(text: str) -> Html:
 
 def mathml(formula: str, block: bool = False) -> Html:
     """One formula."""
-    reader = _Reader(formula)
+    reader = _Formula(formula)
     content = []
     while reader.token:  # closing braces without an opening one are shown
         content += [*reader.row(()), *([_operator(reader.take())] if reader.token else [])]
@@ -94,7 +94,7 @@ def _space(width: str) -> Html:
     return tag("mspace", width=width)
 
 
-class _Reader:
+class _Formula:
     """One walk over the tokens of a formula."""
 
     def __init__(self, formula: str) -> None:

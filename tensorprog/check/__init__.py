@@ -24,6 +24,6 @@ A few rules ask for numbers of the limit: the mean of a score, values at the lim
 structure alone can tell.  With the compiler of the limit they are answered by `results.judge`, which is what
 `Program.check` and `tp check` call.
 
-To add a clause: a function with `@rule(name, source)` in a file of `clauses`, and a place in its tuple.  To add an exact
-rewrite: a file of `rewrites` with a function of an `Editor`, and a place in its tuple.
+To add a clause: a function with `@rule(name, source)` in a file of `clauses`, and a place in its tuple.
+To add an exact rewrite: a file of `rewrites` with a function of an `Editor`, and a place in its tuple.
 """

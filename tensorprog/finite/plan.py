@@ -22,7 +22,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Step, steps
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["METHODS", "Op", "Plan", "Row", "plan"]
+__all__ = ["METHODS", "Op", "Plan", "PlanRow", "plan"]
 
 @dataclass(frozen=True)
 class Op:
@@ -41,7 +41,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanRow:
     """What the plan says of one line of the program."""
 
     line: str
@@ -78,7 +78,7 @@ class Plan(Shown):
     offset: frozenset[int] = field(repr=False)  # statements: Nonlins with a constant summand
     ops: tuple[Op, ...] = field(repr=False)
     initials: Mapping[str, InitialLaw] = field(repr=False)
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[PlanRow, ...] = field(repr=False)
     normals: int = 0
     chi_squares: int = 0
     work: float = 0.0
@@ -373,7 +373,7 @@ class _Planner:
                 ops.append(Op("nonlin", at, target in self.full, reads=reads, writes=target))
         return tuple(ops)
 
-    def _rows(self) -> tuple[list[int], list[int], tuple[Row, ...]]:
+    def _rows(self) -> tuple[list[int], list[int], tuple[PlanRow, ...]]:
         """Normals and chi variables, line by line of the program."""
         netsor = self.netsor
         rows = []
@@ -382,7 +382,7 @@ class _Planner:
         def add(line: str, name: str, normal: int, chi: int) -> None:
             normals.append(normal)
             chis.append(chi)
-            rows.append(Row(line, self._representation(name), normal, chi))
+            rows.append(PlanRow(line, self._representation(name), normal, chi))
 
         if self.method == "dense":
             for weight in netsor.weights:
@@ -390,7 +390,7 @@ class _Planner:
                     self.widths[side] for side in weight.shape
                 )
                 slots = f"[{','.join(weight.indices)}]" if weight.indices else ""
-                rows.append(Row(f"{weight.name}{slots}", "matrix", entries, 0))
+                rows.append(PlanRow(f"{weight.name}{slots}", "matrix", entries, 0))
                 normals.append(entries)
                 chis.append(0)
         for initial in netsor.initial:

@@ -1,1 +1,1 @@
-"""What is asked of the whole: the main job `tp run` (`study`), sweeps, and the command line (`cli`)."""
+"""What is asked of the whole: the main job `tp run` (`run`), sweeps, and the command line (`cli`)."""

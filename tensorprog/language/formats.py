@@ -1,24 +1,15 @@
-"""Members by name, numbers with their errors, and tables of them, as text."""
+"""Members by name, and numbers with their errors, as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-__all__ = ["BRACKETS", "aligned", "chance", "label", "quantity", "short"]
+__all__ = ["BRACKETS", "chance", "label", "plain_fields", "quantity", "short"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
-
-
-def aligned(header: Sequence[str], cells: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """A table as plain text: the columns `left` to the left, numbers to the right."""
-    rows = [header, *cells]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    lines = []
-    for row in rows:
-        padded = (cell.ljust(widths[k]) if k in left else cell.rjust(widths[k]) for k, cell in enumerate(row))
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
 
 
 def label(name: str, index: Sequence[int]) -> str:
@@ -56,3 +47,9 @@ def short(value: float) -> str:
 def chance(p: float) -> str:
     """A p-value."""
     return "-" if not math.isfinite(p) else "<1e-9" if p < 1e-9 else f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+
+
+def plain_fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass as plain values; None for numbers that are not finite."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(record).items()}

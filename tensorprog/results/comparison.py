@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,14 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.formats import BRACKETS, aligned, chance, quantity, short
+from tensorprog.language.formats import BRACKETS, chance, label, plain_fields, quantity, short
 from tensorprog.language.ir import Netsor
 from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
 from tensorprog.results.law_summary import (
-    Curve,
+    LawCurve,
     Reference,
     column,
     is_samples,
-    label,
     members,
     name_of,
     one_or_several,
@@ -32,11 +31,15 @@ from tensorprog.results.law_summary import (
     split,
 )
 
-__all__ = ["BRACKETS", "AverageRow", "Comparison", "Row", "aligned", "chance", "compare", "quantity", "short"]
+__all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare"]
 
 Array = NDArray[Any]
 
 MAX_MEMBERS = 64  # members of one family for which distances are computed unless they are named
+HEADINGS = {  # of the columns of tables, by field
+    "variance": "variance", "kurtosis": "kurtosis", "ks": "KS", "ks_p": "p", "w1": "W1", "energy": "energy",
+    "kl": "KL", "kl_floor": "KL floor", "kl_precise": "precise KL",
+}
 _NAN = float("nan")
 
 
@@ -81,9 +84,20 @@ class Row:
     kl_precise: float = _NAN
     kl_precise_se: float = _NAN
 
+    def cells(self, names: Iterable[str], figures: int = 2) -> list[str]:
+        """Numbers by name as text, each with its standard error if it has one."""
+        return [chance(self.ks_p) if name == "ks_p" else
+                quantity(getattr(self, name), getattr(self, f"{name}_se", _NAN), figures) for name in names]
+
+    def limit_cells(self, names: Iterable[str], figures: int = 2) -> list[str]:
+        """The same of the limit, with its errors; empty where the limit has no such number."""
+        known = {"variance": (self.limit_variance, self.limit_variance_error),
+                 "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error)}
+        return [quantity(*known[name], figures) if name in known else "" for name in names]
+
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""
-        return _json(self)
+        return plain_fields(self)
 
 
 @dataclass(frozen=True)
@@ -108,14 +122,19 @@ class AverageRow:
     ks: float = _NAN
     ks_pvalue: float = _NAN
 
+    def cells(self, figures: int = 2) -> list[str]:
+        """Mean, standard deviation, KS distance and its p-value as text."""
+        return [quantity(self.mean, self.se, figures), quantity(self.std, self.std_se, figures), short(self.ks),
+                chance(self.ks_pvalue)]
+
+    def limit_cells(self, figures: int = 2) -> list[str]:
+        """The mean and standard deviation of the limit."""
+        return [quantity(self.limit_mean, self.limit_se, figures), quantity(self.limit_std, self.limit_std_se, figures),
+                "", ""]
+
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""
-        return _json(self)
-
-
-def _json(row: Any) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(row).items()}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,33 +172,17 @@ class Comparison(Shown):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells as text."""
-        columns = {
-            "variable": [row.variable for row in self.rows],
-            "networks": [str(row.n) for row in self.rows],
-            "variance": [quantity(row.variance, row.variance_se) for row in self.rows],
-            "kurtosis": [quantity(row.kurtosis, row.kurtosis_se) for row in self.rows],
-            "KS": [quantity(row.ks, row.ks_se) for row in self.rows],
-            "p": [chance(row.ks_p) for row in self.rows],
-            "W1": [quantity(row.w1, row.w1_se) for row in self.rows],
-            "energy": [quantity(row.energy, row.energy_se) for row in self.rows],
-            "KL (nats)": [quantity(row.kl, row.kl_se) for row in self.rows],
-            "KL floor": [quantity(row.kl_floor) for row in self.rows],
-            "precise KL": [quantity(row.kl_precise, row.kl_precise_se) for row in self.rows],
-        }
-        if not any(math.isfinite(row.kl_precise) for row in self.rows):
-            del columns["precise KL"]
-        return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
+        precise = any(math.isfinite(row.kl_precise) for row in self.rows)
+        names = [name for name in HEADINGS if precise or name != "kl_precise"]
+        headings = HEADINGS | {"kl": "KL (nats)"}
+        header = ["variable", "networks", *(headings[name] for name in names)]
+        return header, [[row.variable, str(row.n), *row.cells(names)] for row in self.rows]
 
     def average_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the averages as text."""
         header = ["average", "networks", "mean", "sd", "limit mean", "limit sd", "KS", "p"]
-        cells = [
-            [row.average, str(row.n), quantity(row.mean, row.se), quantity(row.std, row.std_se),
-             quantity(row.limit_mean, row.limit_se), quantity(row.limit_std, row.limit_std_se), short(row.ks),
-             chance(row.ks_pvalue)]
-            for row in self.averages
-        ]
-        return header, cells
+        return header, [[row.average, str(row.n), *row.cells()[:2], *row.limit_cells()[:2], *row.cells()[2:]]
+                        for row in self.averages]
 
     @property
     def title(self) -> str:
@@ -285,7 +288,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     values = column(samples, name, position)
     own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
     size, other_size = effective_size(values), math.inf
-    other: Curve | Array | None = None
+    other: LawCurve | Array | None = None
     target = dict.fromkeys(own, (_NAN, _NAN))
     method = "kde"
     if isinstance(against, Reference) and name in against.failed:  # which has been said
@@ -300,7 +303,7 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
     elif isinstance(against, Reference):
         atoms = _tied(values)
         other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
-        if isinstance(other, Curve) and other.smoothed:  # draws are honest where the law itself only has draws
+        if isinstance(other, LawCurve) and other.smoothed:  # draws are honest where the law itself only has draws
             other = None
         if other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does

@@ -50,13 +50,13 @@ from tensorprog.language.substitute import (
     substitute,
 )
 
-__all__ = ["Conditional", "with_conditional"]
+__all__ = ["ConditionalProgram", "with_conditional"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Product:
+class WeightTimesVector:
     """A MatMul output where it is read: weight @ vector."""
 
     weight: Variable
@@ -64,7 +64,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Conditional:
+class ConditionalProgram:
     """A program with the statements of the conditional laws of its outputs.
 
     `mean` and `variance` have the family of each by output, without means that are 0; `refused` says why an output
@@ -96,7 +96,7 @@ class Conditional:
         return np.broadcast_to(np.expand_dims(values, tuple(range(1, 1 + missing))), output.shape)
 
 
-def with_conditional(netsor: Netsor) -> Conditional:
+def with_conditional(netsor: Netsor) -> ConditionalProgram:
     """Add the conditional mean and variance of every output that has them.
 
     Scale     in objects, a few for each weight used last; per network and output, one inner product for each member of
@@ -123,7 +123,8 @@ def with_conditional(netsor: Netsor) -> Conditional:
         raise NotCompiledError("no output has a conditional law: " + "; ".join(refused.values()))
     larger, _ = editor.result()
     outputs = (*netsor.outputs, *variance.values(), *mean.values())
-    return Conditional(netsor, replace(larger, body=(*larger.body, *added), outputs=outputs), mean, variance, refused)
+    larger = replace(larger, body=(*larger.body, *added), outputs=outputs)
+    return ConditionalProgram(netsor, larger, mean, variance, refused)
 
 
 @dataclass
@@ -214,14 +215,14 @@ class _Output:
         self._picked(expr, found.append)
         return found
 
-    def _product(self, term: Expr) -> Product | None:
+    def _product(self, term: Expr) -> WeightTimesVector | None:
         """The product that a term is, if it is one."""
         statement = self._definition(term.name) if isinstance(term, Variable) else None
         if not isinstance(term, Variable) or not isinstance(statement, MatMul) or statement.transposed:
             return None
         pairs = zip(statement.target.slots, term.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        found = Product(reindexed(statement.weight, values), reindexed(statement.vector, values))
+        found = WeightTimesVector(reindexed(statement.weight, values), reindexed(statement.vector, values))
         return None if any(map(self.editor.beyond, (term, found.weight))) else found
 
     # -- the weights used last --------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ class _Output:
                 raise NotCompiledError(f"{self.name}: what else it depends on uses {again} as well")
         return frozenset(last)
 
-    def _reads(self, expr: Expr, weight: str) -> list[Product]:
+    def _reads(self, expr: Expr, weight: str) -> list[WeightTimesVector]:
         """The products by a weight in a combination."""
         found = (self._product(v) for v in variables(expr))
         return [product for product in found if product is not None and product.weight.name == weight]

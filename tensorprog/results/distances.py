@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.results.law_summary import Curve
+from tensorprog.results.law_summary import LawCurve
 
 __all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments"]
 
@@ -212,7 +212,7 @@ def kolmogorov(x: Array, y: Array) -> tuple[float, float]:
     return statistic, _p_value(statistic, len(x) * len(y) / (len(x) + len(y)))
 
 
-def _integrals(x: Array, curve: Curve) -> tuple[float, float]:
+def _integrals(x: Array, curve: LawCurve) -> tuple[float, float]:
     """W1 and energy distance for sorted x, F taken linear between draws and grid points."""
     points = np.sort(np.concatenate([x, curve.grid, curve.integral[0]]))
     dx = np.diff(points)
@@ -259,15 +259,15 @@ def _p_value(statistic: float, size: float) -> float:
 
 
 def distances(
-    values: Array, other: Curve | Array, size: float, other_size: float, rng: np.random.Generator
+    values: Array, other: LawCurve | Array, size: float, other_size: float, rng: np.random.Generator
 ) -> dict[str, float]:
     """All distances of one variable with errors and floors; `size` counts independent draws (see `effective_size`).
 
     Shapes    values (samples, coordinates); other: a curve, or draws (any shape)
     """
     x = np.sort(values.ravel())
-    curve = other if isinstance(other, Curve) else None
-    y = np.sort(other.ravel()) if not isinstance(other, Curve) else x[:0]
+    curve = other if isinstance(other, LawCurve) else None
+    y = np.sort(other.ravel()) if not isinstance(other, LawCurve) else x[:0]
     if not x[0] < x[-1] or (curve is None and not y[0] < y[-1]):
         return {}
     joint = size if curve is not None else size * other_size / (size + other_size)
@@ -343,7 +343,7 @@ def _multinomial(rng: np.random.Generator, draws: int, weights: Array, replicate
     return result
 
 
-def _typical_range(curve: Curve, count: int) -> tuple[float, float]:
+def _typical_range(curve: LawCurve, count: int) -> tuple[float, float]:
     """Where the extremes of `count` draws typically lie."""
     at = curve.cdf(curve.grid)
     inside = np.flatnonzero((at > 1 / count) & (at < 1 - 1 / count))

@@ -5,7 +5,7 @@ At finite width f_n(y) = E N(y; m, V) over networks, (m, V) mean and variance of
 
     KL(f_n || f) = Integral f_n log(f_n / f)
 
-is an integral of an analytic function: the trapezoidal rule in t, y = y(t) entire (see `Grid`), converges
+is an integral of an analytic function: the trapezoidal rule in t, y = y(t) entire (see `TrapezoidalGrid`), converges
 geometrically.  That each density integrates to 1 on the grid is checked; what is missing is part of the error.
 
 With N networks f_n is known as f_N = f_n + e, E e = 0, E e(y) e(z) = c(y, z) / N.  The expansion
@@ -164,12 +164,13 @@ class GaussianDraws:
         return result
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> TrapezoidalGrid:
         """A grid that resolves every Gaussian at its mean and holds the widest."""
         centre, narrowest = float(self.mean.mean()), math.sqrt(self.var.min())
         away = np.abs(self.mean - centre)
         flat = max(0.0, float((away - np.sqrt(self.var)).max()))
-        return Grid(centre, 0.5 * narrowest, flat, float(away.max() + DEVIATIONS * math.sqrt(self.var.max())))
+        reach = float(away.max() + DEVIATIONS * math.sqrt(self.var.max()))
+        return TrapezoidalGrid(centre, 0.5 * narrowest, flat, reach)
 
     @property
     def undefined(self) -> tuple[float, float] | None:
@@ -187,7 +188,7 @@ def _normal(distance: Array, var: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TrapezoidalGrid:
     """y(t) = centre + b (t + exp(-T) sinh t): steps of b over `flat` = b T to both sides, then growing with distance.
 
     So a step is at most b + (|y - centre| - flat): a Gaussian at distance d is resolved if its deviation is about
@@ -223,7 +224,7 @@ class Grid:
 
 
 def _integrate(
-    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None,
+    rows: Rows, functional: Functional, grid: TrapezoidalGrid, tolerance: float, densities: int | None = None,
     enough: Callable[[Array], float] = lambda _: 0.0,
 ) -> tuple[Array, float]:  # fmt: skip
     """Numbers from functions on a grid, and the error of the first by the rule.
@@ -282,7 +283,7 @@ def _law_gaussian(curve: Any) -> tuple[float, float]:
             shared = np.where(p[0] > 0, mixture.uncertainty(grid) * p[0] * np.abs(np.log(p[0]) - log_normal), 0.0)
         return np.append(_to_gaussian(p, grid, weights), shared @ weights)
 
-    grid = Grid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
+    grid = TrapezoidalGrid(centre, 0.25 * deviation, 0.0, mixture.within(DEVIATIONS))
     found, moved = _integrate(
         curve.densities, functional, grid, FINE, enough=lambda found: float(mixture.rule.error(found[1:-1]))
     )

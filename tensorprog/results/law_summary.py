@@ -1,4 +1,4 @@
-"""`Reference`: what the displays need to know of a law, asked once; `Curve`, the law of one variable on a grid."""
+"""`Reference`: what the displays need to know of a law, asked once; `LawCurve`, the law of one variable on a grid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorprog.language.errors import ProgramError, TensorprogError, did_you_me
 from tensorprog.language.formats import label, quantity
 from tensorprog.language.ir import Netsor
 
-__all__ = ["Curve", "Reference", "column", "is_samples", "label", "members", "name_of", "one_or_several",
+__all__ = ["LawCurve", "Reference", "column", "is_samples", "members", "name_of", "one_or_several",
            "samples_of", "split"]
 
 Array = NDArray[Any]
@@ -111,7 +111,7 @@ def column(samples: Any, name: str, position: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Curve:
+class LawCurve:
     """Density and distribution function of one variable on a grid, and between its points by interpolation."""
 
     grid: Array
@@ -168,7 +168,7 @@ class Reference(Shown):
     def __init__(self, law: Any) -> None:
         self.law = law
         self.netsor: Netsor = law.netsor
-        self._curves: dict[tuple[str, float], Curve | None] = {}
+        self._curves: dict[tuple[str, float], LawCurve | None] = {}
         self._moments: dict[str, dict[str, tuple[Array, Array]]] = {}
         self._covariances: dict[str, tuple[Array, Array]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array] | TensorprogError] = {}
@@ -245,7 +245,7 @@ class Reference(Shown):
             raise known
         return known
 
-    def curve(self, variable: str, low: float, high: float) -> Curve | None:
+    def curve(self, variable: str, low: float, high: float) -> LawCurve | None:
         """Density and distribution function over at least low..high; None if the law has no density to offer."""
         name, position = split(self.netsor, variable)
         values = self.moments(name)
@@ -262,7 +262,7 @@ class Reference(Shown):
         self._curves[variable, reach] = self._ask(variable, grid)
         return self._curves[variable, reach]
 
-    def _ask(self, variable: str, grid: Array) -> Curve | None:
+    def _ask(self, variable: str, grid: Array) -> LawCurve | None:
         try:
             smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
             grid = grid if smoothed else self._resolved(variable, grid)
@@ -273,14 +273,14 @@ class Reference(Shown):
         if not np.isfinite(density).all():
             return None
         wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
-        curve = Curve(grid, np.maximum(density, 0.0), wide, smoothed=smoothed)
+        curve = LawCurve(grid, np.maximum(density, 0.0), wide, smoothed=smoothed)
         missing = abs(curve.mass - 1) >= 1e-3
         if smoothed and not missing:
             return curve
         exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
         if not missing and np.abs(curve.cdf(grid) - exact).max() < SAME:
             return curve
-        return Curve(grid, curve.density, wide, _interpolated(grid, exact), smoothed)
+        return LawCurve(grid, curve.density, wide, _interpolated(grid, exact), smoothed)
 
     def _resolved(self, variable: str, grid: Array) -> Array:
         """The grid with further points where the distribution function rises otherwise than the density says."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorprog.blocks import Block, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean, fail
-from tensorprog.results.comparison import chance, quantity, short
+from tensorprog.language.formats import chance, plain_fields, quantity, short
 
 __all__ = ["NO_RATE", "Rate", "fit", "rate", "rate_of"]
 
@@ -88,8 +88,7 @@ class Rate(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that do not exist."""
-        return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in asdict(self).items()}
+        return plain_fields(self)
 
 
 def fit(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
-from tensorprog.language.formats import BRACKETS, quantity
+from tensorprog.language.formats import BRACKETS, label, plain_fields, quantity
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.divergence import kl_gaussian
-from tensorprog.results.law_summary import column, label, members, split
+from tensorprog.results.law_summary import column, members, split
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.law import NumericLaw
@@ -71,8 +71,7 @@ class LawRow:
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for numbers that are not finite."""
-        return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in asdict(self).items()}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,20 +256,18 @@ class _Check:
         if mean is None or variance is None:
             return
         size = math.sqrt(max(0.0, variance[0])) + abs(mean[0]) if math.isfinite(variance[0]) else math.inf
-        d = x - mean[0] if math.isfinite(mean[0]) else x
+        d = (x - mean[0] if math.isfinite(mean[0]) else x)[:, None]
+        (_, error), (found, wrong), (value, vague) = _moments_of(d, np.zeros_like(d))
         n = math.sqrt(len(x))
         spread = math.sqrt(max(0.0, variance[0])) / n
-        yield self._row(f"mean {variable}", "mean", family, mean, (x.mean(), max(x.std() / n, spread)), scale=size)
-        found = float(np.mean(d**2) - np.mean(d) ** 2)
+        yield self._row(f"mean {variable}", "mean", family, mean, (float(x.mean()), max(error, spread)), scale=size)
         stated = variance[0] * math.sqrt(max(0.0, kurtosis[0])) / n if kurtosis and kurtosis[0] > 0 else 0.0
-        error = max(float(np.std(d**2)) / n, stated if math.isfinite(stated) else 0.0)
-        yield self._row(f"var {variable}", "variance", family, variance, (found, error), scale=size**2)
+        wrong = max(wrong, stated if math.isfinite(stated) else 0.0)
+        yield self._row(f"var {variable}", "variance", family, variance, (found, wrong), scale=size**2)
         if kurtosis is None or not found > (ROUNDING * size) ** 2 or not variance[0] > variance[1]:
             return  # a constant has no kurtosis
-        value = float(np.mean(d**4)) / found**2
-        effect = d**4 / found**2 - 2 * value * d**2 / found
-        error = max(float(effect.std()) / n, self._kurtosis_error(variable, variance[0], kurtosis[0]))
-        yield self._row(f"kurtosis {variable}", "kurtosis", family, kurtosis, (value, error), scale=value)
+        vague = max(vague, self._kurtosis_error(variable, variance[0], kurtosis[0]))
+        yield self._row(f"kurtosis {variable}", "kurtosis", family, kurtosis, (value, vague), scale=value)
 
     def _kurtosis_error(self, variable: str, variance: float, kurtosis: float) -> float:
         """The standard error that the law's own moments of orders 6 and 8 give."""
@@ -440,19 +437,13 @@ class _Check:
                 m, v = (np.asarray(part, dtype=float).reshape(networks, coordinates, -1)[:, :, place]
                         for part in drawn.conditional[family])
                 m = m - mean[0]
-                powers = [m, v + m**2, m**3 + 3 * m * v, m**4 + 6 * m**2 * v + 3 * v**2]
             else:
-                m, v, powers = y, np.zeros_like(y), [y, y**2, y**3, y**4]
-            one, two, three, four = (power.mean(axis=1) for power in powers)
-            r, s, t, u = (power.mean() for power in (one, two, three, four))
-            spread, top = s - r**2, u - 4 * r * t + 6 * r**2 * s - 3 * r**4
-            found[f"mean {variable}", "mean", family, mean, size] = r + mean[0], _error(one)
-            change = two - 2 * r * one
-            found[f"var {variable}", "variance", family, variance, size**2] = spread, _error(change)
+                m, v = y, np.zeros_like(y)
+            (r, error), (spread, wrong), (top, vague) = _moments_of(m, v)
+            found[f"mean {variable}", "mean", family, mean, size] = r + mean[0], error
+            found[f"var {variable}", "variance", family, variance, size**2] = spread, wrong
             if kurtosis is not None and spread > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
-                effect = four - 4 * r * three + 6 * r**2 * two + (12 * r * s - 4 * t - 12 * r**3) * one
-                effect = effect / spread**2 - 2 * top / spread**3 * change
-                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = top / spread**2, _error(effect)
+                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = top, vague
             points = self.points(variable, tails=False)
             asked = self._ask(self.law.cdf, variable, points)
             if asked is not None and not _tied(self.pilot[variable]):
@@ -474,6 +465,22 @@ class _Check:
 def _tied(pilot: Array) -> bool:
     """Whether values repeat: the law has atoms, on which networks need not lie exactly."""
     return bool((np.diff(pilot) == 0).mean() > 1e-3)
+
+
+def _moments_of(m: Array, v: Array) -> tuple[Number, Number, Number]:
+    """Mean, variance and kurtosis of variables that are N(m, v), each with its standard error over networks.
+
+    Shapes    m, v (networks, coordinates)
+    """
+    with np.errstate(all="ignore"):  # heavy tails
+        powers = m, v + m**2, m**3 + 3 * m * v, m**4 + 6 * m**2 * v + 3 * v**2
+        one, two, three, four = (power.mean(axis=1) for power in powers)
+        r, s, t, u = (power.mean() for power in powers)
+        spread, top = s - r**2, u - 4 * r * t + 6 * r**2 * s - 3 * r**4
+        change = two - 2 * r * one
+        effect = four - 4 * r * three + 6 * r**2 * two + (12 * r * s - 4 * t - 12 * r**3) * one
+        effect = effect / spread**2 - 2 * top / spread**3 * change
+        return (float(r), _error(one)), (float(spread), _error(change)), (float(top / spread**2), _error(effect))
 
 
 def _error(effect: Array) -> float:

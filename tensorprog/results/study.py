@@ -16,9 +16,9 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, chance, label, quantity, short
+from tensorprog.language.formats import BRACKETS, label
 from tensorprog.language.ir import Netsor, Table
-from tensorprog.results.comparison import MAX_MEMBERS, Comparison, Row
+from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
 from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference, members
 
@@ -126,66 +126,42 @@ class Study(Shown):
 
     def _table(self, name: str, figures: int) -> Grid:
         """An output at each width, beside the limit."""
-        netsor = self.netsor
-        size = math.prod(netsor.families[name].shape)
-        rows: list[tuple[str, ...]] = []
-        marked, sections = [], []
-        for index in members(netsor, name, SHOWN):
-            variable = label(name, index)
-            found = [(c.width, c[variable]) for c in self.comparisons]
-            rows += [_run_row(variable if k == 0 else "", width, row, figures) for k, (width, row) in enumerate(found)]
-            if self.compared is not None and found:
-                limit = found[0][1]
-                marked.append(len(rows))
-                variance = quantity(limit.limit_variance, limit.limit_variance_error, figures)
-                kurtosis = quantity(limit.limit_kurtosis, limit.limit_kurtosis_error, figures)
-                rows.append(("", "limit", variance, kurtosis, *[""] * 6))
-            sections.append(len(rows) - 1)
-        note = BRACKETS + (" (for the limit: its error); KL in nats" if self.compared is not None else "")
-        precise = any(math.isfinite(c[label(name, index)].kl_precise) for c in self.comparisons
-                      for index in members(netsor, name, SHOWN))
-        if precise:
-            note += " (the paper's estimator); precise KL: of the densities themselves, without a floor"
+        size = math.prod(self.netsor.families[name].shape)
+        variables = [label(name, index) for index in members(self.netsor, name, SHOWN)]
+        limited = self.compared is not None
+        precise = any(math.isfinite(c[variable].kl_precise) for c in self.comparisons for variable in variables)
+        hidden = {"energy"} | ({"ks_p"} if figures == 1 else set()) | (set() if precise else {"kl_precise"})
+        names = [name for name in HEADINGS if name not in hidden] if limited else ["variance", "kurtosis"]
+        found = [[(str(c.width), c[variable]) for c in self.comparisons] for variable in variables]
+        groups = [([[width, *row.cells(names, figures)] for width, row in rows],
+                   ["limit", *rows[0][1].limit_cells(names, figures)] if limited and rows else []) for rows in found]
+        note = BRACKETS + (" (for the limit: its error); KL in nats" if limited else "")
+        note += " (the paper's estimator); precise KL: of the densities themselves, without a floor" if precise else ""
         if size > SHOWN:
             note += f"; {size - SHOWN:,} further members of {name} are in report.json"
-        header = ["output", "n", "variance", "kurtosis", "KS", "p", "W1", "KL", "KL floor", "precise KL"]
-        hidden = {"p"} if figures == 1 else set()
-        hidden |= set() if precise else {"precise KL"}
-        shown = range(4) if self.compared is None else [k for k, text in enumerate(header) if text not in hidden]
-        header, rows = [header[k] for k in shown], [tuple(row[k] for k in shown) for row in rows]
-        title = f"{netsor.name}: {name}"
-        return Grid(title, tuple(header), tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
+        header = ("output", "n", *(HEADINGS[name] for name in names))
+        return _grouped(f"{self.netsor.name}: {name}", header, dict(zip(variables, groups, strict=True)), note)
 
     def _averages_table(self, figures: int) -> Grid:
         """The averages over the coordinates of a network at each width against E[psi | p-ring]."""
-        rows: list[tuple[str, ...]] = []
-        marked, sections = [], []
+        groups: dict[str, tuple[list[list[str]], list[str]]] = {}
         families: dict[str, int] = {}
+        limited = any(math.isfinite(row.limit_mean) for row in self.comparisons[0].averages)
+        columns = 4 if limited else 2
         for place, first in enumerate(self.comparisons[0].averages):
             name = first.average.partition("[")[0]
             families[name] = families.get(name, 0) + 1
-            if families[name] > SHOWN:
-                continue
-            for k, comparison in enumerate(self.comparisons):
-                row = comparison.averages[place]
-                rows.append((row.average if k == 0 else "", str(comparison.width), quantity(row.mean, row.se, figures),
-                             quantity(row.std, row.std_se, figures), short(row.ks), chance(row.ks_pvalue)))
-            if math.isfinite(first.limit_mean):
-                marked.append(len(rows))
-                rows.append(("", "limit", quantity(first.limit_mean, first.limit_se, figures),
-                             quantity(first.limit_std, first.limit_std_se, figures), "", ""))
-            sections.append(len(rows) - 1)
-        psi = self.averaged
-        title = f"{self.netsor.name}: averages over the coordinates, " + ", ".join(f"{k} = {v}" for k, v in psi.items())
+            if families[name] <= SHOWN:
+                rows = [[str(c.width), *c.averages[place].cells(figures)[:columns]] for c in self.comparisons]
+                limit = ["limit", *first.limit_cells(figures)] if math.isfinite(first.limit_mean) else []
+                groups[first.average] = rows, limit
+        psi = ", ".join(f"{k} = {v}" for k, v in self.averaged.items())
         note = BRACKETS
-        if marked:
-            note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples"
+        note += "; limit: E[psi | scores] over draws of the scores; KS and p of the two samples" if limited else ""
         if any(count > SHOWN for count in families.values()):
             note += "; further members are in report.json"
-        header = ("average", "n", "mean", "sd", "KS", "p")
-        shown = range(6) if marked else range(4)
-        cells = tuple(tuple(row[k] for k in shown) for row in rows)
-        return Grid(title, tuple(header[k] for k in shown), cells, note, tuple(marked), sections=tuple(sections[:-1]))
+        header = ("average", "n", "mean", "sd", "KS", "p")[: 2 + columns]
+        return _grouped(f"{self.netsor.name}: averages over the coordinates, {psi}", header, groups, note)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `tp run --format json`."""
@@ -209,12 +185,19 @@ def default_out(netsor: Netsor) -> Path:
     return Path("runs") / (f"{name}_" if is_reserved(name) else name)
 
 
-def _run_row(variable: str, width: int | None, row: Row, figures: int) -> tuple[str, ...]:
-    variance, kurtosis, ks, w1, kl, precise = (
-        quantity(getattr(row, key), getattr(row, f"{key}_se"), figures)
-        for key in ("variance", "kurtosis", "ks", "w1", "kl", "kl_precise")
-    )
-    return variable, str(width), variance, kurtosis, ks, chance(row.ks_p), w1, kl, short(row.kl_floor), precise
+def _grouped(
+    title: str, header: tuple[str, ...], groups: Mapping[str, tuple[list[list[str]], list[str]]], note: str
+) -> Grid:
+    """A table of variables, each with its rows and that of its limit, if there is one, which stands out."""
+    rows: list[tuple[str, ...]] = []
+    marked, sections = [], []
+    for variable, (found, limit) in groups.items():
+        rows += [(variable if k == 0 else "", *row) for k, row in enumerate(found)]
+        if limit:
+            marked.append(len(rows))
+            rows.append(("", *limit))
+        sections.append(len(rows) - 1)
+    return Grid(title, header, tuple(rows), note, tuple(marked), sections=tuple(sections[:-1]))
 
 
 def duration(seconds: float) -> str:

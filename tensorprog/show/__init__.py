@@ -1,1 +1,1 @@
-"""How results look: terminals, notebooks, pages, drawings of programs and plots.  Results in, text and pictures out."""
+"""How results look on terminals and on report.html, drawings of programs, and plots: results in, pictures out."""

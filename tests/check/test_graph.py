@@ -18,7 +18,7 @@ from tensorprog.jobs.cli import main
 from tensorprog.shipped import resolve
 from tensorprog.show import graphs
 from tensorprog.show.graphs.layout import lines as graph_lines
-from tensorprog.show.graphs.styles import marks_of
+from tensorprog.show.graphs.marks import marks_of
 from tests.corpus import CASES, Case
 from tests.reading import Netsor, judge, loads
 from tests.reading import load as read

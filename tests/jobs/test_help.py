@@ -15,8 +15,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from tensorprog.jobs.cli import main, run
-from tensorprog.jobs.cli.exits import MEANING
-from tensorprog.jobs.cli.help import COMMANDS
+from tensorprog.jobs.cli.frame import COMMANDS, MEANING
 from tensorprog.shipped import shipped_programs
 
 EVERY = {"tp": main, **{f"tp {name}": command for name, command in main.commands.items()}, "tp-run": run}

@@ -67,7 +67,7 @@ def test_editors_find_the_schema(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     first = Path("mine.yaml").read_text().splitlines()[0]
     assert first == f"# yaml-language-server: $schema={SCHEMA.as_uri()}"
     package = folder / "lib" / "program.schema.json"
-    monkeypatch.setattr("tensorprog.jobs.cli.new.SCHEMA", package.resolve())
+    monkeypatch.setattr("tensorprog.jobs.cli.programs.SCHEMA", package.resolve())
     call("new", "other")
     assert Path("other.yaml").read_text().startswith("# yaml-language-server: $schema=lib/program.schema.json\n")
 

@@ -37,11 +37,11 @@ SCRIPT = """
 import itertools, pathlib, signal, sys
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job
-from tensorprog.jobs.sweeps import work, workers
+from tensorprog.jobs.sweeps import cells, work
 
 job.MAX_BLOCK = 16  # several blocks in a cell
 moment, number, interrupt, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], itertools.count()
-draw, replace, netcdf = workers.draw, pathlib.Path.replace, work.netcdf
+draw, replace, netcdf = cells.draw, pathlib.Path.replace, work.netcdf
 
 def stop():
     print(moment, flush=True)
@@ -68,7 +68,7 @@ def writing(dataset):
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN if interrupt == "ignored" else signal.default_int_handler)
     if moment == "drawing":
-        workers.draw = drawing
+        cells.draw = drawing
     elif moment == "replacing":
         pathlib.Path.replace = replacing
     elif moment == "writing":

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorprog.jobs.sweeps import workers
+from tensorprog.jobs.sweeps import cells
 from tensorprog.language import errors
 
 xarray = pytest.importorskip("xarray")
@@ -121,7 +121,7 @@ def test_a_cell_that_fails_is_named(tp: Tp, monkeypatch: pytest.MonkeyPatch, err
     def failing(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(workers, "draw", failing)
+    monkeypatch.setattr(cells, "draw", failing)
     found, out, err = tp("small.yaml", "--repeats", "1", "--width", "8", "--over", "c=3")
     assert (found, out) == (code, "")
     assert "\n  in the cell c=3, n = 8, repeat 0 of the sweep\n" in err

@@ -18,11 +18,9 @@ import pytest
 import tensorprog as tp
 from tensorprog import Program
 from tensorprog.finite.cluster import connected
-from tensorprog.jobs.sweeps import cells, work, workers
-from tensorprog.jobs.sweeps.dataset import netcdf
-from tensorprog.jobs.sweeps.design import design
-from tensorprog.jobs.sweeps.fields import NUMBERS
-from tensorprog.jobs.sweeps.summary import mean_of
+from tensorprog.jobs.sweeps import cells, work
+from tensorprog.jobs.sweeps.design import NUMBERS, design
+from tensorprog.jobs.sweeps.results import mean_of, netcdf
 from tensorprog.results.comparison import Row
 from tensorprog.show import plots
 from tests.reading import loads
@@ -58,13 +56,13 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Width and seed of each cell that is drawn."""
-    seen = []
+    seen, drawing = [], cells.draw
 
     def draw(job: Any, *args: Any, **keywords: Any) -> Any:
         seen.append((job.plan.width, job.seed))
-        return cells.draw(job, *args, **keywords)
+        return drawing(job, *args, **keywords)
 
-    monkeypatch.setattr(workers, "draw", draw)
+    monkeypatch.setattr(cells, "draw", draw)
     return seen
 
 
@@ -408,7 +406,7 @@ def test_rates_of_a_sweep(small: Path) -> None:
 def test_a_cell_that_fails_is_named(
     small: Path, monkeypatch: pytest.MonkeyPatch, place: str, executor: type[ThreadPoolExecutor] | None
 ) -> None:
-    module = {"draw": workers, "numbers": work}[place]
+    module = {"draw": cells, "numbers": work}[place]
     whole = getattr(module, place)
 
     def failing(*args: Any, **keywords: Any) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog import Law
 from tensorprog.limit.draw.layers import Conditioned
-from tensorprog.limit.law import given_draws
+from tensorprog.limit.law import conditional_moments
 from tests.reading import loads
 
 Array = NDArray[np.float64]
@@ -99,7 +99,7 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
 @pytest.mark.slow
 def test_numbers_do_not_depend_on_how_many_draws_are_held_at_once(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(law.cov("y"))
-    monkeypatch.setattr(given_draws, "NUMBERS", 1 << 10)
+    monkeypatch.setattr(conditional_moments, "NUMBERS", 1 << 10)
     np.testing.assert_allclose(np.asarray(Law(loads(TEXT), accuracy=0.1).cov("y")), whole, rtol=1e-12)
 
 

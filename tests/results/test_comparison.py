@@ -9,8 +9,9 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import ProgramError, compare
-from tensorprog.results.comparison import aligned, chance, quantity
-from tensorprog.results.law_summary import Reference, label, members, split
+from tensorprog.blocks.text import aligned
+from tensorprog.language.formats import chance, label, quantity
+from tensorprog.results.law_summary import Reference, members, split
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 

@@ -6,12 +6,12 @@ from scipy import stats
 from scipy.integrate import quad, trapezoid
 
 from tensorprog.results.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
-from tensorprog.results.law_summary import Curve
+from tensorprog.results.law_summary import LawCurve
 
 
 def curve(law=stats.norm, reach=14.0):
     grid = 0.3 * np.sinh(np.linspace(-1, 1, 257) * np.arcsinh(reach / 0.3))
-    return Curve(grid, law.pdf(grid), np.zeros_like(grid))
+    return LawCurve(grid, law.pdf(grid), np.zeros_like(grid))
 
 
 def measure(x, reference, size=None, other=np.inf, seed=0):

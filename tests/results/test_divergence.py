@@ -216,7 +216,7 @@ outputs: [y]
 
 @pytest.mark.parametrize("flat", [0.0, 0.3, 40.0, 1e6])
 def test_grids_are_what_they_say(flat: float) -> None:
-    grid = divergence.Grid(2.0, 0.1, flat, flat + 9)
+    grid = divergence.TrapezoidalGrid(2.0, 0.1, flat, flat + 9)
     t = np.linspace(-grid.end, grid.end, 20001)
     y = grid.points(t)
     assert y[-1] - 2 >= flat + 9

@@ -1,4 +1,4 @@
-"""The commands, one function each."""
+"""The main job and its parts, one function each: `tp run`, `check`, `limit`, `sample`, `plan`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tensorprog.blocks import paragraph
-from tensorprog.jobs.cli.completion import completion
-from tensorprog.jobs.cli.exits import BAD_INPUT, DONE, NOT_MET, OUR_BUG, OUTSIDE, Command, Group
-from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
-from tensorprog.jobs.cli.listing import list_
-from tensorprog.jobs.cli.looking import graph, plan
-from tensorprog.jobs.cli.new import new
+from tensorprog.jobs.cli.frame import (
+    BAD_INPUT,
+    COMMANDS,
+    DONE,
+    NOT_MET,
+    OUR_BUG,
+    OUTPUT,
+    OUTSIDE,
+    RESOURCES,
+    SIMPLE,
+    Command,
+    Group,
+)
 from tensorprog.jobs.cli.options import (
     ACCURACY,
     FILE,
@@ -41,6 +48,7 @@ from tensorprog.jobs.cli.options import (
     whole_number,
 )
 from tensorprog.jobs.cli.paper import paper
+from tensorprog.jobs.cli.programs import completion, graph, list_, new
 from tensorprog.jobs.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, show, writable
 from tensorprog.jobs.cli.sweep import sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
@@ -286,7 +294,7 @@ def limit(
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     """Formulas as text, as a LaTeX document, or as strings in JSON."""
     law = program.limit(symbolic=True)
-    from tensorprog.limit.formulas.derivation import document
+    from tensorprog.limit.formulas.latex import document
     from tensorprog.limit.formulas.text import law_json, law_text
 
     if form == "json":
@@ -358,6 +366,33 @@ def sample(
     elif not quiet:
         shapes_text = ", ".join(f"{name} {tuple(draws[name].shape)}" for name in draws)
         echo(f"written to {out}: {shapes_text}")
+    return 0
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[1], exits=SIMPLE, short_help="Show how networks of finite width would be drawn.",
+    examples=[("attention", "at the program's own widths"),
+              ("attention --width 1024 --method lazy", "at one width, by one method")],
+)
+@options(FILE, SET, WIDTH, METHOD, FORMAT, QUIET)
+def plan(
+    file: str, overrides: dict[str, str], width: tuple[int, ...] | None, method: str | None, form: str, quiet: bool
+) -> int:
+    """Show how networks of FILE would be drawn: for each statement, how its vectors are represented and the random
+    numbers of one network. Nothing is drawn.
+    """
+    program = open_program(file, overrides)
+    from tensorprog.results.study import settings_of
+
+    settings = settings_of(program.netsor, {"width": width, "method": method})
+    choices = {"method": settings.method, "coordinates": settings.coordinates, "keep": settings.keep,
+               "averages": dict(settings.averages)}
+    plans = [program.plan(n, **choices) for n in settings.width]
+    if form == "json":
+        print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
+    elif not quiet:
+        for each in plans:
+            show(each.blocks())
     return 0
 
 

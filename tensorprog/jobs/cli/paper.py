@@ -10,10 +10,8 @@ from typing import Any
 import click
 
 from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.complete import ALL, figures
-from tensorprog.jobs.cli.exits import Command
-from tensorprog.jobs.cli.help import COMMANDS, OUTPUT
-from tensorprog.jobs.cli.options import FORMAT, QUIET, SEED, Place, option, options, whole_number
+from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, Command
+from tensorprog.jobs.cli.options import ALL, FORMAT, QUIET, SEED, Place, figures, option, options, whole_number
 from tensorprog.jobs.cli.shared import echo, print_json, show
 from tensorprog.language.errors import did_you_mean, fail
 

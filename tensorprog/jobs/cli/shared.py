@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorprog.jobs.cli.exits import OUTSIDE
+from tensorprog.jobs.cli.frame import OUTSIDE
 from tensorprog.jobs.cli.options import REQUIRED
 from tensorprog.language.errors import fail
 from tensorprog.language.files import json_text

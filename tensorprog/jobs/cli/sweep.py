@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.complete import constants, variables
-from tensorprog.jobs.cli.exits import OUTSIDE, Command
-from tensorprog.jobs.cli.help import COMMANDS, OUTPUT, RESOURCES
-from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SEED, SET, WIDTH, Place, option, options, whole_number
+from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, OUTSIDE, RESOURCES, Command
+from tensorprog.jobs.cli.options import (
+    FILE,
+    FORMAT,
+    QUIET,
+    SEED,
+    SET,
+    WIDTH,
+    Place,
+    constants,
+    option,
+    options,
+    variables,
+    whole_number,
+)
 from tensorprog.jobs.cli.shared import echo, open_program, print_json, show
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.show.terminal import columns_of
@@ -24,7 +34,6 @@ from tensorprog.show.terminal import columns_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tensorprog.jobs.sweeps.summary import Summary
     from tensorprog.jobs.sweeps.work import Outcome
 
 
@@ -85,8 +94,8 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
-    from tensorprog.jobs.sweeps.dataset import need_xarray
     from tensorprog.jobs.sweeps.design import design
+    from tensorprog.jobs.sweeps.results import need_xarray
     from tensorprog.jobs.sweeps.work import perform
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import SweepProgress
@@ -114,7 +123,7 @@ def _words(file: str, overrides: dict[str, str]) -> str:
 
 def _pool(workers: int | None, scheduler: str | None, told: Any) -> AbstractContextManager[Executor | None]:
     if scheduler is None:
-        from tensorprog.jobs.sweeps.workers import pool
+        from tensorprog.jobs.sweeps.cells import pool
 
         return pool(workers)
     from tensorprog.finite.cluster import connected
@@ -140,25 +149,9 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
 
 
 def _print(outcome: Outcome, folder: Path) -> None:
-    """A table for each choice of constants and each variable, rates below, then the files."""
-    figures = 1 if columns_of(sys.stdout) < 100 else 2
-    for summary in outcome.summaries:
-        for variable in outcome.design.variables:
-            show([_table(outcome, summary, variable, figures)])
-            echo()
+    """The tables, then the files."""
+    for block in outcome.blocks(figures=1 if columns_of(sys.stdout) < 100 else 2):
+        show([block])
+        echo()
     echo(f"written to {folder}{os.sep}")
     echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
-
-
-def _table(outcome: Outcome, summary: Summary, variable: str, figures: int) -> Grid:
-    from tensorprog.language.formats import BRACKETS
-
-    design = outcome.design
-    header, cells = summary.table(variable, figures)
-    title = ", ".join(part for part in (f"{design.base.name}: {variable}", str(summary.setting)) if part)
-    notes = [f"means over {design.repeats} repeats of {design.samples:,} networks; {BRACKETS}"
-             if design.repeats > 1 else f"{design.samples:,} networks; {BRACKETS}"]
-    notes += summary.falls(variable)
-    notes += [f"no limit: {summary.refused}"] if summary.refused else []
-    marked = (len(cells) - 1,) if cells[-1][0] == "limit" else ()
-    return Grid(title, tuple(header), tuple(map(tuple, cells)), "\n".join(notes), marked)

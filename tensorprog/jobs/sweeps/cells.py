@@ -1,31 +1,50 @@
-"""One cell: its random stream, what its numbers depend on, its draws and their comparison with the limit."""
+"""Cells: their random streams, who draws them, their comparison with the limit, and the files that remember them.
+
+A sweep on disk is one small file for each finished cell, then the whole as netCDF and CSV:
+
+    cells/<digest>.json    a cell's numbers, beside everything that they depend on; the digest is that of the latter
+    lock                   held by the process that writes
+
+Files appear whole or not at all.  A cell is found again by what its numbers depend on, in whichever sweep it occurs:
+one that was stopped goes on, and one with more widths, repeats or values computes what is new.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.connection import wait
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import settings
-from tensorprog.finite.workers import Packed, opened
-from tensorprog.jobs.sweeps.design import Cell, Design
-from tensorprog.jobs.sweeps.fields import NUMBERS
+from tensorprog.finite.workers import OUTSIDE_WORKERS, Packed, cores, finished, inside, opened, pack
+from tensorprog.jobs.sweeps.design import NUMBERS, Cell, Design
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError
+from tensorprog.language.files import Lock, write_text, writing
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 from tensorprog.program import Program
 from tensorprog.results.comparison import compare
 from tensorprog.results.law_summary import Reference, split
 
-__all__ = ["Drawn", "Limits", "Numbers", "draw", "identity", "job_of", "named", "numbers", "stream"]
+__all__ = ["Drawn", "Finished", "Folder", "Limits", "Numbers", "draw", "drawn", "identity", "job_of", "named",
+           "numbers", "pool", "stream"]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
@@ -102,6 +121,89 @@ def _columns(drawn: Samples, variables: Sequence[str]) -> Drawn:
     return found
 
 
+# ---- who draws ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def pool(workers: int | None) -> Iterator[Executor | None]:
+    """So many processes; None for one, as this process is one.
+
+    Interrupted, they are ended at once; and they do not outlive this process, however it ends.
+    """
+    if workers is None or workers == 1:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(workers, context, initializer=_follow)
+    try:
+        yield executor
+    except BaseException:
+        for process in list(getattr(executor, "_processes", {}).values()):
+            process.terminate()
+        executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
+
+
+def _follow() -> None:
+    """Leave Ctrl-C to the process that started this one, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def drawn(
+    design: Design, cells: Sequence[Cell], executor: Executor | None, progress: Callable[[Cell, float], None]
+) -> Generator[tuple[Cell, Drawn]]:
+    """Draw cells; gives each with its draws, in the order they are finished.
+
+    `progress` hears which share of a cell is done, where that is known.
+
+    Raises    WorkerError when workers are lost
+    """
+    if executor is None:
+        for cell in cells:
+            def tell(done: int, total: int, cell: Cell = cell) -> None:
+                progress(cell, done / total)
+
+            with named(cell.name):
+                found = draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
+            yield cell, found
+        return
+    chosen = adopted(executor)
+    assert chosen is not None
+    workers = int(getattr(chosen, "_max_workers", OUTSIDE_WORKERS))
+    here = inside(chosen) or isinstance(chosen, ProcessPoolExecutor)
+    threads = max(1, cores() // workers) if here else 1
+
+    def submit(cell: Cell) -> Future[Drawn]:
+        with named(cell.name):
+            job = job_of(design, cell)
+        sent = job if inside(chosen) else pack(job, 0.0)
+        return chosen.submit(_draw, cell.name, sent, *_arguments(design, cell), threads)
+
+    yield from finished(submit, iter(cells), 2 * workers)
+
+
+def _draw(name: str, *arguments: Any) -> Drawn:
+    """Draw a cell where a worker is, whose errors are then named there."""
+    with named(name):
+        return draw(*arguments)
+
+
+def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:
+    return design.samples, design.variables, cell.setting.conditional is not None
+
+
+# ---- the limits beside them -----------------------------------------------------------------------------------------
+
+
 class Limits:
     """The limits of settings, each compiled when it is first asked for."""
 
@@ -160,3 +262,63 @@ def _samples(design: Design, cell: Cell, variable: str, columns: Array) -> Sampl
     values, *law = (np.broadcast_to(part.reshape(size, *(1 for _ in shape)), (size, *shape)) for part in columns)
     conditional = {name: (law[0], law[1])} if law else {}
     return Samples(netsor, {name: values}, size, stream(design.seed, cell), "auto", cell.width, conditional=conditional)
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+class Finished(NamedTuple):
+    """What is known of a finished cell."""
+
+    numbers: Numbers
+    refused: str  # why there is no limit; empty if there is one
+
+
+class Folder:
+    """The folder of a sweep, or with None a memory that is gone afterwards; open for writing inside a `with` block.
+
+    Raises    ProgramError if another process is writing to it, or nobody can
+    """
+
+    def __init__(self, path: Path | None, design: Design) -> None:
+        self.path, self._design = path, design
+        self._lock = None if path is None else Lock(path / "lock")
+
+    def __enter__(self) -> Folder:
+        if self.path is not None and self._lock is not None:
+            with writing(self.path):
+                (self.path / "cells").mkdir(parents=True, exist_ok=True)
+                self._lock.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def read(self, cell: Cell) -> Finished | None:
+        """What is known of a cell; None if it is not finished, or its file is not what was written."""
+        if self.path is None:
+            return None
+        wanted = identity(self._design, cell)
+        try:
+            found = json.loads(self._file(wanted).read_text(encoding="utf-8"))
+            if found["identity"] != wanted:
+                return None
+            return Finished(found["numbers"], found["refused"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def write(self, cell: Cell, done: Finished) -> None:
+        """Put a finished cell on disk."""
+        if self.path is None:
+            return
+        wanted = identity(self._design, cell)
+        entry = {"cell": cell.name, "numbers": done.numbers, "refused": done.refused, "identity": wanted}
+        write_text(self._file(wanted), json.dumps(entry, indent=1, allow_nan=False) + "\n")
+
+    def _file(self, wanted: dict[str, Any]) -> Path:
+        assert self.path is not None
+        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+        return self.path / "cells" / f"{digest[:32]}.json"

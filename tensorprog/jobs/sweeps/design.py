@@ -1,4 +1,4 @@
-"""What a sweep consists of: the request, checked as a whole before any work, and its cells."""
+"""What a sweep consists of: the request, checked as a whole before any work, its cells, and the numbers of a cell."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tensorprog.finite.run import estimate
-from tensorprog.jobs.sweeps.fields import NUMBERS
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import NotCompiledError, Problem, ProgramError, did_you_mean, fail
+from tensorprog.language.formats import label
 from tensorprog.language.ir import Netsor
 from tensorprog.language.yaml_io import load, pack, unpack
+from tensorprog.results.comparison import Row
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.law_summary import label, members, name_of, one_or_several, split
+from tensorprog.results.law_summary import members, name_of, one_or_several, split
 from tensorprog.shipped import resolve, shipped_programs
 
-__all__ = ["Cell", "Design", "Setting", "design"]
+__all__ = ["LIMITS", "NUMBERS", "Cell", "Design", "Setting", "described", "design"]
 
 Number = int | float
 MAX_WIDTH = 10**7
@@ -31,6 +32,23 @@ EXACT = 2**53  # whole numbers up to this are exact as floats
 COMPARING = 0.02, 1e-6  # seconds to compare one variable, and more for each network
 PRECISE = 0.3  # seconds for the divergence of its conditional laws
 AXES = ("width", "repeat", "variable")
+# of a cell: every numeric field of a comparison's row
+NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))
+LIMITS = tuple(name for name in NUMBERS if name.startswith("limit_"))  # the same at all widths and repeats
+LONG_NAMES = {
+    "n": "networks drawn",
+    "effective": "independent draws",
+    "mean": "mean",
+    "variance": "variance",
+    "kurtosis": "kurtosis (Gaussian = 3)",
+    "ks": "Kolmogorov-Smirnov distance to the limit",
+    "w1": "Wasserstein-1 distance to the limit",
+    "energy": "energy distance to the limit",
+    "kl": "KL(finite || limit) by kernel estimates",
+    "kl_precise": "KL(finite || limit) of averaged conditional Gaussians",
+}
+SUFFIXES = {"_se": "standard error of ", "_error": "error of ", "_p": "p-value of ", "_floor": "noise floor of "}
+PREFIXES = {"limit_": "limit's ", "z_": "z-score against the limit of "}
 
 
 @dataclass(frozen=True)
@@ -284,3 +302,19 @@ def _variables(
         except ProgramError as error:
             problems += _with(said, error)
     return tuple(dict.fromkeys(names))
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def described(name: str) -> dict[str, str]:
+    """`long_name` and `units` of a field."""
+    inner, words = name, ""
+    for prefix, said in PREFIXES.items():
+        if inner.startswith(prefix):
+            inner, words = inner.removeprefix(prefix), said
+    for suffix, said in SUFFIXES.items():
+        if inner.endswith(suffix):
+            inner, words = inner.removesuffix(suffix), said + words
+    units = "nat" if inner.startswith("kl") and not name.endswith("_p") else "1"
+    return {"long_name": words + LONG_NAMES.get(inner, inner.replace("_", " ")), "units": units}

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tensorprog.blocks import Block
+from tensorprog.blocks.html import Shown
 from tensorprog.finite.workers import one_blas_thread
-from tensorprog.jobs.sweeps.cells import Limits, named, numbers
-from tensorprog.jobs.sweeps.dataset import dataset, need_xarray, netcdf, tidy, write_zarr
+from tensorprog.jobs.sweeps.cells import Finished, Folder, Limits, drawn, named, numbers, pool
 from tensorprog.jobs.sweeps.design import Cell, Design, design
-from tensorprog.jobs.sweeps.folder import Finished, Folder
-from tensorprog.jobs.sweeps.summary import Summary, summaries
-from tensorprog.jobs.sweeps.workers import drawn, pool
+from tensorprog.jobs.sweeps.results import Summary, dataset, need_xarray, netcdf, summaries, tidy, write_zarr
 from tensorprog.language.errors import fail
 from tensorprog.language.files import whole, write_text, writing
+from tensorprog.language.formats import BRACKETS
 from tensorprog.results.study import Listener, duration
 from tensorprog.show import plots
 
@@ -29,7 +29,7 @@ PICTURE = "convergence"  # how the names of pictures begin
 
 
 @dataclass
-class Outcome:
+class Outcome(Shown):
     """A sweep that is done."""
 
     design: Design
@@ -37,6 +37,14 @@ class Outcome:
     dataset: Any
     summaries: tuple[Summary, ...]
     written: list[Path] = field(default_factory=list)
+
+    def blocks(self, figures: int = 2) -> list[Block]:
+        """A table for each choice of constants and each variable, with errors of so many figures; rates below."""
+        of = self.design
+        note = f"{of.samples:,} networks; {BRACKETS}"
+        note = f"means over {of.repeats} repeats of {note}" if of.repeats > 1 else note
+        return [summary.block(variable, ", ".join(filter(None, (f"{of.base.name}: {variable}", str(summary.setting)))),
+                              note, figures) for summary in self.summaries for variable in of.variables]
 
 
 def sweep(

@@ -38,8 +38,8 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.weight_factors import RANK, Rows, factor_rows
 from tensorprog.limit.form.definitions import Box, held_ranges, leaves, pieced, place, target_box
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.gaussians import initial_draws
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numbers import initial_draws
 
 __all__ = ["Box", "Sampler", "plain"]
 

@@ -18,8 +18,9 @@ from tensorprog.language.substitute import compose
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.form.definitions import leaves
 from tensorprog.limit.memory import need
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Moment, difference
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["RANK", "Rows", "factor_rows"]
 
@@ -149,7 +150,7 @@ def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
     return True
 
 
-def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Moment | None:
+def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> IndexedValues | None:
     """Second moments of the columns of two families at the same member of their weight, second copies for the second;
     None where the member is not read in the same way."""
     names = {name: Affine(((f"{name}_", 1),)) for name in second.axes}
@@ -162,7 +163,7 @@ def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Moment
     slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
     ranges = {name: first.ranges[name] for name in first.axes}
     ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
-    return compiler.second(first.statement.vector.name, second.statement.vector.name).rename(slots, ranges)
+    return compiler.second(first.statement.vector.name, second.statement.vector.name).read(slots, ranges)
 
 
 def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:

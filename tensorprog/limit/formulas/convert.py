@@ -21,8 +21,8 @@ __all__ = [
     "Data",
     "Lookup",
     "affine",
-    "inside",
     "kept_constants",
+    "within",
 ]
 
 
@@ -158,7 +158,7 @@ class Converter:
         return exact(definition.value)
 
 
-def inside(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
+def within(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
     """1 where a form stays in a range, else 0."""
     low, high = form.bounds(dict(ranges))
     if span[0] <= low and high < span[1]:

@@ -1,8 +1,7 @@
-"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid."""
+"""Drawings of the networkx view of a program: where boxes go (`layout`), what a check marks, and the drawings."""
 
-from tensorprog.show.graphs.drawing import to_svg
-from tensorprog.show.graphs.layout import Layout, layout
-from tensorprog.show.graphs.styles import BLAME, REMARK
-from tensorprog.show.graphs.texts import captions, to_dot, to_mermaid
+from tensorprog.show.graphs.drawings import captions, to_dot, to_mermaid, to_svg
+from tensorprog.show.graphs.layout import Placement, layout
+from tensorprog.show.graphs.marks import BLAME, REMARK
 
-__all__ = ["BLAME", "REMARK", "Layout", "captions", "layout", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "Placement", "captions", "layout", "to_dot", "to_mermaid", "to_svg"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import networkx as nx
 
-__all__ = ["CHARACTER", "LINE", "PAD", "PORT", "SMALL", "TAG", "Edge", "Layout", "layout", "lines"]
+__all__ = ["CHARACTER", "LINE", "PAD", "PORT", "SMALL", "TAG", "Edge", "Placement", "layout", "lines"]
 
 Edge = tuple[str, str, int]  # from, to, and which of several
 
@@ -23,7 +23,7 @@ SWEEPS = 40
 
 
 @dataclass(frozen=True)
-class Layout:
+class Placement:
     """Centres and sizes of all nodes, and the bends of edges that span several layers."""
 
     centres: dict[str, tuple[float, float]]
@@ -63,7 +63,7 @@ def _layers(graph: Any) -> dict[str, int]:
     return {node: value - lowest for node, value in layer.items()}
 
 
-def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
+def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
     """Place nodes in layers: longest path from the sources, barycentre ordering, then aligned with their neighbours.
 
     Boxes with a tag have a line for it above the statement.  What is declared and never used stands below the rest.
@@ -130,7 +130,7 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Layout:
     lanes = {node: width + 14.0 + 12.0 * k for k, node in enumerate(back)}
     height = top - LAYER + LINE + 24.0 * bool(lanes)
     leaves, arrives = _ports(graph, centres, sizes, bends, lanes)
-    return Layout(centres, sizes, bends, bands, lanes, leaves, arrives, max([width, *lanes.values()]), height)
+    return Placement(centres, sizes, bends, bands, lanes, leaves, arrives, max([width, *lanes.values()]), height)
 
 
 def _ports(

@@ -1,20 +1,26 @@
-"""From exceptions to exit codes; no traceback ever reaches a user."""
+"""What every command has: help with examples, exit codes, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from tensorprog.jobs.cli.help import Documented, write_commands
 from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail
 from tensorprog.show.terminal import prepare
+
+COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
+OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
+WIDEST, NARROWEST = 100, 24  # columns of text
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
 
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
 MEANING = {  # those that `--help` explains
@@ -22,6 +28,9 @@ MEANING = {  # those that `--help` explains
     NOT_MET: "accuracy or memory not met, or a limit that is not compiled", INTERRUPTED: "interrupted",
 }
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
+
+
+# ---- from exceptions to exit codes ----------------------------------------------------------------------------------
 
 
 class _ReaderGoneError(Exception):
@@ -82,12 +91,92 @@ def _usage_problem(error: click.ClickException) -> Problem:
     return Problem(message, fix=f"{command} --help")
 
 
-class Command(Documented):
-    """A command that leaves with an exit code; `exits` are those that it can leave with and `--help` explains."""
+# ---- commands -------------------------------------------------------------------------------------------------------
 
-    def __init__(self, *args: Any, exits: Sequence[int] = tuple(MEANING), **extra: Any) -> None:
+
+class HeadedOption(click.Option):
+    """An option that stands under a heading."""
+
+    def __init__(self, *args: Any, heading: str = OPTIONS, **extra: Any) -> None:
         super().__init__(*args, **extra)
-        self.exits = exits
+        self.heading = heading
+
+
+class Formatter(click.HelpFormatter):
+    """Text as narrow as the screen is; click's own is never narrower than 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        room = min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2
+        super().__init__(indent_increment, width or max(room, NARROWEST), max_width)
+
+
+class CommandContext(click.Context):
+    """A command that is being called."""
+
+    formatter_class = Formatter
+
+
+def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.HelpFormatter) -> None:
+    """Lists under headings, whose texts begin in one column."""
+    column = min(max((len(name) for part in rows.values() for name, _ in part), default=0), formatter.width // 3)
+    for heading, part in rows.items():
+        with formatter.section(heading):
+            formatter.write_dl([(f"{name:<{column}}", text) for name, text in part], col_max=column + 2)
+
+
+def _write_commands(commands: Iterable[tuple[str, click.Command]], formatter: click.HelpFormatter) -> None:
+    """Write the commands under their headings, each with its whole summary."""
+    rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
+    for name, command in commands:
+        summary = command.short_help or command.get_short_help_str(limit=1000)
+        rows.setdefault(getattr(command, "heading", COMMANDS[2]), []).append((name, summary))
+    _write_sections({heading: part for heading, part in rows.items() if part}, formatter)
+
+
+class Command(click.Command):
+    """A command that shows examples, says what FILE is, and leaves with an exit code.
+
+    `heading` is the one it stands under in the list of commands, `examples` are pairs: what follows the command's name,
+    and what it is for; `exits` are the codes that it can leave with and `--help` explains.
+    """
+
+    context_class = CommandContext
+
+    def __init__(
+        self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (),
+        exits: Sequence[int] = tuple(MEANING), **extra: Any,
+    ) -> None:
+        super().__init__(*args, **extra | {"context_settings": SETTINGS | extra.get("context_settings", {})})
+        self.heading, self.examples, self.exits = heading, examples, exits
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text, and what FILE is if there is one."""
+        super().format_help_text(ctx, formatter)
+        if any(parameter.metavar == "FILE" and isinstance(parameter, click.Argument) for parameter in self.params):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(FILE_TEXT)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under their headings; that for help comes last."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            heading = next(reversed(rows), OPTIONS) if "--help" in parameter.opts else OPTIONS
+            if record is not None:
+                rows.setdefault(getattr(parameter, "heading", heading), []).append(record)
+        _write_sections(rows, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the exit codes."""
+        rows = [(f"{ctx.command_path} {arguments}".rstrip(), purpose) for arguments, purpose in self.examples]
+        if rows:
+            with formatter.section("Examples"):
+                formatter.write_dl(rows, col_max=formatter.width * 3 // 5)
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the words of the line; what is wrong with them is told with the command that they are for."""
@@ -96,12 +185,6 @@ class Command(Documented):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the exit codes."""
-        super().format_epilog(ctx, formatter)
-        with formatter.section("Exit codes"):
-            formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run and write all that was printed; click would take a closed pipe for exit code 1."""
@@ -137,7 +220,7 @@ class Group(Command, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""
-        write_commands(self.commands.items(), formatter)
+        _write_commands(self.commands.items(), formatter)
         Command.format_options(self, ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Drawings of the view as SVG."""
+"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from tensorprog.show.graphs.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Layout, layout, lines
-from tensorprog.show.graphs.styles import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of
+from tensorprog.show.graphs.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Placement, layout, lines
+from tensorprog.show.graphs.marks import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of
 
-__all__ = ["to_svg"]
+__all__ = ["captions", "to_dot", "to_mermaid", "to_svg"]
 
 MARGIN, NARROWEST = 24.0, 560.0
 WIDE = 8.6  # a character of the title
@@ -111,7 +111,7 @@ def _key(x: float, y: float, label: str, style: Style) -> str:
     return _rect(x, y, 18, 14, 4, style) + _text(x + 24, y + 11, label, style.ink)
 
 
-def _box(plan: Layout, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
+def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:
     (x, y), (w, h) = plan.centres[node], plan.sizes[node]
     x, y = x + origin[0], y + origin[1]
     style = marks.style(node)
@@ -139,7 +139,7 @@ def _numbers(x: float, y: float, numbers: Sequence[int], marks: Marks) -> str:
         x, y + 3.5, text, ink, bold=True, size=10, middle=True)
 
 
-def _edge(plan: Layout, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
+def _edge(plan: Placement, edge: Edge, role: str, origin: tuple[float, float], path: str) -> str:
     u, v, _ = edge
     y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
     style = (
@@ -166,7 +166,7 @@ def _curve(stops: Sequence[tuple[float, float]]) -> str:
     return path
 
 
-def _back(plan: Layout, edge: Edge, origin: tuple[float, float]) -> str:
+def _back(plan: Placement, edge: Edge, origin: tuple[float, float]) -> str:
     """Back along a recurrence: through the gap below, up a lane on the right, in from above."""
     u, v, _ = edge
     y1, y2, h1, h2 = plan.centres[u][1], plan.centres[v][1], plan.sizes[u][1], plan.sizes[v][1]
@@ -176,3 +176,85 @@ def _back(plan: Layout, edge: Edge, origin: tuple[float, float]) -> str:
     start, end = (plan.leaves[edge] + dx, y1 + h1 / 2 + dy), (plan.arrives[edge] + dx, y2 - h2 / 2 - 1 + dy)
     return (f"M{start[0]:.1f},{start[1]:.1f} V{below:.1f} H{plan.lanes[u] + dx:.1f} V{above:.1f} H{end[0]:.1f} "
             f"V{end[1]:.1f}")
+
+
+# ---- text for other programs ----------------------------------------------------------------------------------------
+
+
+def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
+    """The lines in each box: numbers of findings and roles, if the program was checked, and the statement."""
+    found = {}
+    for node, data in graph.nodes(data=True):
+        numbers = "".join(f"({number}) " for number in marks.numbers.get(node, ()))
+        found[node] = [numbers + ", ".join(marks.sorts[node]), data["text"]] if marks.judged else [data["text"]]
+    return found
+
+
+def captions(graph: Any, report: Any = None) -> list[str]:
+    """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
+    return _captions(graph, marks_of(graph, report))
+
+
+def _captions(graph: Any, marks: Marks) -> list[str]:
+    if not marks.judged:
+        return []
+    faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
+    return [f"{graph.graph.get('name', '')} - {marks.verdict}", *marks.claims, *faults]
+
+
+def to_dot(graph: Any, report: Any = None) -> str:
+    """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
+    marks = marks_of(graph, report)
+
+    def quoted(*texts: str) -> str:
+        return '"' + "\\n".join(clean(text).replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
+
+    lines = [
+        f"digraph {quoted(graph.graph.get('name', ''))} {{",
+        '  node [shape=box, style="rounded,filled", fontname=monospace];',
+    ]
+    if marks.judged:
+        caption = quoted(*_captions(graph, marks)).replace("\\n", "\\l")[:-1]
+        lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
+    labels = _labels(graph, marks)
+    for node in graph:
+        style, fault = marks.style(node), node in marks.path
+        look = f'fillcolor="{style.fill}", color="{marks.colour if fault else style.border}", fontcolor="{style.ink}"'
+        look += ", penwidth=3" if fault else ""
+        look += ', style="rounded,filled,dashed"' if style.dash else ""
+        lines.append(f"  {quoted(node)} [label={quoted(*labels[node])}, {look}];")
+    for u, v, data in graph.edges(data=True):
+        look = f', color="{marks.colour}", penwidth=3' if marks.joins(u, v) else ""
+        lines.append(f"  {quoted(u)} -> {quoted(v)} [label={quoted(data['role'])}{look}];")
+    return "\n".join([*lines, "}"])
+
+
+def to_mermaid(graph: Any, report: Any = None) -> str:
+    """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
+    marks = marks_of(graph, report)
+    names = {node: f"n{k}" for k, node in enumerate(graph)}
+    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"}
+
+    def text(value: str) -> str:
+        return "".join(entities.get(c, c) for c in clean(value))
+
+    def sort(node: str) -> str:
+        return marks.sorts[node][0].replace("-", "")
+
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _captions(graph, marks))]
+    labels = _labels(graph, marks)
+    for node in graph:
+        lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')
+    for u, v, data in graph.edges(data=True):
+        lines.append(f"  {names[u]} -->|{data['role']}| {names[v]}")
+    for sort_name, style in (ROLES if marks.judged else KINDS).items():
+        dash = f",stroke-dasharray:{style.dash}" if style.dash else ""
+        lines.append(f"  classDef {sort_name.replace('-', '')} fill:{style.fill},stroke:{style.border},"
+                     f"color:{style.ink}{dash}")
+    for node in graph:
+        if node in marks.path:
+            lines.append(f"  style {names[node]} stroke:{marks.colour},stroke-width:3px")
+    bad = [str(k) for k, (u, v) in enumerate(graph.edges()) if marks.joins(u, v)]
+    if bad:
+        lines.append(f"  linkStyle {','.join(bad)} stroke:{marks.colour},stroke-width:3px")
+    return "\n".join(lines)

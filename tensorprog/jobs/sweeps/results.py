@@ -1,0 +1,277 @@
+"""What a sweep found: an xarray Dataset with labelled axes, rows of a table, means and the rates fitted to them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.blocks import Grid
+from tensorprog.finite.workers import libraries
+from tensorprog.jobs.sweeps.cells import Finished, Numbers
+from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
+from tensorprog.language.errors import Problem, ProgramError, TensorprogError
+from tensorprog.language.files import partial_name, writing
+from tensorprog.language.samples import program_text
+from tensorprog.results.comparison import HEADINGS, Comparison, Row
+from tensorprog.results.rates import NO_RATE, Rate, rate_of
+
+__all__ = ["Summary", "SweepsUnavailableError", "dataset", "mean_of", "need_xarray", "netcdf", "summaries", "tidy",
+           "write_zarr"]
+
+MAX_INT32 = 2**31 - 1  # the largest whole number that netCDF 3 holds
+
+
+class SweepsUnavailableError(TensorprogError):
+    """xarray is not installed."""
+
+
+def need_xarray() -> Any:
+    """The module.
+
+    Raises    SweepsUnavailableError
+    """
+    try:
+        import xarray
+    except ImportError:
+        message = str(Problem("sweeps need the package xarray", fix='pip install "tensorprog[sweep]"'))
+        raise SweepsUnavailableError(message) from None
+    return xarray
+
+
+def dataset(design: Design, cells: Mapping[Cell, Finished]) -> Any:
+    """An xarray.Dataset of all cells; it holds no times, dates or names of machines, so that equal sweeps are equal.
+
+    Shapes    (*constants, width, repeat, variable); numbers of limits (*constants, variable)
+    """
+    axes = (*design.names, "width", "repeat", "variable")
+    sizes = (*design.shape, len(design.width), design.repeats, len(design.variables))
+    arrays = {name: np.full(sizes, math.nan) for name in NUMBERS}
+    for cell, done in cells.items():
+        place = (*cell.setting.position, design.width.index(cell.width), cell.repeat)
+        for name, array in arrays.items():
+            array[place] = [_number(done.numbers, variable, name) for variable in design.variables]
+    data: dict[str, Any] = {}
+    for name, array in arrays.items():
+        limit = name in LIMITS
+        data[name] = ((*design.names, "variable"), array[..., 0, 0, :], described(name)) if limit else (
+            axes, array, described(name))
+    return need_xarray().Dataset(data, _coordinates(design), _attributes(design, cells))
+
+
+def _number(numbers: Numbers, variable: str, name: str) -> float:
+    value = numbers[variable][name]
+    return math.nan if value is None else float(value)
+
+
+def _coordinates(design: Design) -> dict[str, Any]:
+    coordinates: dict[str, Any] = {name: (name, _axis(values), {"long_name": f"constant {name}"})
+                                   for name, values in design.over}
+    return coordinates | {
+        "width": ("width", _axis(design.width), {"long_name": "width n"}),
+        "repeat": ("repeat", _axis(range(design.repeats)), {"long_name": "repeat, with networks of its own"}),
+        "variable": ("variable", np.array(design.variables), {"long_name": "member of a family"}),
+    }
+
+
+def _axis(values: Any) -> NDArray[Any]:
+    listed = list(values)
+    whole = all(isinstance(value, int) and abs(value) <= MAX_INT32 for value in listed)
+    return np.array(listed, dtype=np.int32 if whole else np.float64)
+
+
+def _attributes(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Any]:
+    refused = {str(cell.setting): done.refused for cell, done in sorted(
+        cells.items(), key=lambda item: item[0].setting.position) if done.refused}
+    attributes: dict[str, Any] = {
+        "title": f"{design.base.name}: finite widths against the limit",
+        "program_name": design.base.name,
+        "program": program_text(design.base),
+        "command": design.command,
+        "samples": design.samples if design.samples <= MAX_INT32 else str(design.samples),
+        "seed": str(design.seed),
+        "versions": json.dumps(libraries()),
+        "kl_source": "Sakai et al. 2025 (arXiv 2506.00846), Sec. 5.1: kernel estimates on 500 points",
+    }
+    return attributes | ({"no_limit": json.dumps(refused)} if refused else {})
+
+
+def netcdf(found: Any) -> bytes:
+    """A Dataset as a netCDF file of version 3, which needs no further library."""
+    return bytes(found.to_netcdf(engine="scipy"))
+
+
+def write_zarr(found: Any, path: Path) -> None:
+    """A Dataset as a folder in the format zarr; an older one is replaced when the new one is complete.
+
+    Raises    SweepsUnavailableError
+    """
+    if find_spec("zarr") is None:
+        raise SweepsUnavailableError(str(Problem("this needs the package zarr", fix="pip install zarr")))
+    partial = partial_name(path)
+    with writing(path):
+        found.to_zarr(partial, mode="w", zarr_format=2)
+        shutil.rmtree(path, ignore_errors=True)
+        partial.rename(path)
+
+
+def tidy(design: Design, cells: Mapping[Cell, Finished]) -> str:
+    """CSV with one line for each cell and variable; numbers that do not exist are empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*design.names, "width", "repeat", "variable", *NUMBERS])
+    writer.writerows(_lines(design, cells))
+    return stream.getvalue()
+
+
+def _lines(design: Design, cells: Mapping[Cell, Finished]) -> Iterator[list[Any]]:
+    def place(cell: Cell) -> tuple[Any, ...]:
+        return cell.setting.position, design.width.index(cell.width), cell.repeat
+
+    for cell in sorted(cells, key=place):
+        for variable in design.variables:
+            found = cells[cell].numbers[variable]
+            head = [value for _, value in cell.setting.values]
+            yield [*head, cell.width, cell.repeat, variable,
+                   *("" if found[name] is None else repr(found[name]) for name in NUMBERS)]
+
+
+# ---- means and rates ------------------------------------------------------------------------------------------------
+
+
+DISTANCES = ("kl_precise", "kl", "ks", "w1", "energy")
+TABLED = DISTANCES[:-1]  # in tables
+SUMS = ("n", "effective")
+MISFIT = 0.01  # p-value of a fit below which a pure power is not what there is
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of the distances of one variable, and why others have none."""
+
+    power: dict[str, Rate] = field(default_factory=dict)
+    corrected: dict[str, Rate] = field(default_factory=dict)  # with a factor exp(c / n), where a misfit could be seen
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One setting: a comparison per width whose rows are means over the repeats."""
+
+    setting: Setting
+    refused: str  # why there is no limit of all or some variables
+    comparisons: tuple[Comparison, ...]
+    rates: dict[str, Rates]  # of each variable
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether the first variable has a limit to compare with."""
+        return math.isfinite(self.comparisons[0].rows[0].limit_variance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Constants swept, rows and rates; None for numbers that do not exist."""
+        rows = [{"width": comparison.width, **row.to_json()} for comparison in self.comparisons
+                for row in comparison.rows]
+        return {"constants": dict(self.setting.values), "no_limit": self.refused or None, "rows": rows,
+                "rates": {variable: _json(found.power) for variable, found in self.rates.items()},
+                "corrected_rates": {variable: _json(found.corrected) for variable, found in self.rates.items()},
+                "no_rates": {variable: found.missing for variable, found in self.rates.items()}}
+
+    def falls(self, variable: str) -> Iterator[str]:
+        """The rates as text; the corrected one too where a pure power does not fit, and why there is none."""
+        rates = self.rates[variable]
+        for name, found in rates.power.items():
+            if name in TABLED:
+                yield f"{HEADINGS[name]} falls as {found}"
+                if found.p < MISFIT and name in rates.corrected:
+                    yield f"{HEADINGS[name]} falls as {rates.corrected[name]}"
+        if len(self.comparisons) > 1:
+            for reason in dict.fromkeys(rates.missing.values()):
+                names = [HEADINGS[name] for name, why in rates.missing.items() if why == reason and name in TABLED]
+                if names:
+                    yield f"no rate of {', '.join(names)}: {reason}"
+
+    def block(self, variable: str, title: str, note: str, figures: int = 2) -> Grid:
+        """The table of one variable, the limit last if there is one, with the rates below."""
+        rows = [comparison[variable] for comparison in self.comparisons]
+        names = ["variance", "kurtosis",
+                 *(name for name in TABLED if any(math.isfinite(getattr(row, name)) for row in rows))]
+        cells = [(str(comparison.width), *row.cells(names, figures))
+                 for comparison, row in zip(self.comparisons, rows, strict=True)]
+        limited = math.isfinite(rows[0].limit_variance)
+        cells += [("limit", *rows[0].limit_cells(names, figures))] if limited else []
+        notes = [note, *self.falls(variable), *([f"no limit: {self.refused}"] if self.refused else [])]
+        header = ("n", *(HEADINGS[name] for name in names))
+        return Grid(title, header, tuple(cells), "\n".join(notes), (len(cells) - 1,) if limited else ())
+
+
+def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
+    return {name: rate.to_json() for name, rate in rates.items()}
+
+
+def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
+    """One summary per setting, in the order of the values given."""
+    for setting in design.settings:
+        done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
+        comparisons = tuple(
+            Comparison(tuple(mean_of([found.numbers[variable] for found in repeats], variable)
+                             for variable in design.variables),
+                       width, "limit", design.base.name)
+            for width, repeats in zip(design.width, done, strict=True))
+        if not math.isfinite(comparisons[0].rows[0].limit_variance):
+            comparisons = tuple(replace(comparison, reference="nothing") for comparison in comparisons)
+        rates = {variable: _rates(design.width, [[found.numbers[variable] for found in repeats] for repeats in done])
+                 for variable in design.variables}
+        yield Summary(setting, done[0][0].refused, comparisons, rates)
+
+
+def mean_of(repeats: Sequence[Mapping[str, float | None]], variable: str) -> Row:
+    """Means of the fields over the repeats, with their standard errors; nan for what a mean does not say."""
+    numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+    means: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan)
+    for name, values in numbers.items():
+        if name in SUMS:
+            means[name] = values.sum()
+        elif name in LIMITS:
+            means[name] = float(values[0])
+        elif name.endswith("_floor"):
+            means[name] = float(values.mean())
+        elif (error := f"{name}_se") in numbers:
+            means[name] = float(values.mean())
+            scatter = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else numbers[error][0]
+            means[error] = float(scatter)
+    return Row(variable=variable, **means | {"n": int(means["n"])})
+
+
+def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]]) -> Rates:
+    """Fit every distance that there is.
+
+    Shapes    width (K,); numbers (K, R), fields by name
+    """
+    arrays = {name: np.array([[repeat[name] for repeat in repeats] for repeats in numbers], dtype=np.float64)
+              for name in NUMBERS}
+    found = Rates()
+    for name in DISTANCES:
+        if not np.isfinite(arrays[name]).any():
+            continue
+        try:
+            found.power[name] = rate_of(name, width, arrays)
+        except ProgramError as error:  # too few widths, or they are within noise
+            found.missing[name] = str(error).removeprefix(NO_RATE)
+            continue
+        with suppress(ProgramError):
+            corrected = rate_of(name, width, arrays, corrected=True)
+            if corrected.degrees:
+                found.corrected[name] = corrected
+    return found
