@@ -226,3 +226,11 @@ def test_the_layout_page_knows_every_part() -> None:
     page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/]+?)/?`", page))
     assert {name.replace(".", "/") for name in RANK} <= named, set(RANK) - named
+
+
+@pytest.mark.parametrize("page", ["development.md", "reading.md"])
+def test_files_that_pages_name_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+/\w+\.(?:py|yaml|md))`", text))
+    assert len(named) > 10
+    assert not {name for name in named if not (PACKAGE / name).exists() and not (ROOT / name).exists()}

@@ -21,14 +21,15 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
-    "COMPARISONS", "LOGICAL", "Affine", "Call", "Constant", "Expr", "IndexValue", "Number", "Operand", "Reduction",
-    "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of", "rebuild",
-    "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
+    "COMPARISONS", "LOGICAL", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "IndexValue", "Number", "Operand",
+    "Reduction", "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of",
+    "rebuild", "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
 ]
 
 V = TypeVar("V")
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 LOGICAL = ("logical_and", "logical_or")
+PAIRWISE = {"min": "minimum", "max": "maximum"}  # spelt like Python's, and taking any number of arguments
 Operand = Union["Expr", int, float]
 MAX_INTEGER = 2**53
 
@@ -492,7 +493,7 @@ def linear_arguments(expr: Expr, scalars: Sequence[bool]) -> tuple[int, ...]:
 # binding strength of the operators, weakest first, as in Python, where & and | bind tighter than comparisons
 _LEVEL = {**dict.fromkeys(COMPARISONS, 1), "logical_or": 2, "logical_and": 3, "add": 5, "subtract": 5, "multiply": 6,
           "divide": 6, "negative": 7, "power": 8}
-_SPELLING = {"minimum": "min", "maximum": "max"}
+_SPELLING = {atom: name for name, atom in PAIRWISE.items()}
 _Printed = tuple[str, int]
 
 
