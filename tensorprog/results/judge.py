@@ -202,8 +202,9 @@ def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], di
     family = netsor.families[reference.name]
     if math.prod(family.shape) > MANY:
         return Open((), np.ones(()))
-    places = [[*netsor.families].index(reference.name), *np.indices(family.shape, sparse=True)]
-    angles = np.asarray(sum(math.sqrt(k + 2) * place for k, place in enumerate(places)))
+    angles = np.asarray(math.sqrt(2) * [*netsor.families].index(reference.name))
+    for k, places in enumerate(np.indices(family.shape, sparse=True)):
+        angles = angles + math.sqrt(k + 3) * places
     starts = [start for start, _ in family.ranges]
     return take(np.cos(direction * angles), (), starts, reference.slots, (), ranges, family.boundaries)
 
