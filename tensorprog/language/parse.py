@@ -6,7 +6,8 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
@@ -14,17 +15,19 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean
 from tensorprog.language.expr import (
     MAX_INTEGER,
+    PAIRWISE,
     Affine,
     Call,
     Constant,
     Expr,
     IndexValue,
     Number,
-    Reduction,
     Transposed,
     Variable,
     call,
     fold,
+    function,
+    function_names,
     is_call,
 )
 
@@ -45,8 +48,7 @@ _COMPARE: dict[type[ast.AST], str] = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
     ast.NotEq: "not_equal",
 }
-_SPELLING = {"min": "minimum", "max": "maximum"}
-_OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *_SPELLING.values()}
+_OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *PAIRWISE.values()}
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
 _EXACT: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
@@ -122,6 +124,15 @@ def _problem(error: _Error, text: str, span: Span) -> ProgramError:
     return ProgramError(Problem(error.message, span.at(offset) if span.text else Span("", 0, 0, text), error.fix))
 
 
+@contextmanager
+def _at(node: ast.expr) -> Iterator[None]:
+    """Give what is wrong with an expression the place of a node."""
+    try:
+        yield
+    except ProgramError as error:
+        raise _Error(error.problems[0].message, node, error.problems[0].fix) from None
+
+
 class _Reader:
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -141,18 +152,18 @@ class _Reader:
                 raise _Error(f"the operator {_source(node.op)} is not part of the language", node,
                              f"{_product(node)} in a statement of its own" if _product(node)
                              else "use + - * / ** and the functions of `tp list --atoms`")
-            return self.apply(operator, node, [self.expression(node.left), self.expression(node.right)])
+            return self.apply(operator, node, self.expression(node.left), self.expression(node.right))
         if isinstance(node, ast.BoolOp):
             name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
             result = self.expression(node.values[0])
             for value in node.values[1:]:
-                result = self.apply(name, node, [result, self.expression(value)])
+                result = self.apply(name, node, result, self.expression(value))
             return result
         if isinstance(node, ast.Compare):
             if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
                 raise _Error("comparisons do not chain", node, "write (a < b) & (b < c)")
-            return self.apply(_COMPARE[type(node.ops[0])], node,
-                              [self.expression(node.left), self.expression(node.comparators[0])])
+            return self.apply(_COMPARE[type(node.ops[0])], node, self.expression(node.left),
+                              self.expression(node.comparators[0]))
         if isinstance(node, ast.Call):
             return self.function(node)
         if _is_transpose(node):
@@ -209,7 +220,7 @@ class _Reader:
 
     def unary(self, node: ast.UnaryOp) -> Expr:
         if isinstance(node.op, ast.USub):
-            return self.apply("negative", node, [self.expression(node.operand)])
+            return self.apply("negative", node, self.expression(node.operand))
         if isinstance(node.op, ast.UAdd):
             return self.expression(node.operand)
         raise _Error(f"the operator {_source(node.op)} is not part of the language", node)
@@ -223,35 +234,25 @@ class _Reader:
         if name in INSTRUCTIONS:
             raise _Error(f"{name} is an instruction and must stand alone", node,
                          f"give it a statement of its own: name = {name}(...)")
-        if name in REDUCTIONS and name not in _SPELLING:
-            raise _Error(f"{name} acts over indices", node, f"{name}[i](...)")
-        if name in _SPELLING:
-            if len(node.args) < 2 or node.keywords:
-                raise _Error(f"{name} takes two or more arguments", node,
-                             f"{name}(x, y)" + (f", or {name}[i](x[i]) over an index" if name == "max" else ""))
-            if len(node.args) > MAX_DEPTH:
-                raise _Error(f"{name} takes at most {MAX_DEPTH} arguments", node, "nest several of them")
-            result = self.expression(node.args[0])
-            for arg in node.args[1:]:
-                result = self.apply(_SPELLING[name], node, [result, self.expression(arg)])
-            return result
-        if name not in ATOMS or name in _OPERATORS:
-            known = [n for n in (*ATOMS, *REDUCTIONS, *_SPELLING) if n not in _OPERATORS]
+        if name in _OPERATORS or name not in function_names():
             own = "; one of your own is declared in Python, by tp.atom, before the file is read"
+            known = [other for other in function_names() if other not in _OPERATORS]
             raise _Error(f"there is no function {name}", node, did_you_mean(name, known) + own)
+        if len(node.args) > MAX_DEPTH:
+            raise _Error(f"{name} takes at most {MAX_DEPTH} arguments", node, "nest several of them")
         keywords: dict[str, Expr] = {}
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg in keywords:
                 raise _Error("** is not part of the language here" if keyword.arg is None
                              else f"{keyword.arg} is given twice", node)
             keywords[keyword.arg] = self.expression(keyword.value)
-        return self.apply(name, node, [self.expression(arg) for arg in node.args], keywords)
+        args = [self.expression(arg) for arg in node.args]
+        with _at(node):
+            return function(name).applied(args, keywords, node.col_offset)
 
-    def apply(self, name: str, node: ast.AST, args: list[Expr], keywords: dict[str, Expr] | None = None) -> Expr:
-        try:
-            return call(name, *args, column=getattr(node, "col_offset", 0), **(keywords or {}))
-        except ProgramError as error:
-            raise _Error(error.problems[0].message, node, error.problems[0].fix) from None
+    def apply(self, name: str, node: ast.expr, *args: Expr) -> Expr:
+        with _at(node):
+            return call(name, *args, column=node.col_offset)
 
     def reduction(self, node: ast.Call, head: ast.Subscript) -> Expr:
         name = head.value.id if isinstance(head.value, ast.Name) else ""
@@ -265,11 +266,11 @@ class _Reader:
                 raise _Error(f"{name}[...] takes declared indices, not {_text(part)}", part,
                              did_you_mean(_text(part), known))
             indices.append(part.id)
-        if len(set(indices)) != len(indices):
-            raise _Error(f"{name}[...] names an index twice", head)
+        with _at(head):
+            over = function(name).over(indices, node.col_offset)
         if len(node.args) != 1 or node.keywords:
             raise _Error(f"{name}[...] takes one argument", node, f"{name}[{', '.join(indices)}](x)")
-        return Reduction(name, tuple(indices), self.expression(node.args[0]), node.col_offset)
+        return over(self.expression(node.args[0]))
 
     def target(self, node: ast.AST) -> Variable:
         if isinstance(node, ast.Name):

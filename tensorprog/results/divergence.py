@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.panels import gauss_legendre
+from tensorprog.gaussian.rules import gauss_legendre
 from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of

@@ -62,7 +62,7 @@ class CompiledNumbers(LimitNumbers):
         self._means: dict[tuple[int, str], ScoreMean | None] = {}
 
     def _compiler(self, netsor: Netsor) -> Any:
-        from tensorprog.limit.moment.covariance import Compiler
+        from tensorprog.limit.moment.compiler import Compiler
 
         if id(netsor) not in self._compilers:
             self._compilers[id(netsor)] = netsor, Compiler(netsor)  # a program that is kept keeps its id

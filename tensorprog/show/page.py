@@ -149,7 +149,7 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Blocks:
 
     Where there are no formulas it is said why.
     """
-    from tensorprog.limit.formulas.derivation import NOTATION, blocks
+    from tensorprog.limit.formulas.latex import NOTATION, blocks
     from tensorprog.limit.formulas.law import SymbolicLaw
 
     lines: list[str] = []

@@ -13,8 +13,8 @@ from scipy import stats
 
 import tensorprog as tp
 from tensorprog.gaussian.qmc import normal_points
-from tensorprog.gaussian.several import product_points
-from tensorprog.limit.law.averaging import Rule
+from tensorprog.gaussian.rules import product_points
+from tensorprog.limit.law.averaging import Averaging
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
@@ -59,7 +59,7 @@ def test_the_coarser_of_two_product_rules_shows_how_far_the_finer_is_off(name: s
     for k, order in enumerate((5, 4)):
         points, own = product_points(1, order)
         var[k, :order], weights[k, :order] = np.exp(points[:, 0]), own
-    value, error = NUMBERS[name](mixture(var, weights, count, rule=Rule(orders=True)))
+    value, error = NUMBERS[name](mixture(var, weights, count, rule=Averaging(orders=True)))
     points, own = product_points(1, 80)
     off = np.abs(value - exact(name, np.exp(points[:, 0]), own, count)).max()
     assert 1e-5 < off <= error.max() <= 150 * off

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.law.structured_covariance import Covariance
 
 Array = NDArray[np.float64]
 WEIGHT, BIAS, DEPTH = 1.5625, 0.25, 3

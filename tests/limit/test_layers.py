@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import tensorprog as tp
 from tensorprog import Law
 from tests.reading import judge, loads
+from tests.stated import STATED
 
 from . import oracles
 
@@ -54,9 +55,9 @@ def _law(text: str, accuracy: float | None = None, **constants: float) -> Law:
 
 
 def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
-    """Two estimates within five standard errors: stated errors are three of them."""
+    """Two estimates within five standard errors."""
     difference = np.abs(np.asarray(first[0]) - np.asarray(second[0]))
-    assert np.all(difference <= 5 / 3 * np.hypot(first[1], second[1])), (first, second)
+    assert np.all(difference <= 5 / STATED * np.hypot(first[1], second[1])), (first, second)
 
 
 def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -184,7 +185,7 @@ def test_laws_given_scores_are_the_same_however_many_draws_are_worked_on_at_once
     scores = {name: law.sample(5, seed=1)[name] for name in ("p1", "p2")}
     whole = law.given(scores)
     values = whole.cov("y"), whole.mean("w"), whole.expectation("tanh(y[0])**2")
-    monkeypatch.setattr("tensorprog.limit.law.conditional.NUMBERS", 40)  # two draws
+    monkeypatch.setattr("tensorprog.limit.law.conditional_law.NUMBERS", 40)  # two draws
     parts = law.given(scores)
     for one, two in zip(values, (parts.cov("y"), parts.mean("w"), parts.expectation("tanh(y[0])**2")), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)

@@ -156,7 +156,7 @@ def test_sizes_do_not_matter() -> None:
     first, second = (made.limit(symbolic=True) for made in (small, large))
     assert first.cov("p")[0, 1, 2, 0, 1, 2] == second.cov("p")[7, 63, 2, 7, 63, 2]
     assert second.cov("p").shape == (8, 64, 64, 8, 64, 64)
-    assert len(second.cov("p").cases.values) == len(first.cov("p").cases.values) == 2
+    assert len(second.cov("p").cases.terms) == len(first.cov("p").cases.terms) == 2
 
 
 def test_conditions_in_text() -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import tensorprog as tp
 from tensorprog.jobs.cli import main
 from tensorprog.limit.formulas import SymbolicLaw
-from tensorprog.limit.formulas.derivation import document, escaped
-from tensorprog.limit.formulas.names import tex_name
+from tensorprog.limit.formulas.latex import document, escaped
+from tensorprog.limit.formulas.notation import tex_name
 from tests.reading import loads
 
 from .symbolic_programs import ATTENTION, FUNCTIONS, OTHERS, SHARED_KEYS, mlp

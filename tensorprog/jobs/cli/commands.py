@@ -294,7 +294,7 @@ def limit(
 def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     """Formulas as text, as a LaTeX document, or as strings in JSON."""
     law = program.limit(symbolic=True)
-    from tensorprog.limit.formulas.derivation import document
+    from tensorprog.limit.formulas.latex import document
     from tensorprog.limit.formulas.text import law_json, law_text
 
     if form == "json":

@@ -14,7 +14,7 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Some, Streams
 from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["Draws"]
 

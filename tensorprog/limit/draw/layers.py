@@ -31,12 +31,13 @@ from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.gaussians import initial_draws
-from tensorprog.limit.moment.moments import Moment, Term, Value
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.replicates import REPLICATE, Settled, members_read
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["ARRAYS", "Conditioned", "Layers"]
 
@@ -62,7 +63,7 @@ class Conditioned(Compiler):
         self.random, self.paths = frozenset(), None
         self.relative = 0.0
         self._coordinates: dict[str, Array] = {}
-        self._start(whole.recurrences.afresh(self))
+        self.start(whole.recurrences.afresh(self))
 
     def forget(self) -> None:
         """Free all moments at once: what a compiler is made of refers to it, and would wait for the next collection."""
@@ -70,11 +71,11 @@ class Conditioned(Compiler):
 
     # -- moments: nothing is settled, and what is not random is known already -------------------------------------
 
-    def replicated(self, f: str, g: str) -> Moment:
+    def replicated(self, f: str, g: str) -> IndexedValues:
         """E[Z^f Z^g] for every draw."""
         return super().replicated(f, g) if self.whole.random & {f, g} else self.whole.second(f, g)
 
-    def base(self, f: str, g: str) -> Moment:
+    def base(self, f: str, g: str) -> IndexedValues:
         """Covariance of two Gaussian families for every draw; of finite width, of each coordinate."""
         return super().base(f, g) if self.whole.random & {f, g} else self.whole.centred(f, g)
 
@@ -87,7 +88,7 @@ class Conditioned(Compiler):
         """Nothing: every draw keeps its own numbers."""
         return found
 
-    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
+    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
         if self.is_finite(f):
             return self._empirical(f, g, ranges)
         for name in (f, g):
@@ -202,7 +203,7 @@ class Conditioned(Compiler):
 
         Shapes    over REPLICATE, indices in the ranges, COORDINATE; axes that do not matter may be missing
         """
-        slots = {str(k): Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))} | dict(
+        slots = {str(k): Affine.index(str(k)) for k in range(len(self.netsor.families[name].ranges))} | dict(
             names or {}
         )
         if self.parts.is_base(name):
@@ -213,12 +214,12 @@ class Conditioned(Compiler):
         """An expression in Gaussian variables and scalars for every draw, with coordinates drawn."""
         return evaluate(expr, Scope(self.netsor, self.parts.every_range() | dict(ranges), self._read))
 
-    def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> Moment:
+    def _empirical(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
         """The average over the coordinates of two vectors of finite width: a number for every draw."""
         first = tuple(position_names(self.netsor, f))
         second = tuple(position_names(self.netsor, g, "_"))
         one = self.vector(f, {name: ranges[name] for name in first})
-        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine(((n, 1),)) for n in second})
+        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine.index(n) for n in second})
         arrays = []
         for value, names in ((one, first), (two, second)):
             data = align(value, (REPLICATE, *names, COORDINATE))
@@ -227,7 +228,7 @@ class Conditioned(Compiler):
         found = np.matmul(arrays[0], np.swapaxes(arrays[1], 1, 2)) / self.width(f)
         axes = (REPLICATE, *first, *second)
         shape = [ranges[name][1] - ranges[name][0] for name in axes[1:]]
-        return Moment((Term(frozenset(), Value.of(found.reshape(-1, *shape), axes)),), dict(ranges))
+        return IndexedValues((Term(frozenset(), Value.of(found.reshape(-1, *shape), axes)),), dict(ranges))
 
     # -- numbers --------------------------------------------------------------------------------------------------
 
@@ -237,7 +238,7 @@ class Conditioned(Compiler):
         Shapes    (draws, *members)
         """
         whole = self.netsor.families[name].ranges
-        moment = Moment((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
+        moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
         spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
         size = self.replicated(name, name).size ** 0.5 if spread else 0.0
         return self._at(moment, _places(whole if box is None else box, ""), size)
@@ -259,7 +260,7 @@ class Conditioned(Compiler):
         )
         return self._at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
 
-    def _moment(self, f: str, g: str) -> Moment:
+    def _moment(self, f: str, g: str) -> IndexedValues:
         return self.score(f, g) if f in self.scores else self.centred(f, g)
 
     def halves(self, gaussian: Sequence[Part], others: Sequence[Part], name: str, box: Box) -> tuple[Array, Array]:
@@ -277,12 +278,12 @@ class Conditioned(Compiler):
             drawn = drawn + align(value, axes)[..., 0]
         mean = self._mean_of(name, gaussian)
         pairs = self.over(whole | position_names(self.netsor, name, "_"))
-        second = Moment((), pairs)
+        second = IndexedValues((), pairs)
         for p in gaussian:
             for q in gaussian:
                 second = second + self.expectation(p, q, pairs).widened(pairs)
         places = _places(box, "")
-        means = self._at(Moment((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
+        means = self._at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
         return means + drawn, self._at(second, places | _places(box, "_")) - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
@@ -293,15 +294,15 @@ class Conditioned(Compiler):
         left, right = self.operands(name)
         ranges = self.over(position_names(self.netsor, name))
 
-        def squared(reference: Variable, moment: Moment) -> Moment:
+        def squared(reference: Variable, moment: IndexedValues) -> IndexedValues:
             slots = {f"{k}{copy}": slot for k, slot in enumerate(reference.slots) for copy in ("", "_")}
-            return moment.rename(slots, ranges)
+            return moment.read(slots, ranges)
 
         product = squared(left, self.base(left.name, left.name))
         product = product * squared(right, self.replicated(right.name, right.name))
         return self._at(product, _places(box, ""))
 
-    def _at(self, moment: Moment, places: Mapping[str, Array], size: float = 0.0) -> Array:
+    def _at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
         """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
         self._note(moment.error, max(moment.size, size))
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))

@@ -38,8 +38,8 @@ from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.weight_factors import RANK, Rows, factor_rows
 from tensorprog.limit.form.definitions import Box, held_ranges, leaves, pieced, place, target_box
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.gaussians import initial_draws
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.numbers import initial_draws
 
 __all__ = ["Box", "Sampler", "plain"]
 
@@ -373,7 +373,7 @@ class Sampler:
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
                     result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
-                    wrong = overflow(statement.target, statement.expr, result) if walk is evaluate else ""
+                    wrong = overflow(statement, result) if walk is evaluate else ""
                     if wrong:  # ranges over boxes may be infinite
                         raise NotFiniteError(f"a draw of the limit: {wrong}")
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)

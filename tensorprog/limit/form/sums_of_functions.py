@@ -7,7 +7,8 @@ a recurrence without a MatMul between (see `definitions.carried`), which stay as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.language.atoms import REDUCTIONS
@@ -15,6 +16,7 @@ from tensorprog.language.expr import (
     Affine,
     Call,
     Expr,
+    IndexValue,
     Number,
     Reduction,
     Variable,
@@ -26,9 +28,19 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
-from tensorprog.language.substitute import fresh_substitute, reindexed, replace_variables, substitute, with_stars
-from tensorprog.limit.form.branches import branches_apart
+from tensorprog.language.substitute import (
+    affine_expr,
+    free_indices,
+    fresh_substitute,
+    indices_of,
+    reindexed,
+    replace_variables,
+    substitute,
+    with_stars,
+)
 from tensorprog.limit.form.definitions import (
+    ONE,
+    ZERO,
     Reading,
     carried,
     depth,
@@ -37,16 +49,15 @@ from tensorprog.limit.form.definitions import (
     positions_of,
     readings,
     reduces_numbered,
+    reductions,
     target_box,
 )
-from tensorprog.limit.form.residual_streams import running_sum, times
 
-__all__ = ["FORMAL", "ONE", "Part", "Parts", "position_names"]
+__all__ = ["FORMAL", "ONE", "Inner", "Part", "Parts", "combination", "free_in_form", "plain_text", "position_names"]
 
 Key = tuple[Variable, tuple[str, ...]]  # a variable and the indices it is summed over
 Inner = tuple[tuple[Expr, Variable, tuple[str, ...]], ...]
 FORMAL = Variable(".")  # the argument of a one-argument function
-ONE, ZERO = Number(1), Number(0)
 MAX_PARTS = 10_000
 MAX_NODES = 20_000  # of a definition with all others written in
 MAX_DEPTH = 250  # functions of functions in it
@@ -156,7 +167,7 @@ class Parts:
     def inlined(self, name: str) -> Expr:
         """The definition of a Nonlin family over its position names, with other Nonlins written in."""
         box = self.netsor.families[name].ranges
-        whole = Variable(name, tuple(Affine(((str(k), 1),)) for k in range(len(box))))
+        whole = Variable(name, tuple(Affine.index(str(k)) for k in range(len(box))))
         written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
         assert written is not None
         return written
@@ -232,7 +243,7 @@ class Parts:
         for slot, (start, stop) in zip(
             reference.slots, target_box(self.netsor.body[position], self.netsor.ranges), strict=True
         ):
-            low, high = slot.bounds(dict(ranges))
+            low, high = slot.bounds(ranges)
             if high < start or low >= stop:
                 return None
             if low < start or high >= stop:
@@ -260,7 +271,7 @@ class Parts:
             family = self.netsor.families[name]
             parts: list[Part] = []
             if self.is_base(name) or name in self.carried:
-                slots = tuple(Affine(((str(k), 1),)) for k in range(len(family.ranges)))
+                slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
                 parts = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
             elif len(family.statements) == 1:
                 parts = self.split(self.statement(family.statements[0]))
@@ -295,7 +306,7 @@ class Parts:
         """Parts of one of several definitions, zero where it does not hold."""
         spans = target_box(self.netsor.body[position], self.netsor.ranges)
         box = tuple((str(k), span) for k, span in enumerate(spans))
-        held = indicator([(Affine(((name, 1),)), span) for name, span in box])
+        held = indicator([(Affine.index(name), span) for name, span in box])
         return [replace(self.scale(part, held), box=box) for part in parts]
 
     def split(self, expr: Expr) -> list[Part]:
@@ -411,3 +422,126 @@ class Parts:
         if form is None or scale is None:
             return None
         return {key: times(scale, weight) for key, weight in form[0].items()}, times(scale, form[1])
+
+
+# ---- choices between vectors by conditions on indices ---------------------------------------------------------------
+
+
+def branches_apart(parts: Parts, expr: Expr) -> Expr:
+    """where(c, x, y) as where(c, 1, 0) * x + where(c, 0, 1) * y, so that sums and products can be taken apart.
+
+    Where x and y are numbers and functions of one affine form there is nothing to take apart: they stay.
+    """
+
+    def change(node: Expr) -> Expr | None:
+        if not (isinstance(node, Call) and node.atom == "where") or parts.is_vector(node.args[0]):
+            return None
+        condition, *branches = node.args[0], *(branches_apart(parts, branch) for branch in node.args[1:])
+        if not all(_stays(parts, branch) for branch in branches) and all(_finite(parts, b) for b in branches):
+            x, y = (_held(parts, branch, side) for branch, side in zip(branches, _sides(condition), strict=True))
+            return y if x == ZERO else x if y == ZERO else Call("add", (x, y))
+        return Call("where", (condition, *branches))
+
+    return rebuild(expr, change)
+
+
+def _sides(condition: Expr) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
+    """What a number is where the condition holds, else 0; and the other way round."""
+    return (lambda a: Call("where", (condition, a, ZERO))), (lambda a: Call("where", (condition, ZERO, a)))
+
+
+def _held(parts: Parts, branch: Expr, side: Callable[[Expr], Expr]) -> Expr:
+    if branch == ZERO:
+        return ZERO
+    return Call("multiply", (side(ONE), branch)) if parts.is_vector(branch) else side(branch)
+
+
+def _stays(parts: Parts, branch: Expr) -> bool:
+    """Whether a branch is a number, or a function of one affine form that is not affine itself."""
+    return not parts.is_vector(branch) or not (parts.affine(branch) or parts.function_part(branch).joint)
+
+
+def _finite(parts: Parts, branch: Expr) -> bool:
+    return parts.is_vector(branch) or (isinstance(branch, Number) and math.isfinite(branch.value))
+
+
+# ---- residual streams along a recurrence ----------------------------------------------------------------------------
+
+
+def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
+    """h[t] = a h[t-1] + g[t] as sum over k <= t of a**(t-k) g[k], and where it stands; None for what is not so.
+
+    a is a number and g[t] affine in Gaussian variables, so that h[t] is Gaussian: a residual stream.
+    """
+    family = parts.netsor.families[name]
+    own = [p for p in family.statements if name in {v.name for v in variables(parts.statement(p))}]
+    form = parts.affine(parts.statement(own[0])) if len(own) == 1 and family.kind == "vector" else None
+    before = [(v, bound, a) for (v, bound), a in form[0].items() if v.name in parts.carried] if form else []
+    if len(before) != 1 or before[0][0].name != name or before[0][1] or free_indices(before[0][2]):
+        return None
+    reference, _, factor = before[0]
+    moved = [k for k, slot in enumerate(reference.slots) if slot != Affine.index(str(k))]
+    if len(moved) != 1 or reference.slots[moved[0]] != Affine(((str(moved[0]), 1),), -1) or list(variables(factor)):
+        return None
+    box = target_box(parts.netsor.body[own[0]], parts.netsor.ranges)
+    here, (start, stop) = str(moved[0]), box[moved[0]]
+    name_k = parts.bound("k", (start, stop))
+
+    def decay(since: Affine) -> Expr:
+        lag = affine_expr(Affine(((here, 1), *((n, -v) for n, v in since.terms)), -since.offset))
+        return ONE if factor == ONE else Call("power", (factor, lag))
+
+    step = Affine.index(name_k)
+    assert form is not None
+    added = combination({key: weight for key, weight in form[0].items() if key[0] != reference}, form[1])
+    known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
+    summed = Reduction("sum", (name_k,), times(known, substitute(added, {here: step})))
+    first = tuple(Affine((), start - 1) if str(k) == here else s for k, s in enumerate(reference.slots))
+    ranges = {str(k): span for k, span in enumerate(box)}
+    base = parts.read(Variable(name, first), ranges, [p for p in family.statements if p not in own])
+    return own[0], summed if base is None else Call("add", (times(decay(first[moved[0]]), base), summed))
+
+
+def combination(weights: Mapping[tuple[Variable, tuple[str, ...]], Expr], offset: Expr = ZERO) -> Expr:
+    """An affine form as an expression: variables by weights, summed over indices, and what is added."""
+    total = offset
+    for (variable, bound), weight in weights.items():
+        term = times(weight, variable)
+        term = Reduction("sum", bound, term) if bound else term
+        total = term if total == ZERO else Call("add", (total, term))
+    return total
+
+
+def times(factor: Expr, other: Expr) -> Expr:
+    """A product, short where a factor is 1 or the other 0."""
+    return other if factor == ONE or other == ZERO else factor if other == ONE else Call("multiply", (factor, other))
+
+
+# ---- affine forms that stand inside functions -----------------------------------------------------------------------
+
+
+def free_in_form(weight: Expr, variable: Variable, bound: Sequence[str]) -> set[str]:
+    """Indices of one term of a form that it does not sum over."""
+    reduced = {name for node in reductions(weight) for name in node.indices if node.removes or node.at}
+    everything = _Everything()
+    return {*indices_of(weight, everything), *indices_of(variable, everything)} - {*bound, *reduced}
+
+
+class _Everything(dict[str, Range]):
+    """Ranges that know every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def plain_text(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
+    """A term of a form as text, equal for terms that differ in the names of bound indices only."""
+    values = {name: Affine.index(f"?{k}") for k, name in enumerate(bound)}
+    names: list[str] = []
+
+    def rename(name: str) -> str:
+        names.append(f"{name.split('~')[0]}?{len(names)}")
+        return names[-1]
+
+    over = [name.split("~")[0] for name in bound]
+    return f"{fresh_substitute(weight, values, rename)} {reindexed(variable, values)} {over}"

@@ -1,12 +1,8 @@
-"""Second moments of two families as tables: which equations between indices hold, and the formula where they do.
-
-Numbers are kept as sums of 1[equations] * value (`limit.moments`); formulas read better as cases, and nothing cancels.
-"""
+"""`IndexedFormulas`: formulas kept case by case, where nothing cancels, as people read them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
@@ -16,11 +12,10 @@ from tensorprog.language.ir import Range
 from tensorprog.language.substitute import compose
 from tensorprog.limit.formulas.convert import affine
 from tensorprog.limit.formulas.indexed import index_symbol
-from tensorprog.limit.moment.moments import Equations, canonical, possible, rewrite, solve
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, patterns, solved
 
-__all__ = ["Cases", "place"]
+__all__ = ["IndexedFormulas", "place"]
 
-NOTHING: Equations = frozenset()
 Ranges = Mapping[str, Range]
 
 
@@ -29,111 +24,109 @@ def place(value: Any, names: Mapping[str, Affine]) -> Any:
     return value.xreplace({index_symbol(name): affine(form) for name, form in names.items()})
 
 
-@dataclass(frozen=True, eq=False)
-class Cases:
-    """A formula for each set of equations: where several sets hold, that of their union, which is listed too."""
+class IndexedFormulas(Indexed[Any]):
+    """A formula for each set of equations: where several sets hold, that of their union, which is listed too.
 
-    values: Mapping[Equations, Any]
-    ranges: Ranges
+    Formulas are read where the equations put them; cases that cannot hold or say nothing new are left out.
+    """
+
+    @property
+    def table(self) -> dict[Equations, Any]:
+        """Every case with its formula."""
+        return {term.equations: term.value for term in self.terms}
 
     @classmethod
-    def constant(cls, value: Any, ranges: Ranges) -> Cases:
+    def constant(cls, value: Any, ranges: Ranges) -> IndexedFormulas:
         """One formula everywhere."""
-        return cls({NOTHING: sp.sympify(value)}, ranges)
+        return cls((Term(NOTHING, sp.sympify(value)),), ranges)
 
     @classmethod
-    def where(cls, equations: Equations, value: Any, ranges: Ranges) -> Cases:
-        """1[equations] * value."""
-        return cls({NOTHING: sp.S.Zero, equations: sp.sympify(value)}, ranges)
-
-    def at(self, equations: Equations) -> Any:
-        """The formula where exactly these equations, and what follows from them, hold."""
-        return self.values[frozenset().union(*(key for key in self.values if key <= equations))]
-
-    def combined(self, other: Cases, operation: Callable[[Any, Any], Any]) -> Cases:
-        """Case by case."""
-        keys = {a | b for a in self.values for b in other.values}
-        possible = [key for key in keys if self.solutions(key) is not None]
-        return Cases({key: operation(self.at(key), other.at(key)) for key in possible}, self.ranges).tidied()
-
-    def __add__(self, other: Cases) -> Cases:
-        return self.combined(other, lambda a, b: a + b)
-
-    def __mul__(self, other: Cases) -> Cases:
-        return self.combined(other, lambda a, b: a * b)
-
-    def rename(self, names: Mapping[str, Affine], ranges: Ranges) -> Cases:
-        """The same at affine forms of new indices."""
-        found: dict[Equations, tuple[int, Any]] = {}
-        for key, value in self.values.items():
-            equations = rewrite(key, names, ranges)
-            if equations is not None and found.get(equations, (-1, None))[0] < len(key):
-                found[equations] = len(key), place(value, names)
-        # two sets that have become one another's parts may have a union that was not listed
-        return Cases({key: value for key, (_, value) in found.items()}, ranges).tidied()
-
-    def solutions(self, key: Equations) -> dict[str, Affine] | None:
-        """What the equations say about indices; None where they contradict each other."""
-        solution = solve(key, ())
-        for equation in key:
-            form = canonical(compose(equation, solution))
-            if form is not None and (not form.terms or not possible(form, self.ranges)):
-                return None
-        return solution
-
-    def tidied(self) -> Cases:
-        """Formulas read where the equations put them; impossible cases and those that say nothing new are dropped."""
+    def of_cases(cls, cases: Mapping[Equations, Any], ranges: Ranges, prefer: Sequence[str] = ()) -> IndexedFormulas:
+        """From the formula of every case."""
         values: dict[Equations, Any] = {}
-        for key in sorted(self.values, key=lambda e: (len(e), sorted(map(str, e)))):
-            solution = self.solutions(key)
+        for key in sorted(cases, key=lambda e: (len(e), sorted(map(str, e)))):
+            solution = solved(key, ranges)
             if solution is not None:
-                values[key] = place(self.values[key], solution)
+                values[key] = place(cases[key], solution)
         for key in sorted(values, key=len, reverse=True):
             below = [other for other in values if other < key]
             if not key or any(a | b == key for a in below for b in below):
                 continue
-            parent = frozenset().union(*below)
-            if values[key] == place(values[parent], self.solutions(key) or {}):
+            parent = NOTHING.union(*below)
+            if values[key] == place(values[parent], solved(key, ranges) or {}):
                 del values[key]
-        return Cases(values, self.ranges)
-
-    def differences(self) -> list[tuple[Equations, Any]]:
-        """The same as a sum of 1[equations] * value."""
-        found: list[tuple[Equations, Any]] = []
-        for key in sorted(self.values, key=len):
-            inside = self.solutions(key) or {}
-            rest = sum((place(value, inside) for smaller, value in found if smaller < key), sp.S.Zero)
-            value = sp.expand_mul(self.values[key] - rest)
-            if value != 0:
-                found.append((key, value))
-        return found
+        return cls(tuple(Term(equations, value) for equations, value in values.items()), ranges)
 
     @classmethod
-    def total(cls, terms: Iterable[tuple[Equations, Any]], ranges: Ranges) -> Cases:
-        """From a sum of 1[equations] * value."""
-        given = list(terms)
-        keys = {NOTHING}
-        for equations, _ in given:
-            keys |= {key | equations for key in keys}
-        return cls(
-            {key: sum((v for equations, v in given if equations <= key), sp.S.Zero) for key in keys}, ranges
-        ).tidied()
+    def of_summands(cls, summands: Iterable[tuple[Equations, Any]], ranges: Ranges) -> IndexedFormulas:
+        """From formulas that count wherever their equations hold."""
+        given = list(summands)
+        keys = [key for key, _ in patterns((equations for equations, _ in given), ranges)]
+        return cls.of_cases({key: sum((v for e, v in given if e <= key), sp.S.Zero) for key in keys}, ranges)
 
-    def mapped(self, change: Callable[[Any], Any]) -> Cases:
-        """Every formula changed."""
-        return Cases({key: change(value) for key, value in self.values.items()}, self.ranges)
+    def summands(self) -> list[tuple[Equations, Any]]:
+        """What each case adds to the smaller ones."""
+        found: list[tuple[Equations, Any]] = []
+        for term in sorted(self.terms, key=lambda term: len(term.equations)):
+            at = solved(term.equations, self.ranges) or {}
+            rest = sum((place(value, at) for smaller, value in found if smaller < term.equations), sp.S.Zero)
+            value = sp.expand_mul(term.value - rest)
+            if value != 0:
+                found.append((term.equations, value))
+        return found
+
+    def case(self, equations: Equations, solution: Mapping[str, Affine] | None = None) -> Any:
+        """The formula of the most special case that holds there."""
+        cases = self.table
+        value = cases[NOTHING.union(*(key for key in cases if key <= equations))]
+        return value if solution is None else place(value, solution)
+
+    def combined(self, other: IndexedFormulas, operation: Callable[[Any, Any], Any]) -> IndexedFormulas:
+        """Case by case."""
+        keys = {a.equations | b.equations for a in self.terms for b in other.terms}
+        possible = [key for key in keys if solved(key, self.ranges) is not None]
+        both = {key: operation(self.case(key), other.case(key)) for key in possible}
+        return IndexedFormulas.of_cases(both, self.ranges)
+
+    def __add__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a + b)
+
+    def __sub__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a - b)
+
+    def __mul__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a * b)
+
+    def times(self, value: Any, equations: Equations = NOTHING) -> IndexedFormulas:
+        """Times a formula, and zero where the equations do not hold."""
+        factor = {NOTHING: sp.S.Zero, equations: sp.sympify(value)}
+        return self * IndexedFormulas(tuple(Term(*case) for case in factor.items()), self.ranges)
+
+    def zero(self) -> bool:
+        """Whether all formulas are zero."""
+        return all(term.value == 0 for term in self.terms)
+
+    def _placed(self, value: Any, names: Mapping[str, Affine], ranges: Ranges) -> Any:
+        return place(value, names)
+
+    def _gathered(self, terms: Sequence[tuple[Equations, Term[Any]]], ranges: Ranges) -> IndexedFormulas:
+        # two sets that have become one another's parts may have a union that was not listed
+        found: dict[Equations, Any] = {}
+        for _, term in sorted(terms, key=lambda entry: -len(entry[0])):
+            found.setdefault(term.equations, term.value)
+        return IndexedFormulas.of_cases(found, ranges)
 
     def entry(self, positions: Mapping[str, int]) -> Any:
         """The formula of one member of each family."""
         fixed = {name: Affine((), value) for name, value in positions.items()}
-        holds = frozenset(e for key in self.values for e in key if compose(e, fixed).offset == 0)
-        return place(self.at(holds), fixed)
+        holds = frozenset(e for key in self.table for e in key if compose(e, fixed).offset == 0)
+        return place(self.case(holds), fixed)
 
     def expression(self) -> Any:
         """All cases as one formula in index symbols."""
-        order = sorted(self.values, key=len, reverse=True)
+        order = sorted(self.terms, key=lambda term: len(term.equations), reverse=True)
         if len(order) == 1:
-            return self.values[order[0]]
+            return order[0].value
         return sp.Piecewise(
-            *((self.values[key], sp.And(*(sp.Eq(affine(e), 0) for e in sorted(key, key=str)))) for key in order)
+            *((term.value, sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))) for term in order)
         )

@@ -7,19 +7,19 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.function import Term
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
 from tensorprog.language.substitute import replace_variables
-from tensorprog.limit.form.sums_of_functions import FORMAL, Part
+from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.formulas.convert import Lookup
-from tensorprog.limit.formulas.indexed import IndexSum, Softmax
-from tensorprog.limit.formulas.statements import expression_tex
-from tensorprog.limit.formulas.terms import Term, expand_terms, parity, scalar_function
+from tensorprog.limit.formulas.indexed import IndexSum, Node, Softmax
+from tensorprog.limit.formulas.notation import expression_tex
+from tensorprog.limit.formulas.terms import SymbolicExpansion, expand_terms, scalar_function
 
-__all__ = ["Body", "Entry", "Expectation", "factor_of", "in_variables", "indexed"]
+__all__ = ["Body", "Entry", "Expectation", "factor_of", "indexed"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
@@ -68,17 +68,6 @@ def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr
     return sp.Tuple(Body(rebuild(expr, change)), sp.Tuple(*numbers), sp.Tuple(*(places[v] for v in used)))
 
 
-def in_variables(part: Part) -> Expr:
-    """A part's function in its variables."""
-    assert part.function is not None
-    if part.joint:
-        return part.function
-    form: Expr = part.offset
-    for weight, variable, _ in part.inner:
-        form = Call("add", (form, Call("multiply", (weight, variable))))
-    return replace_variables(part.function, lambda v: form if v == FORMAL else None)
-
-
 def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:
     """The numbers of a factor by their names in its body."""
     return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
@@ -89,7 +78,7 @@ def indexed(expr: Any) -> bool:
     return any(symbol.is_integer for symbol in expr.free_symbols)
 
 
-class Expectation(sp.Expr):  # type: ignore[misc]
+class Expectation(Node):
     """E[f_1 ... f_k] over jointly Gaussian variables, args (factors, means, rows of the covariance).
 
     Prints as an expectation with the law of its variables; `doit` gives the closed form if there is one; `evalf`
@@ -126,7 +115,7 @@ class Expectation(sp.Expr):  # type: ignore[misc]
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
             return value_at(factor, mean)
-        if mean == 0 and parity(factor[0].expr) < 0:
+        if mean == 0 and _parity(factor) < 0:
             return ZERO
         terms = terms_of(factor)
         found = None if terms is None else mean_moment(terms, mean, variance, most)
@@ -137,7 +126,7 @@ class Expectation(sp.Expr):  # type: ignore[misc]
         mx, my, vx, vy, c = law
         if vx == 0 or vy == 0 or c == 0:
             return _alone(f, mx, vx).closed(most) * _alone(g, my, vy).closed(most)
-        if mx == 0 and my == 0 and parity(f[0].expr) * parity(g[0].expr) < 0:
+        if mx == 0 and my == 0 and _parity(f) * _parity(g) < 0:
             return ZERO
         first, second = terms_of(f), terms_of(g)
         singular = _zero(vx * vy - c**2, vx * vy)
@@ -164,19 +153,10 @@ class Expectation(sp.Expr):  # type: ignore[misc]
             return _one_variable(factors, means[i], cov[i][i])
         if cov[i][j] == 0:
             return sp.Mul(*(_alone(h, means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
-        odd = means[i] == 0 and means[j] == 0 and parity(f[0].expr) * parity(g[0].expr) < 0
+        odd = means[i] == 0 and means[j] == 0 and _parity(f) * _parity(g) < 0
         return ZERO if odd else self
 
     # -- numbers ------------------------------------------------------------------------------------------------
-
-    def estimate(self) -> Estimate:
-        """Value and error, when no free symbol is left."""
-        from tensorprog.limit.formulas.numbers import estimate
-
-        return estimate(self)
-
-    def _eval_evalf(self, prec: int) -> Any:
-        return None if self.free_symbols else sp.Float(float(self.estimate().value), 15)
 
     def _eval_derivative(self, symbol: Any) -> Any:
         if not self.has_free(symbol):
@@ -264,6 +244,11 @@ def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
 def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:
     """The expansion of a factor of one argument."""
     return expand_terms(factor[0].expr, letters_of(factor))
+
+
+def _parity(factor: sp.Tuple) -> int:
+    """+1 for an even factor of one argument, -1 for an odd one, else 0."""
+    return SymbolicExpansion(letters_of(factor)).parity(factor[0].expr)
 
 
 def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:

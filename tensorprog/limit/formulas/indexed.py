@@ -8,16 +8,17 @@ without sympy's rules, and conditions under a softmax are `Choice`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy as sp
 
+from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.ir import Range
 
-__all__ = ["Choice", "IndexSum", "Softmax", "index_symbol", "summed"]
+__all__ = ["Choice", "IndexSum", "Node", "Score", "Softmax", "index_symbol", "summed"]
 
 MOST = 100_000  # terms that are written out
 
@@ -34,6 +35,41 @@ def written_out(expr: Any, limits: Any) -> Iterator[Any]:
         raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out; sums evaluate as they are")
     for values in product(*ranges):
         yield expr.xreplace({limit[0]: sp.Integer(value) for limit, value in zip(limits, values, strict=True)})
+
+
+class Node(sp.Expr):  # type: ignore[misc]
+    """What sympy leaves as it is, and what has a number of its own once no symbol is left in it."""
+
+    __slots__ = ()
+    evaluation: ClassVar[Callable[[Any], Estimate]]  # handed in by `numbers`, which knows all nodes
+
+    def estimate(self) -> Estimate:
+        """Value and error, when no free symbol is left."""
+        return Node.evaluation(self)
+
+    def _eval_evalf(self, prec: int) -> Any:
+        return None if self.free_symbols or self.has(Score) else sp.Float(float(self.estimate().value), 15)
+
+
+class Score(sp.Expr):  # type: ignore[misc]
+    """A score in the limit, p-ring, args (name, *indices)."""
+
+    is_commutative = True
+    is_extended_real = is_real = is_finite = True
+
+    @property
+    def free_symbols(self) -> set[Any]:
+        """Those of its indices; its name is none."""
+        return set().union(*(index.free_symbols for index in self.args[1:]))
+
+    def _sympystr(self, printer: Any) -> str:
+        name, *indices = map(printer._print, self.args)
+        return f"{name}[{','.join(indices)}]" if indices else name
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        name, *indices = map(printer._print, self.args)
+        text = rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
+        return rf"{{{text}}}^{{{exp}}}" if exp else text
 
 
 class Choice(sp.Expr):  # type: ignore[misc]
@@ -66,7 +102,7 @@ class Choice(sp.Expr):  # type: ignore[misc]
         return rf"{{{text}}}^{{{exp}}}" if exp else text
 
 
-class IndexSum(sp.Sum):  # type: ignore[misc]
+class IndexSum(Node, sp.Sum):  # type: ignore[misc]
     """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
 
     is_commutative = True
@@ -79,15 +115,12 @@ class IndexSum(sp.Sum):  # type: ignore[misc]
         """Term by term."""
         return sp.Add(*(term.doit(**hints) for term in written_out(self.function, self.limits)))
 
-    def _eval_evalf(self, prec: int) -> Any:
-        return evaluated(self)
-
     def _sympystr(self, printer: Any) -> str:
         limits = ", ".join(f"{printer._print(i)}={a}..{b}" for i, a, b in self.limits)
         return f"sum[{limits}]({printer._print(self.function)})"
 
 
-class Softmax(sp.Expr):  # type: ignore[misc]
+class Softmax(Node):
     """softmax over indices, args (argument, limits (index, start, stop) it runs over, where it is read)."""
 
     is_commutative = True
@@ -127,9 +160,6 @@ class Softmax(sp.Expr):  # type: ignore[misc]
         terms = (sp.exp(term.doit(**hints)) for term in written_out(self.args[0], self.args[1]))
         return sp.exp(self.here.doit(**hints)) / sp.Add(*terms)
 
-    def _eval_evalf(self, prec: int) -> Any:
-        return evaluated(self)
-
     def _eval_subs(self, old: Any, new: Any) -> Any:
         if old not in self.bound_symbols:
             return None
@@ -165,14 +195,6 @@ def _chosen(*pairs: Any) -> Any:
     for earlier, condition in reversed(first):
         value = Choice(condition, earlier, value)
     return value
-
-
-def evaluated(node: Any) -> Any:
-    """A node as a number; None while a free symbol is left."""
-    from tensorprog.limit.formulas.numbers import estimate
-    from tensorprog.limit.formulas.outputs import Score
-
-    return None if node.free_symbols or node.has(Score) else sp.Float(float(estimate(node).value), 15)
 
 
 def summed(value: Any, symbol: Any, span: Range) -> Any:

@@ -1,4 +1,4 @@
-"""Formulas as LaTeX, with their conditions and the formulas that they use.
+"""Formulas as LaTeX, the derivation of a limit line by line, and the document around it.
 
 The text uses mathematics and plain sentences only, so that LaTeX and MathJax show the same; names of the program are
 typeset as mathematics, and free text (title, reference) is escaped.
@@ -7,23 +7,29 @@ typeset as mathematics, and free text (title, reference) is escaped.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy as sp
 from sympy.printing.latex import LatexPrinter
 
 from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Dot, MatMul, Statement
 from tensorprog.limit.formulas.expectation import Entry, Expectation
-from tensorprog.limit.formulas.names import pair_names, readable, tex_name
-from tensorprog.limit.formulas.statements import form_tex, reference_tex
-from tensorprog.limit.formulas.text import definitions
-from tensorprog.limit.moment.moments import Equations
+from tensorprog.limit.formulas.notation import (
+    form_tex,
+    initial_tex,
+    pair_names,
+    readable,
+    reference_tex,
+    statement_tex,
+    tex_name,
+)
+from tensorprog.limit.formulas.text import Formula, FormulaLaw, definitions
+from tensorprog.limit.moment.indexed import Equations
 
-if TYPE_CHECKING:
-    from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
-
-__all__ = ["cases_latex", "defined", "display", "displayed_cases", "left_side", "shown", "tex", "width"]
+__all__ = ["NOTATION", "blocks", "cases_latex", "derivation", "document", "escaped"]
 
 WIDE = 78  # characters of a displayed line
 SHORT = 14  # of a moment that needs no letter of its own
@@ -153,17 +159,17 @@ def displayed_cases(left: str, cases: Mapping[Equations, Any], names: Mapping[st
 # ---- one formula with the names it uses ----------------------------------------------------------------------------
 
 
-def shown(law: SymbolicLaw, array: FormulaArray) -> dict[Equations, Any]:
+def shown(law: FormulaLaw, array: Formula) -> dict[Equations, Any]:
     """Formulas in the program's indices: written out where that is short, else with the names of earlier lines."""
     names = pair_names(law.netsor, array.names)
     found = {}
-    for key, value in array.cases.values.items():
+    for key, value in array.cases.table.items():
         whole = law.formulas.expand(value)
         found[key] = readable(whole if width(tex(whole)) <= EXPANDED else value, names)
     return found
 
 
-def defined(law: SymbolicLaw, entry: Entry) -> Iterator[str]:
+def defined(law: FormulaLaw, entry: Entry) -> Iterator[str]:
     """What the name of a formula stands for: its expectations, their moments by letters, and closed forms."""
     symbols, value = law.formulas.definitions[entry.key]
     names = pair_names(law.netsor, entry.key[:2])
@@ -235,7 +241,7 @@ class Letters:
                 yield display(tex(symbol), value)
 
 
-def cases_latex(array: FormulaArray) -> str:
+def cases_latex(array: Formula) -> str:
     """A covariance or mean with the formulas it uses."""
     law, names = array.law, pair_names(array.law.netsor, array.names)
     values = shown(law, array)
@@ -245,14 +251,14 @@ def cases_latex(array: FormulaArray) -> str:
     return "\n".join(found)
 
 
-def left_side(array: FormulaArray, second_moment: bool = False) -> str:
+def left_side(array: Formula, second_moment: bool = False) -> str:
     """What a covariance, second moment or mean is of."""
     law, families = array.law, array.names
     score = families[0] in law.scores
     variables = []
     for copy, name in enumerate(families):
         indices = pair_names(law.netsor, families)
-        slots = [Affine(((new, 1),)) for old, new in indices.items() if old.endswith("_") == bool(copy)]
+        slots = [Affine.index(new) for old, new in indices.items() if old.endswith("_") == bool(copy)]
         base = reference_tex(name, slots)
         if score:
             place = ",".join(map(form_tex, slots))
@@ -264,3 +270,193 @@ def left_side(array: FormulaArray, second_moment: bool = False) -> str:
     if len(variables) == 1:
         return rf"\mathbb{{E}}\left[{variables[0]}\right]"
     return rf"\operatorname{{Cov}}\left({', '.join(variables)}\right)"
+
+
+# ---- the derivation, line by line -----------------------------------------------------------------------------------
+
+CLAUSES = {
+    "initial": "Definition 1 (i): initial vectors are Gaussian, coordinate by coordinate, with the law declared.",
+    "matmul": "Definition 1 (ii), MatMul: Gaussian with mean zero; the covariance is the variance of the weight times "
+    "the second moment of the vectors where the weight is the same, and zero elsewhere.",
+    "nonlin": "Definition 1 (iii), Nonlin: the same function of the limits.",
+    "random": "Definition 1 (iii), Nonlin: the same function of the limits, given the scores.",
+    "scalar": "A function of numbers.",
+    "score": "Definition 1 (iv), score: Gaussian with mean zero and independent of every vector; by Isserlis the "
+    "covariance is C(q,q') C(k,k') + C(q,k') C(k,q').",
+    "average": "An average: it converges to a number, the second moment of the limits (Netsor+).",
+}
+
+
+def derivation(law: FormulaLaw) -> str:
+    """The body: every line of the program, then the law of the outputs given p-ring."""
+    return "\n\n".join(blocks(law))
+
+
+def blocks(law: FormulaLaw) -> Iterator[str]:
+    """The derivation line by line."""
+    written: set[tuple[str, str, int]] = set()
+    for initial in law.netsor.initial:
+        array = law.cov(initial.name)
+        lines = [rf"\[ {initial_tex(initial)} \]", CLAUSES["initial"]]
+        yield "\n".join([*lines, *_formula(law, array, shown(law, array), written)])
+    for statement in law.netsor.body:
+        yield "\n".join(_statement(law, statement, written))
+    for block in _outputs(law, written):
+        yield "\n".join(block)
+
+
+def _statement(law: FormulaLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
+    name = statement.target.name
+    operand = statement.left.name if isinstance(statement, Dot) else name
+    yield rf"\[ {statement_tex(statement, law.netsor.families[operand].width)} \]"
+    kind = _kind(law, statement)
+    yield CLAUSES[kind]
+    if kind in ("average", "scalar"):
+        mean = law.mean(name)
+        yield from _formula(law, mean, shown(law, mean), written)
+    elif kind == "nonlin":
+        second = law.second_moment(name)
+        yield from _formula(law, second, shown(law, second), written, second_moment=True)
+    elif kind in ("matmul", "score"):
+        for other in (name, *_related(law, statement)):
+            array = law.cov(name, other)
+            values = shown(law, array)
+            if other == name or any(value != 0 for value in values.values()):
+                yield from _formula(law, array, values, written)
+
+
+def _related(law: FormulaLaw, statement: Statement) -> list[str]:
+    """Earlier families of the same kind that may be correlated: made by the same weight, or scores as well."""
+    found = []
+    for earlier in law.netsor.body:
+        if earlier is statement:
+            break
+        if isinstance(statement, MatMul):
+            related = isinstance(earlier, MatMul) and earlier.weight.name == statement.weight.name
+        else:
+            related = _kind(law, earlier) == "score"
+        if related and earlier.target.name != statement.target.name:
+            found.append(earlier.target.name)
+    return list(dict.fromkeys(found))
+
+
+def _kind(law: FormulaLaw, statement: Statement) -> str:
+    if isinstance(statement, MatMul):
+        return "matmul"
+    if isinstance(statement, Dot):
+        return "score" if statement.scale == "n**-0.5" else "average"
+    if statement.target.name in law.formulas.random:
+        return "random"
+    return "scalar" if law.netsor.families[statement.target.name].kind == "scalar" else "nonlin"
+
+
+def _formula(
+    law: FormulaLaw,
+    array: Formula,
+    values: Mapping[Equations, Any],
+    written: set[tuple[str, str, int]],
+    second_moment: bool = False,
+) -> Iterator[str]:
+    names = pair_names(law.netsor, array.names)
+    yield displayed_cases(left_side(array, second_moment), values, names)
+    for entry, _ in definitions(law, list(values.values())):
+        if entry.key not in written:
+            written.add(entry.key)
+            yield "with"
+            yield from defined(law, entry)
+
+
+def _outputs(law: FormulaLaw, written: set[tuple[str, str, int]]) -> Iterator[list[str]]:
+    """Given p-ring, outputs that are linear in Gaussian vectors are Gaussian."""
+    for name in law.outputs:
+        if name not in law.formulas.random or law.netsor.families[name].kind == "scalar":
+            continue
+        if not law.is_linear(name):
+            yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
+            continue
+        array = law.given_scores(name)
+        given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in law.netsor.scores)
+        left = left_side(array).replace(r"\right)", rf" \,\middle|\, {given}\right)")
+        lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
+        mean = law.conditional_mean(name)
+        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.table.items()}
+        mean_left = left_side(mean).replace(r"\right]", rf" \,\middle|\, {given}\right]")
+        lines.append(displayed_cases(mean_left, values, {}))
+        shown_values = shown(law, array)
+        lines.append(displayed_cases(left, shown_values, pair_names(law.netsor, array.names)))
+        for entry, _ in definitions(law, list(shown_values.values())):
+            if entry.key not in written:
+                written.add(entry.key)
+                lines += ["with", *defined(law, entry)]
+        yield lines
+
+
+# ---- a document ----------------------------------------------------------------------------------------------------
+
+NOTATION = {
+    r"\varphi\left(": r"$\varphi$ is the density of $N(0, 1)$.",
+    r"\Phi\left(": r"$\Phi$ is the distribution function of $N(0, 1)$.",
+    r"\Phi_2": r"$\Phi_2(h, k, r)$ is that of two such variables of correlation $r$ at $h$ and $k$.",
+    r"\delta_{": r"$\delta$ is 1 where its indices are equal, else 0.",
+    "'": "A prime marks the second copy of an index.",
+    r"\mathring": "A ring marks the limit of a score.",
+    r"\begin{cases}": "Cases are read from top to bottom.",
+}
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "|": r"$|$",
+    '"': "''",
+}
+
+
+def escaped(text: str) -> str:
+    """Free text as LaTeX: nothing in it is a command."""
+    return "".join(SPECIAL.get(letter) or _printable(letter) for letter in text)
+
+
+def _printable(letter: str) -> str:
+    if letter.isascii():
+        return letter if letter.isprintable() else " "
+    if "\u00c0" <= letter <= "\u00ff" and letter not in "ÐÞðþ×÷":
+        return letter
+    if unicodedata.category(letter) == "Pd":
+        return "--"
+    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return "".join(SPECIAL.get(c, c) for c in plain) or "?"
+
+
+def document(law: FormulaLaw) -> str:
+    """A self-contained document for pdflatex."""
+    netsor = law.netsor
+    title = escaped(netsor.title or netsor.name)
+    head = [
+        r"\documentclass{article}",
+        r"\usepackage{amsmath,amssymb}",
+        r"\allowdisplaybreaks",
+        r"\emergencystretch=3em",
+        r"\setlength{\parindent}{0pt}",
+        r"\setlength{\textwidth}{165mm}",
+        r"\setlength{\oddsidemargin}{0pt}",
+        r"\begin{document}",
+        rf"\section*{{{title}}}",
+    ]
+    intro = [f"The infinite-width limit of the program {escaped(netsor.name)}, line by line."]
+    if netsor.reference:
+        intro.append(f"Reference: {escaped(netsor.reference)}.")
+    intro.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
+    if law.grade:
+        intro.append(f"Grade of the program: {escaped(law.grade)}.")
+    body = derivation(law)
+    meanings = [meaning for mark, meaning in NOTATION.items() if mark in body]
+    return "\n".join([*head, "\n".join([*intro, *meanings]), "", body, r"\end{document}", ""])

@@ -14,15 +14,18 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Mathematics, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.formulas.cases import Cases
+from tensorprog.limit.formulas.cases import IndexedFormulas
 from tensorprog.limit.formulas.convert import Data, Lookup, kept_constants
 from tensorprog.limit.formulas.functions import Phi, phi
-from tensorprog.limit.formulas.indexed import index_symbol
-from tensorprog.limit.formulas.names import readable
-from tensorprog.limit.formulas.outputs import Conditional, Program, Score, ScoreAverage
-from tensorprog.limit.formulas.recursion import Formulas
+from tensorprog.limit.formulas.indexed import Score, index_symbol
+from tensorprog.limit.formulas.latex import blocks, cases_latex, derivation
+from tensorprog.limit.formulas.notation import readable
+from tensorprog.limit.formulas.outputs import Conditional, Program, ScoreAverage
+from tensorprog.limit.formulas.recursion import FormulaRecursion
+from tensorprog.limit.formulas.text import cases_text
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -37,7 +40,7 @@ class FormulaArray:
     object arrays of at most 4096 formulas.  `cases` are the formulas in index symbols.
     """
 
-    def __init__(self, law: SymbolicLaw, names: Sequence[str], cases: Cases) -> None:
+    def __init__(self, law: SymbolicLaw, names: Sequence[str], cases: IndexedFormulas) -> None:
         self.law, self.names, self.cases = law, tuple(names), cases
         self._ranges = [span for name in names for span in law.netsor.families[name].ranges]
         self._axes = [
@@ -94,13 +97,9 @@ class FormulaArray:
         return f"FormulaArray({', '.join(self.names)}; shape={self.shape})\n{self}"
 
     def __str__(self) -> str:
-        from tensorprog.limit.formulas.text import cases_text
-
         return cases_text(self)
 
     def _repr_latex_(self) -> str:
-        from tensorprog.limit.formulas.latex import cases_latex
-
         return cases_latex(self)
 
 
@@ -119,7 +118,7 @@ class SymbolicLaw(Shown):
         ):
             raise ProgramError(f'symbolic takes True, False, or names of constants such as ["C"], not {symbolic!r}')
         self.grade = grade
-        self.formulas = Formulas(netsor, kept_constants(netsor, symbolic))
+        self.formulas = FormulaRecursion(netsor, kept_constants(netsor, symbolic))
         self.netsor = self.formulas.netsor
         inside = self.formulas.converter.symbols
         self.symbols = {name: sp.Symbol(name) for name in inside}
@@ -133,7 +132,7 @@ class SymbolicLaw(Shown):
     @property
     def scores(self) -> tuple[str, ...]:
         """Names of the scores that are random in the limit."""
-        return tuple(self.formulas.numeric.scores)
+        return tuple(self.formulas.scores)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -152,15 +151,11 @@ class SymbolicLaw(Shown):
 
     def blocks(self) -> list[Block]:
         """The derivation, line by line."""
-        from tensorprog.limit.formulas.derivation import blocks
-
         title = strong(self.netsor.title or self.netsor.name)
         return [paragraph(title, ": infinite-width limit in formulas"), Mathematics(tuple(blocks(self)))]
 
     def latex(self) -> str:
         """The derivation, line by line: statement, clause of Definition 1, formula; then the law of the outputs."""
-        from tensorprog.limit.formulas.derivation import derivation
-
         return derivation(self)
 
     # -- formulas -----------------------------------------------------------------------------------------------
@@ -179,7 +174,7 @@ class SymbolicLaw(Shown):
         if first in scores and second in scores:
             cases = self.formulas.score(first, second)
         elif numbers or ({first, second} & scores and len(random) == 1 and first != second):
-            cases = Cases.constant(ZERO, self.formulas.numeric.pair_ranges(first, second))
+            cases = IndexedFormulas.constant(ZERO, self.formulas.pair_ranges(first, second))
         else:
             cases = self._or_averaged(
                 random, lambda: self.formulas.centred(first, second), lambda: self._averaged((first, second))
@@ -196,7 +191,7 @@ class SymbolicLaw(Shown):
         """E[Z]."""
         self._known(name)
         if name in self.scores:
-            cases = Cases.constant(ZERO, position_names(self.netsor, name))
+            cases = IndexedFormulas.constant(ZERO, position_names(self.netsor, name))
         else:
             cases = self._or_averaged(
                 name in self.formulas.random, lambda: self.formulas.mean(name), lambda: self._averaged((name,))
@@ -240,7 +235,9 @@ class SymbolicLaw(Shown):
         return change
 
     @staticmethod
-    def _or_averaged(random: Any, formula: Callable[[], Cases], averaged: Callable[[], Cases]) -> Cases:
+    def _or_averaged(
+        random: Any, formula: Callable[[], IndexedFormulas], averaged: Callable[[], IndexedFormulas]
+    ) -> IndexedFormulas:
         """Vectors that depend on scores, and those that only draws can answer for, are averages."""
         if random:
             return averaged()
@@ -254,10 +251,10 @@ class SymbolicLaw(Shown):
         vector = self.netsor.families[name].kind == "vector"
         return vector and all(part.linear for part in self.formulas.parts.of(name))
 
-    def _averaged(self, names: tuple[str, ...]) -> Cases:
+    def _averaged(self, names: tuple[str, ...]) -> IndexedFormulas:
         ranges = position_names(self.netsor, names[0])
         if len(names) == 2:
-            ranges = self.formulas.numeric.pair_ranges(*names)
+            ranges = self.formulas.pair_ranges(*names)
         variables = []
         for copy, name in enumerate(names):
             places = [index_symbol(f"{k}{'_' * copy}") for k in range(len(self.netsor.families[name].ranges))]
@@ -268,14 +265,14 @@ class SymbolicLaw(Shown):
         if not all(map(self.is_linear, names)):
             whole = Conditional(*variables)
             means = [Conditional(variable) for variable in variables]
-            return Cases.constant(ScoreAverage(*head, whole, sp.Tuple(*means)), ranges)
+            return IndexedFormulas.constant(ScoreAverage(*head, whole, sp.Tuple(*means)), ranges)
         means = []
         for copy, name in enumerate(names):
             again = {n: _affine(f"{n}{'_' * copy}") for n in position_names(self.netsor, name)}
-            means.append(self.formulas.conditional_mean(name).rename(again, ranges).expression())
+            means.append(self.formulas.conditional_mean(name).read(again, ranges).expression())
         if len(names) == 1:
             average = ScoreAverage(*head, ZERO, sp.Tuple(*means))
-            return Cases.constant(ZERO if means[0] == 0 else average, ranges)
+            return IndexedFormulas.constant(ZERO if means[0] == 0 else average, ranges)
         inner = self.formulas.conditional(*names)
         return inner.mapped(lambda value: ScoreAverage(*head, value, sp.Tuple(*means)))
 
@@ -288,7 +285,7 @@ class SymbolicLaw(Shown):
 
     # -- what is given out --------------------------------------------------------------------------------------
 
-    def entry(self, cases: Cases, positions: dict[str, int]) -> Any:
+    def entry(self, cases: IndexedFormulas, positions: dict[str, int]) -> Any:
         """The formula of one member, in plain symbols and sympy's own functions."""
         return self.plain(self.formulas.expand(cases.entry(positions)))
 
@@ -300,6 +297,4 @@ class SymbolicLaw(Shown):
 
 
 def _affine(name: str) -> Any:
-    from tensorprog.language.expr import Affine
-
-    return Affine(((name, 1),))
+    return Affine.index(name)

@@ -11,9 +11,10 @@ import sympy as sp
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.ir import Netsor
+from tensorprog.limit.formulas.indexed import Node
 from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Conditional", "Program", "Score", "ScoreAverage"]
+__all__ = ["Conditional", "Program", "ScoreAverage"]
 
 
 class Program(sp.Atom):  # type: ignore[misc]
@@ -41,27 +42,6 @@ class Program(sp.Atom):  # type: ignore[misc]
         return str(self.netsor.name)
 
 
-class Score(sp.Expr):  # type: ignore[misc]
-    """A score in the limit, p-ring, args (name, *indices)."""
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
-
-    @property
-    def free_symbols(self) -> set[Any]:
-        """Those of its indices; its name is none."""
-        return set().union(*(index.free_symbols for index in self.args[1:]))
-
-    def _sympystr(self, printer: Any) -> str:
-        name, *indices = map(printer._print, self.args)
-        return f"{name}[{','.join(indices)}]" if indices else name
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        name, *indices = map(printer._print, self.args)
-        text = rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
-
-
 class Conditional(sp.Expr):  # type: ignore[misc]
     """A covariance or mean given p-ring that is not written out, args (variables as (name, *indices), ...)."""
 
@@ -85,7 +65,7 @@ class Conditional(sp.Expr):  # type: ignore[misc]
         return rf"{text}^{{{exp}}}" if exp else text
 
 
-class ScoreAverage(sp.Expr):  # type: ignore[misc]
+class ScoreAverage(Node):
     """Cov(f, g) or E f over p-ring and the vectors, unevaluated.
 
     Args are (program, values of its constants, variables as (name, *indices), conditional covariance, conditional

@@ -2,22 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from sympy.printing.str import StrPrinter
 
 from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Netsor
+from tensorprog.limit.formulas.cases import IndexedFormulas
 from tensorprog.limit.formulas.expectation import Entry
-from tensorprog.limit.formulas.names import pair_names, readable
-from tensorprog.limit.moment.moments import Equations
+from tensorprog.limit.formulas.notation import pair_names, readable
+from tensorprog.limit.formulas.recursion import FormulaRecursion
+from tensorprog.limit.moment.indexed import Equations
 
-if TYPE_CHECKING:
-    from tensorprog.limit.formulas.law import FormulaArray, SymbolicLaw
-
-__all__ = ["LONG", "cases_text", "formula_text", "label_text", "law_json", "law_text", "shown_cases"]
+__all__ = [
+    "Formula", "FormulaLaw",
+    "cases_text", "definitions", "formula_text", "label_text", "law_json", "law_text", "shown_cases",
+]  # fmt: skip
 
 LONG = 160  # characters of a formula beyond which those of earlier lines keep their names
+
+
+class FormulaLaw(Protocol):
+    """What printing reads of a law in formulas."""
+
+    netsor: Netsor
+    formulas: FormulaRecursion
+    grade: str
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Names of the outputs."""
+
+    @property
+    def scores(self) -> Sequence[str]:
+        """Names of the scores."""
+
+    @property
+    def families(self) -> Sequence[str]:
+        """Names of vectors and scalars."""
+
+    @property
+    def symbols(self) -> Mapping[str, Any]:
+        """Constants that are symbols."""
+
+    def is_linear(self, name: str) -> bool:
+        """Whether a vector is linear given the scores."""
+
+    def mean(self, name: str) -> Formula:
+        """E[Z]."""
+
+    def cov(self, first: str, second: str | None = None) -> Formula:
+        """Centred covariance."""
+
+    def second_moment(self, first: str, second: str | None = None) -> Formula:
+        """E[Z^f Z^g]."""
+
+    def given_scores(self, first: str, second: str | None = None) -> Formula:
+        """Cov(f, g | p-ring)."""
+
+    def conditional_mean(self, name: str) -> Formula:
+        """E[f | p-ring]."""
+
+    def latex(self) -> str:
+        """The derivation."""
+
+
+class Formula(Protocol):
+    """The formulas of one family, or of two."""
+
+    @property
+    def law(self) -> FormulaLaw:
+        """Whose formulas they are."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The families."""
+
+    @property
+    def cases(self) -> IndexedFormulas:
+        """The formulas in index symbols."""
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]
@@ -36,12 +100,12 @@ def formula_text(formula: Any) -> str:
     return str(_Printer().doprint(formula))
 
 
-def shown_cases(array: FormulaArray) -> list[tuple[Equations, Any]]:
+def shown_cases(array: Formula) -> list[tuple[Equations, Any]]:
     """Formulas in the indices of the program, the most special cases first; long ones by the names of earlier lines."""
     formulas, names = array.law.formulas, pair_names(array.law.netsor, array.names)
     found = []
-    for key in sorted(array.cases.values, key=len, reverse=True):
-        value = array.cases.values[key]
+    for key in sorted(array.cases.table, key=len, reverse=True):
+        value = array.cases.table[key]
         whole = formulas.expand(value)
         if len(formula_text(whole)) > LONG:
             whole = value
@@ -68,7 +132,7 @@ def _condition(equation: Affine, names: Mapping[str, str]) -> str:
     return f"{sides[0]} = {sides[1] or 0}"
 
 
-def cases_text(array: FormulaArray, written: set[str] | None = None) -> str:
+def cases_text(array: Formula, written: set[str] | None = None) -> str:
     """Every case on a line of its own, then the formulas that have names, but for those `written` already."""
     written = set() if written is None else written
     positions = pair_names(array.law.netsor, array.names)
@@ -86,7 +150,7 @@ def cases_text(array: FormulaArray, written: set[str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def definitions(law: SymbolicLaw, values: list[Any]) -> list[tuple[Entry, Any]]:
+def definitions(law: FormulaLaw, values: list[Any]) -> list[tuple[Entry, Any]]:
     """Names that formulas use, each with its formula, those they use in turn included."""
     found: dict[tuple[str, str, int], tuple[Entry, Any]] = {}
     waiting = list(values)
@@ -101,14 +165,14 @@ def definitions(law: SymbolicLaw, values: list[Any]) -> list[tuple[Entry, Any]]:
     return list(found.values())
 
 
-def law_text(law: SymbolicLaw) -> str:
+def law_text(law: FormulaLaw) -> str:
     """Means and covariances of every family that the program defines, line by line."""
     blocks = []
     written: set[str] = set()
     for name in law.families:
         scalar = law.netsor.families[name].kind == "scalar" and name not in law.scores
         for what, array in (("mean", law.mean(name)), ("cov", law.cov(name))):
-            zero = all(value == 0 for value in array.cases.values.values())
+            zero = all(value == 0 for value in array.cases.table.values())
             if (what == "mean" and zero and not scalar) or (what == "cov" and scalar):
                 continue
             label = label_text(array.names, pair_names(law.netsor, array.names))
@@ -117,15 +181,15 @@ def law_text(law: SymbolicLaw) -> str:
     return "\n".join(blocks)
 
 
-def law_json(law: SymbolicLaw) -> dict[str, Any]:
+def law_json(law: FormulaLaw) -> dict[str, Any]:
     """The same as strings: for each family its mean and covariance as lists of cases, and the derivation."""
 
-    def cases(array: FormulaArray) -> list[dict[str, Any]]:
+    def cases(array: Formula) -> list[dict[str, Any]]:
         positions = pair_names(law.netsor, array.names)
         return [
             {
                 "where": [_condition(e, positions) for e in sorted(key, key=str)],
-                "formula": formula_text(readable(law.formulas.expand(array.cases.values[key]), positions)),
+                "formula": formula_text(readable(law.formulas.expand(array.cases.table[key]), positions)),
             }
             for key, _ in shown_cases(array)
         ]

@@ -16,7 +16,7 @@ from tensorprog.limit.law.panels import Panels
 from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.replicates import REPLICATES, point_sets
 
-__all__ = ["ORDERS", "Quadrature", "Rule", "converge"]
+__all__ = ["ORDERS", "Averaging", "Quadrature", "converge"]
 
 Array = NDArray[Any]
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
@@ -29,7 +29,7 @@ ORDERS = {1: (64, 55), 2: (48, 41), 3: (32, 27), 4: (24, 19)}
 
 
 @dataclass(frozen=True)
-class Rule:
+class Averaging:
     """How averages over several sets of draws make one number with its error.
 
     Sets are replicates of quasi-Monte Carlo (their mean, its standard error times Student's t), or two rules with

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.law.law import NumericLaw
-from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.law.structured_covariance import Covariance
 
 __all__ = ["explain"]
 

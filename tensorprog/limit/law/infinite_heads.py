@@ -15,7 +15,7 @@ from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, chec
 from tensorprog.limit.law.mixture import Marginals, Mixture
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
 __all__ = ["InfiniteHeads"]
 
@@ -95,8 +95,8 @@ class InfiniteHeads:
 
     def _check_scale(self, name: str, parts: Summands, twice: Summands) -> None:
         """With twice as many heads each has half the variance, and what no score reaches stays as it is."""
-        fixed = [(p.fixed.mean(0, {}, 1), p.fixed.var(0, {}, 1)) for p in (parts, twice) if p.fixed is not None]
-        if len(fixed) == 1 or any(not np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*fixed, strict=True)):
+        beside = zip(parts.beside(0), twice.beside(0), strict=True)
+        if not all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in beside):
             raise ProgramError(f"{name}: what stands beside the heads must not depend on their number")
         for block, other in zip(parts.blocks, twice.blocks, strict=True):
             points = np.random.default_rng(0).standard_normal((PROBES, block.sampler.dim))

@@ -30,16 +30,16 @@ from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.conditional import Conditional
+from tensorprog.limit.law.conditional_law import ConditionalLaw
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
-from tensorprog.limit.law.structured import Covariance
+from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Moment, Value
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["NumericLaw", "check_levels", "check_order", "check_points", "widths_text"]
 
@@ -162,7 +162,7 @@ class NumericLaw:
         if family in self.compiler.scores and not self.compiler.is_finite(self.compiler.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
-            value, error = self._known_mean(family, box) or self._averaged_mean(family, box)
+            value, error = self._known_mean(family, box) or self._mixture(family, box).expected()
         self._note(error, value, f"the mean of {name}")
         return self._answer(value, error, single, with_error)
 
@@ -170,18 +170,12 @@ class NumericLaw:
         if family in self.compiler.random:
             return None
         try:
-            return self._mean_of(family, box)
+            return self._members_of(self.compiler.mean(family), family, box)
         except NotCompiledError:
             return None
 
-    def _averaged_mean(self, family: str, box: Box) -> tuple[Array, Array]:
-        return self._mixture(family, box).expected()
-
-    def _mean_of(self, family: str, box: Box) -> tuple[Array, Array]:
-        """Mean and error of members of a family that no score reaches."""
-        return self._members_of(self.compiler.mean(family), family, box)
-
     def _members_of(self, result: Value, family: str, box: Box) -> tuple[Array, Array]:
+        """Numbers and errors of the members in a box, of a value over the positions of a family."""
         declared = self.compiled.families[family]
         key = place(box, declared.ranges)
         sizes = dict(zip(self._positions(family), declared.shape, strict=True))
@@ -208,7 +202,7 @@ class NumericLaw:
         if family != name or (single and self.compiled.families[family].ranges):
             raise ProgramError(f"{name}: name a whole family, and read entries with .at(I, J)")
 
-    def _covariance(self, moment: Moment, first: str, second: str) -> Covariance:
+    def _covariance(self, moment: IndexedValues, first: str, second: str) -> Covariance:
         return Covariance(moment, self._positions(first), [f"{k}_" for k in self._positions(second)], self.budget)
 
     def cov(self, first: str, second: str | None = None, with_error: bool = False) -> Any:
@@ -228,7 +222,7 @@ class NumericLaw:
             moment = self.compiler.score(first, second)
         elif numbers or (scores and random != {first, second}):
             # averages are numbers, and scores are independent of every vector that no score reaches
-            moment = Moment((), self.compiler.pair_ranges(first, second))
+            moment = IndexedValues((), self.compiler.pair_ranges(first, second))
         elif random:
             return self._averaged_cov(first, second, with_error)
         else:
@@ -293,7 +287,7 @@ class NumericLaw:
                 raise ProgramError(f"{name} has no members")
             number = self.compiled.families[name].kind == "scalar" and name not in self.compiler.random
             if number and name not in self.compiler.scores:
-                value, _ = self._mean_of(name, box)
+                value, _ = self._members_of(self.compiler.mean(name), name, box)
                 self._mixtures[key] = Mixture((), value, np.zeros_like(value))
             else:
                 self._mixtures[key] = self._outputs.mixture(name, box, split, dense)
@@ -588,10 +582,7 @@ class NumericLaw:
     def _expectation(self, name: str) -> tuple[Array, Array]:
         box = self.compiled.families[name].ranges
         if name not in self.compiler.random:
-            value = self._number(name)
-            axes = self._positions(name)
-            sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
-            return broadcast(value.value, axes, sizes), broadcast(value.error, axes, sizes)
+            return self._members_of(self._number(name), name, box)
         return self._outputs.expectation(name, box)
 
     def _number(self, name: str) -> Value:
@@ -608,9 +599,7 @@ class NumericLaw:
 
         Shapes    (1, *members)
         """
-        axes = self._positions(name)
-        sizes = dict(zip(axes, self.compiled.families[name].shape, strict=True))
-        return broadcast(self._number(name).value, axes, sizes)[None]
+        return self._members_of(self._number(name), name, self.compiled.families[name].ranges)[0][None]
 
     def _direct(self, name: str) -> Value:
         """The same by integration over all variables at once, of functions the recursion does not take apart."""
@@ -636,7 +625,7 @@ class NumericLaw:
         self._note([average.error for average in draws.sampler.averages.values()])
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
-    def given(self, scores: Mapping[str, Any]) -> Conditional:
+    def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:
         """The Gaussian law of the outputs given scores: {"p": values}, leading axes of the values are draws."""
         as_written = self.netsor.scores != self.compiled.scores and set(scores) <= set(self.netsor.scores)
         law = self._like(self.netsor, expanded=False) if as_written else self
@@ -645,7 +634,7 @@ class NumericLaw:
             added, larger = law._extended({"expectation": psi})
             return larger.compiler, added.families["expectation"]
 
-        return Conditional(law.compiler, scores, law.is_linear, extended, law.budget)
+        return ConditionalLaw(law.compiler, scores, law.is_linear, extended, law.budget)
 
 def widths_text(widths: Mapping[str, float]) -> str:
     """In words: which widths go to infinity, and which stay."""

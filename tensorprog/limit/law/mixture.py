@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.limit.law.averaging import Rule
+from tensorprog.limit.law.averaging import Averaging
 from tensorprog.limit.law.panels import Panels
 
 __all__ = ["Marginals", "Mixture", "Nodes", "Summand", "binned", "crossing"]
@@ -71,7 +71,7 @@ class Mixture:
     var: Array
     relative_error: float = 0.0
     smoothed: bool = False
-    rule: Rule = field(default_factory=Rule)
+    rule: Averaging = field(default_factory=Averaging)
 
     @property
     def factors(self) -> int:
@@ -548,7 +548,7 @@ class Nodes:
         return np.asarray((self.width * share * (1 + 0.5 * distance**2 / max(total, 1e-300))) ** 3 / 6)
 
 
-def grouped(mean: float, var: Array, weights: Array, rule: Rule) -> Nodes:
+def grouped(mean: float, var: Array, weights: Array, rule: Averaging) -> Nodes:
     """Nodes for variances at one mean: common ones for replicates, own ones for each order of a product rule.
 
     Shapes    var, weights (sets, draws)

@@ -19,13 +19,11 @@ from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.language.named_arrays import broadcast
-from tensorprog.limit.draw.layers import Layers
-from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Value
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.values import Value
 
 __all__ = ["coefficients", "degenerate"]
 
@@ -66,11 +64,18 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     along = len(spans) and max(2, int(LOOKED_AT ** (1 / len(spans))))
     box = tuple((start, min(stop, start + along)) for start, stop in spans)
     if name not in compiler.random:
-        return *_in_box(compiler, compiler.average(name), name, box, 1), box, box == spans
-    drawn = _layered if compiler.layered else _one_layer
-    value, error = drawn(compiler, name, box, seed)
+        return *_in_box(compiler, compiler.average(name), name, box), box, box == spans
+    source = SeveralLayers(compiler, [(name, box)]) if compiler.layered else OneLayer(compiler, [(name, box)], False)
+    points = _normals(source.dim, source.numbers(source.dim), seed)
+
+    def drawn(points: Array) -> Array:
+        with source.at(points) as found:
+            return found.mean(0)
+
+    value = drawn(points)
+    error = source.inner + source.relative * np.abs(value)
     if np.max(np.abs(value), initial=0.0) < SMALL:  # what cancels leaves rounding, which nearby draws do not share
-        error = error + np.abs(drawn(compiler, name, box, seed, NEARBY)[0] - value).max(axis=0)
+        error = error + np.abs(drawn(NEARBY * points) - value).max(axis=0)
     return value, error, box, box == spans
 
 
@@ -80,28 +85,15 @@ def _covariances(netsor: Netsor, statement: MatMul) -> int:
     return members * max(1, members // weights)
 
 
-def _one_layer(compiler: Compiler, name: str, box: Box, seed: int, near: float = 1.0) -> tuple[Array, Array]:
-    sampler = Sampler(compiler, {name: box}, vectors=False)
-    values = sampler.draw(near * _normals(sampler.dim, max(sampler.dim, sampler.demanded), seed))
-    value = plain(sampler.wanted_value(name, values), len(values[name].data))
-    return value, np.full(value.shape, max((average.error for average in sampler.averages.values()), default=0.0))
+def _in_box(compiler: Compiler, found: Value, name: str, box: Box) -> tuple[Array, Array]:
+    """The members in a box of a value without draws, as of one draw.
 
-
-def _layered(compiler: Compiler, name: str, box: Box, seed: int, near: float = 1.0) -> tuple[Array, Array]:
-    layers = Layers(compiler, (name,))
-    points = near * _normals(layers.dim, layers.width, seed)
-    found = layers.at(points)
-    value, error = _in_box(compiler, found.average(name), name, box, len(points))
-    return value, error + found.relative * np.abs(value)
-
-
-def _in_box(compiler: Compiler, found: Value, name: str, box: Box, draws: int) -> tuple[Array, Array]:
-    """The members in a box, draw by draw."""
+    Shapes    (1, *members), twice
+    """
     ranges = position_names(compiler.netsor, name)
-    sizes = {axis: stop - start for axis, (start, stop) in ranges.items()} | {REPLICATE: draws}
-    at = (slice(None), *(slice(0, stop - start) for start, stop in box))
-    value, error = (broadcast(each, (REPLICATE, *ranges), sizes)[at] for each in (found.value, found.error))
-    return value, error
+    sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
+    at = (None, *(slice(0, stop - start) for start, stop in box))
+    return broadcast(found.value, tuple(ranges), sizes)[at], broadcast(found.error, tuple(ranges), sizes)[at]
 
 
 def _normals(dim: int, numbers: int, seed: int) -> Array:

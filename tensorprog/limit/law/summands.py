@@ -26,9 +26,9 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.intervals import TAME, Moving, Steepness
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
-from tensorprog.limit.moment.moments import Equations, canonical, difference, solve
 
 __all__ = ["HEAD", "Block", "LinearVector", "Summands"]
 
@@ -198,7 +198,7 @@ class Block:
         """
         dim = self.sampler.dim
         several = self.size * math.prod(self.vectors[0].members) > 1
-        if several or not 1 < dim <= FITTED or self.region().steepest > TAME:
+        if several or not 1 < dim <= FITTED or self.region.steepest > TAME:
             return None
         z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
         mean, var = (a.reshape(-1) for a in self.at(z)[:2])
@@ -212,15 +212,12 @@ class Block:
         return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
 
     @cached_property
-    def _region(self) -> Region:
+    def region(self) -> Region:
+        """How fast functions are anywhere in the region of the normals."""
         reader = Steepness(self.sampler)
         readers = [copy(reader), reader.halved()]
         ranges = self._ranges(reader.boxes, readers)
         return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
-
-    def region(self) -> Region:
-        """How fast functions are anywhere in the region of the normals."""
-        return self._region
 
     def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
         """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""
@@ -297,15 +294,15 @@ class Summands:
         rest = [part for group, block in zip(groups, blocks, strict=True) if not block.random for part in group]
         self.fixed = self._gathered(rest, "", (0, 1), False) if rest else None
 
-    @cached_property
-    def dim(self) -> int:
-        """Standard normals per draw."""
-        return sum(block.sampler.dim for block in self.blocks)
+    def beside(self, k: int) -> tuple[Array, Array]:
+        """Mean and variance of what no score reaches of a vector.
 
-    def points(self, points: Array) -> list[Array]:
-        """The columns of the points that belong to each block."""
-        ends = np.cumsum([block.sampler.dim for block in self.blocks])
-        return np.split(points, ends[:-1], axis=1) if self.blocks else []
+        Shapes    (*members), twice
+        """
+        if self.fixed is None:
+            zero = np.zeros(self.vectors[k].members)
+            return zero, zero
+        return self.fixed.mean(k, {}, 1)[0, 0], self.fixed.var(k, {}, 1)[0, 0]
 
     @property
     def error(self) -> float:
@@ -332,7 +329,7 @@ class Summands:
         compiler = self.compiler
         ranges = self.vectors[k].ranges | {f"{n}_": s for n, s in self.vectors[m].ranges.items()}
         ranges |= {HEAD: span, f"{HEAD}_": span}
-        p2, q2, local = compiler.patterns.paired(p, q, ranges)
+        p2, q2, local = compiler.paired(p, q, ranges)
         names = compiler.parts.every_range()
         local = names | {f"{name}_": own for name, own in names.items()} | local
         found: Structure = []
@@ -368,7 +365,7 @@ class Summands:
         """Whether parts at different values of their indices are independent."""
         for k, p, h in entries:
             for m, q, g in entries:
-                same = difference(Affine(((h, 1),)), Affine(((f"{g}_", 1),)))
+                same = difference(Affine.index(h), Affine.index(f"{g}_"))
                 assert same is not None
                 for equations, _ in self._structure(k, p, m, q):
                     if canonical(compose(same, solve(equations, ()))) is not None:
@@ -377,7 +374,7 @@ class Summands:
 
     def _alike(self, group: Sequence[tuple[int, Part]], span: Range) -> bool:
         """Whether the law of a summand is the same for every value of HEAD."""
-        own = difference(Affine(((HEAD, 1),)), Affine(((f"{HEAD}_", 1),)))
+        own = difference(Affine.index(HEAD), Affine.index(f"{HEAD}_"))
         for k, p in group:
             if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
                 return False
@@ -402,7 +399,7 @@ def _reads(node: Any) -> bool:
 def _headed(part: Part, head: str) -> Part:
     """The part with its index `head` free and called HEAD."""
     left = replace(part, bound=tuple(name for name in part.bound if name != head))
-    return left.renamed({head: Affine(((HEAD, 1),))})
+    return left.renamed({head: Affine.index(HEAD)})
 
 
 def _random(compiler: Compiler, part: Part) -> list[Variable]:
@@ -411,7 +408,7 @@ def _random(compiler: Compiler, part: Part) -> list[Variable]:
 
 
 def _second(slot: Affine) -> dict[str, Affine]:
-    return {name: Affine(((f"{name}_", 1),)) for name in slot.indices}
+    return {name: Affine.index(f"{name}_") for name in slot.indices}
 
 
 def _score_structure(compiler: Compiler, u: Variable, v: Variable, ranges: Ranges) -> Structure:

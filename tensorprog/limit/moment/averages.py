@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.expectation import cross, mean
-from tensorprog.gaussian.several import POINTS, integrate
+from tensorprog.gaussian.ladder import cross, integrate, mean
 from tensorprog.language.errors import AccuracyError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import (
@@ -41,20 +40,40 @@ from tensorprog.language.expr import (
 from tensorprog.language.ir import Dot, Range
 from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.language.substitute import reindexed, replace_variables
-from tensorprog.limit.form.affine import Form, free_indices
 from tensorprog.limit.form.definitions import Box, indicator, not_compiled, positions_of, readings, reduces_numbered
-from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
+from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part, free_in_form, plain_text
 from tensorprog.limit.form.univariate import function, smooth
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.linear import LinearCovariance, coefficient, linear_mean, sum_product
 
 __all__ = ["ConditionalAverage"]
 
 Array = NDArray[Any]
 ONE, ZERO = Number(1), Number(0)
+POINTS = 1024  # of a function of several variables, evaluated at once for a member
 MAX_FORMS = 64  # Gaussian variables in one function
 CHUNK = 2048  # draws evaluated at once, at most
 CHUNK_NUMBERS = 1 << 21
+
+
+class _Form:
+    """An affine combination of Gaussian variables, one for each member of its local indices."""
+
+    def __init__(self, inner: Inner, local: Mapping[str, Range]) -> None:
+        self.local = dict(local)
+        self.parts = [Part(weight, bound, FORMAL, ((ONE, variable, ()),)) for weight, variable, bound in inner]
+        self.key = (tuple(sorted(plain_text(*entry) for entry in inner)), tuple(local))
+        self.name, self.start = "", 0
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return math.prod(b - a for a, b in self.local.values())
+
+    @property
+    def place(self) -> slice:
+        """Where they stand among those of all forms."""
+        return slice(self.start, self.start + self.size)
 
 
 class ConditionalAverage:
@@ -169,7 +188,7 @@ class _Term:
         self.average, self.compiler, self.part = average, average.compiler, part
         self.axes = (*average.positions, *part.bound)
         self.base = average.positions | {name: average.range_of(name) for name in part.bound}
-        self.forms: list[Form] = []
+        self.forms: list[_Form] = []
         self.body: Expr | None = None
         if part.function is None or part.linear:
             pass
@@ -236,9 +255,9 @@ class _Term:
         return with_children(node, *(self._rewrite(child, deeper) for child in node.children))
 
     def _form(self, inner: Inner, offset: Expr, inside: Collection[str]) -> Expr:
-        own = {name for expr, variable, bound in inner for name in free_indices(expr, variable, bound)}
+        own = {name for expr, variable, bound in inner for name in free_in_form(expr, variable, bound)}
         local = {name: self.average.range_of(name) for name in inside if name in own}
-        form = Form(inner, local)
+        form = _Form(inner, local)
         for known in self.forms:
             if known.key == form.key:
                 form = known
@@ -294,7 +313,7 @@ class _Term:
         return Open(axes, found.value), Open(axes, found.error)
 
     def _mean(
-        self, form: Form, read: Any, ranges: Mapping[str, Range], axes: Sequence[str], sizes: Mapping[str, int]
+        self, form: _Form, read: Any, ranges: Mapping[str, Range], axes: Sequence[str], sizes: Mapping[str, int]
     ) -> Array:
         local = dict(ranges) | form.local
         value = linear_mean(self.compiler, form.parts, local, read)

@@ -13,8 +13,10 @@ from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import BATCH, Open, affine_values, align, contract, gather, multiply, union
 from tensorprog.language.substitute import compose, substitute
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.moment.covariance import Compiler
-from tensorprog.limit.moment.moments import Equations, Value, canonical
+from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.indexed import Equations, canonical
+from tensorprog.limit.moment.numbers import inside_mask
+from tensorprog.limit.moment.values import Value
 
 __all__ = ["LinearCovariance", "coefficient", "linear_mean", "sum_product"]
 
@@ -67,7 +69,7 @@ class LinearCovariance:
             for q in second:
                 if p.function is None or q.function is None:
                     continue
-                p2, q2, local = compiler.patterns.paired(p, q, ranges)
+                p2, q2, local = compiler.paired(p, q, ranges)
                 for equations, value in self._covariances(p2, q2, local):
                     self._pairs.append((p2, q2, local, equations, value))
                     size = max(size, float(np.max(np.abs(value.estimate.value), initial=0.0)))
@@ -87,7 +89,7 @@ class LinearCovariance:
 
         Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
         """
-        tie = {f"{name}_": Affine(((name, 1),)) for name in tied_names}
+        tie = {f"{name}_": Affine.index(name) for name in tied_names}
         total = Open((), np.zeros(()))
         for p, q, local, equations, value in self._pairs:
             starts = {name: span[0] for name, span in local.items()}
@@ -100,8 +102,9 @@ class LinearCovariance:
                     tied.add(form)
             if not holds:
                 continue
-            remaining, bound_solution, solution, mask = self.compiler.patterns.eliminate(p, q, frozenset(tied), local)
-            names = {key: compose(form, solution) for key, form in tie.items()} | solution
+            solved = self.compiler.eliminate(p, q, frozenset(tied), local)
+            names = {key: compose(form, solved.solution) for key, form in tie.items()} | solved.solution
+            mask = inside_mask(solved.inside, local)
             middle = gather(value.value, names, local, starts)
             if absolute:
                 middle = Open(middle.axes, np.abs(middle.data))
@@ -109,11 +112,10 @@ class LinearCovariance:
                 middle = multiply(middle, mask)
             first = coefficient(self.compiler, p, names, local, reader)
             second = coefficient(self.compiler, q, names, local, reader)
-            bound = [name for name in (*p.bound, *q.bound) if name not in bound_solution]
-            only_first = [name for name in bound if name not in second.axes]
+            only_first = [name for name in solved.over if name not in second.axes]
             left = sum_product(first, middle, only_first, local)
-            result = sum_product(left, second, [name for name in bound if name in second.axes], local)
-            for equation in remaining:  # e.g. outputs of different heads are independent
+            result = sum_product(left, second, [name for name in solved.over if name in second.axes], local)
+            for equation in solved.remaining:  # e.g. outputs of different heads are independent
                 grid = affine_values(equation, local)
                 result = multiply(result, Open(grid.axes, (grid.data == 0).astype(float)))
             axes = union(total.axes, result.axes)

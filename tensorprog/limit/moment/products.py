@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,12 @@ from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, fa
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align, broadcast, union
 from tensorprog.language.substitute import indices_of, replace_variables, substitute
-from tensorprog.limit.form.residual_streams import combination
-from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts
+from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts, combination
 from tensorprog.limit.form.univariate import function, smooth
-from tensorprog.limit.moment.moments import Equations, Moment, Value, room
+from tensorprog.limit.moment.indexed import Equations
+from tensorprog.limit.moment.recursion import Forms, Recursion
 from tensorprog.limit.moment.replicates import REPLICATE
-
-if TYPE_CHECKING:
-    from tensorprog.limit.moment.patterns import Patterns
+from tensorprog.limit.moment.values import Value, room
 
 __all__ = ["Product", "factors_of", "written"]
 
@@ -69,33 +67,43 @@ class _Factor:
         return replace_variables(self.body, lambda v: FORMAL if v.name.startswith(".") else None)
 
 
+class Evaluated(Protocol):
+    """What a product asks of the recursion beyond the moments of forms."""
+
+    parts: Parts
+
+    def number(self, expr: Expr, ranges: Mapping[str, Range]) -> Value:
+        """An expression of numbers."""
+
+    def scope(self, ranges: Mapping[str, Range], moved: Variable | None = None) -> Scope:
+        """Numbers as functions read them, one average moved by its error."""
+
+    def average(self, name: str) -> Value:
+        """The limit of an average."""
+
+
 class Product:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
-    def __init__(self, patterns: Patterns, found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
-        self.compiler, self.ranges = patterns.compiler, ranges
-        self.numbers = [factor.coefficient for factor in found if factor.function is None]
+    def __init__(self, numbers: Recursion[Value, Any], found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
+        self.numbers, self.ranges = cast(Evaluated, numbers), ranges
+        self.constants = [factor.coefficient for factor in found if factor.function is None]
         self.factors = [factor for factor in found if factor.function is not None]
-        self.numbered = [_numbered(patterns.compiler.parts, factor) for factor in self.factors]
+        self.numbered = [_numbered(numbers.parts, factor) for factor in self.factors]
         inner = dict.fromkeys(form for _, forms in self.numbered for form in forms)
-        self.forms = [Part(ONE, (), FORMAL, form) for form in inner]
-        self.means = [patterns.centre(form, ranges) for form in self.forms]
-        self.covariances = {
-            (k, j): patterns.covariance(one, two, ranges)
-            for k, two in enumerate(self.forms) for j, one in enumerate(self.forms[: k + 1])
-        }  # fmt: skip
+        self.forms = Forms(numbers, list(inner), ranges)
 
     @property
-    def moments(self) -> list[Moment]:
-        """The covariances of all forms, whose equations tell the cases apart."""
-        return list(self.covariances.values())
+    def equations(self) -> list[Equations]:
+        """The equations of the covariances of all forms."""
+        return self.forms.equations
 
     def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> Value:
         """The expectation where exactly these equations between indices hold, the indices in `solution` eliminated."""
         law = _Law(self, equations, solution)
         result = Value.of(1.0)
-        for number in self.numbers:
-            result = result * self.compiler.number(substitute(number, solution), self.ranges)
+        for number in self.constants:
+            result = result * self.numbers.number(substitute(number, solution), self.ranges)
         for block in _blocks(law.factors(), law):
             result = result * law.expectation(block)
         return result
@@ -106,29 +114,20 @@ class _Law:
 
     def __init__(self, product: Product, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
-        self.compiler, self.ranges = product.compiler, product.ranges
-        self.starts = {name: span[0] for name, span in self.ranges.items()}
-        renamed = [form.renamed(solution).inner for form in product.forms]
-        self.place = {form.inner: renamed.index(key) for form, key in zip(product.forms, renamed, strict=True)}
+        self.numbers, self.ranges = product.numbers, product.ranges
+        self.forms = [renamed(form, solution) for form in product.forms.forms]
+        self.place = {form: self.forms.index(key) for form, key in zip(product.forms.forms, self.forms, strict=True)}
         self._known: dict[tuple[int, int], Value] = {}
-
-    def _placed(self, value: Value) -> Value:
-        inner = {k: v for k, v in self.solution.items() if k in value.axes}
-        return value.gather(inner, self.ranges, self.starts)
 
     def mean(self, place: int) -> Value:
         """Mean of one variable."""
-        return self._placed(self.product.means[place])
+        return self.product.forms.mean(place, self.solution)
 
     def cov(self, j: int, k: int) -> Value:
         """Covariance of two variables."""
         key = min(j, k), max(j, k)
         if key not in self._known:
-            total = Value.of(0.0)
-            for term in self.product.covariances[key[1], key[0]].terms:
-                if term.equations <= self.equations:
-                    total = total + self._placed(term.value)
-            self._known[key] = total
+            self._known[key] = self.product.forms.cov(*key, self.equations, self.solution)
         return self._known[key]
 
     def factors(self) -> list[_Factor]:
@@ -145,12 +144,12 @@ class _Law:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         if len(block) > 2:
             block = _merged(block)
-        result = self._expectation(block, self.compiler.scope(self.ranges))
+        result = self._expectation(block, self.numbers.scope(self.ranges))
         value, error = result.estimate.value, result.estimate.error
         for average in dict.fromkeys(v for factor in block for v in variables(factor.body) if v.name[0] != "."):
-            known = self.compiler.average(average.name).estimate
+            known = self.numbers.average(average.name).estimate
             if np.any(known.error > ROUNDING * np.abs(known.value)):
-                moved = self._expectation(block, self.compiler.scope(self.ranges, average))
+                moved = self._expectation(block, self.numbers.scope(self.ranges, average))
                 error = error + np.abs(moved.aligned(result.axes).value - value)
         return Value(result.axes, Estimate(value, error))
 
@@ -173,7 +172,7 @@ class _Law:
             found = mean_of_estimates(f, args[0], args[1])
         else:
             g = f if bodies[0] == bodies[1] else function(bodies[1], scope, axes)
-            one, two = (self.product.forms[place].renamed(self.solution) for place in places)
+            one, two = (self.forms[place] for place in places)
             same = partial(_one_variable, one, two, self.solution, axes, pairs, self.ranges)
             found = cross_of_estimates(f, g, (args[0], args[1]), (args[2], args[3]), args[4], pairs, same)
         found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
@@ -253,14 +252,20 @@ def _merged(block: Sequence[_Factor]) -> list[_Factor]:
     return [_Factor(body, places) for places, body in bodies.items()]
 
 
+def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:
+    """An affine form with other index names."""
+    return Part(ONE, (), FORMAL, form).renamed(names).inner
+
+
 def _one_variable(
-    one: Part, two: Part, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
+    one: Inner, two: Inner, solution: Mapping[str, Affine], axes: Sequence[str], pairs: int, ranges: Mapping[str, Range]
 ) -> Array:
     """Where two forms are one variable: everywhere, or on the diagonal of the paired axes if they are copies."""
     split = len(axes) - pairs
     copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
-    copies |= {name: f"{name}_" for name in one.all_bound if f"{name}_" not in solution}
-    alike = one.renamed({name: Affine(((copy, 1),)) for name, copy in copies.items()}) == two
+    summed = {name for _, _, bound in one for name in bound}
+    copies |= {name: f"{name}_" for name in summed if f"{name}_" not in solution}
+    alike = renamed(one, {name: Affine.index(copy) for name, copy in copies.items()}) == two
     mask = np.full((1,) * len(axes), alike)
     for k in range(split - pairs, split):
         line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,9 @@ from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.named_arrays import broadcast, union
 from tensorprog.language.schedule import Loop, Step, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
-from tensorprog.limit.moment.moments import Moment, Term, Value, room
-
-if TYPE_CHECKING:
-    from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.numbers import Numbers
+from tensorprog.limit.moment.values import IndexedValues, Value, room
 
 __all__ = ["Box", "Recurrences", "box_ranges", "merged"]
 
@@ -41,9 +40,9 @@ class Recurrences:
     `active` are the families of the recurrence at work: of them only part is known.
     """
 
-    def __init__(self, compiler: Compiler) -> None:
-        self.netsor = compiler.netsor
-        self._start(compiler)
+    def __init__(self, numbers: Numbers) -> None:
+        self.netsor = numbers.netsor
+        self._start(numbers)
         boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
         order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
         self._group = {p: number for number, entry in enumerate(order) for p in _members(entry)}
@@ -53,18 +52,18 @@ class Recurrences:
         for step in self.steps if self.loops else ():
             self._steps.setdefault(self._group[step.position], []).append(step)
 
-    def _start(self, compiler: Compiler) -> None:
-        self.compiler = compiler
+    def _start(self, numbers: Numbers) -> None:
+        self.numbers = numbers
         self.active: frozenset[str] = frozenset()
-        self.covariances: dict[tuple[str, str], Moment] = {}
+        self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
         self._filled: dict[str, list[Box]] = {}
         self._started: set[int] = set()
 
-    def afresh(self, compiler: Compiler) -> Recurrences:
+    def afresh(self, numbers: Numbers) -> Recurrences:
         """The recurrences of the same program, of which nothing is known yet."""
         again = copy(self)
-        again._start(compiler)
+        again._start(numbers)
         return again
 
     def recurrent(self, name: str) -> bool:
@@ -86,27 +85,27 @@ class Recurrences:
         self._base_cases()
         for step in self._steps[number]:
             name, box = step.statement.target.name, _box(step, self.netsor.ranges)
-            if name in self.compiler.random:
+            if name in self.numbers.random:
                 continue
             if isinstance(step.statement, MatMul):
-                if step.statement.vector.name not in self.compiler.random:
+                if step.statement.vector.name not in self.numbers.random:
                     self._fill_rows(name, step.statement, box, number)
             elif self.netsor.families[name].kind == "scalar":
                 self.fill_average(step.position, box)
-            elif self.compiler.paths is not None and name in self.compiler.parts.carried:
-                self.compiler.paths.step(step.position, box)
+            elif name in self.numbers.parts.carried:
+                self.numbers.step(step.position, box)
         self.active = before
 
     def _base_cases(self) -> None:
         """What is defined outside of recurrences of averages, and of families that are carried along this one."""
-        for name in sorted(self.active - self.compiler.random):
+        for name in sorted(self.active - self.numbers.random):
             if self.netsor.families[name].kind == "scalar":
                 self.rest_of(name)
-            if self.compiler.paths is None or name not in self.compiler.parts.carried:
+            if name not in self.numbers.parts.carried:
                 continue
             for position in self.netsor.families[name].statements:
                 if self._group[position] not in self.loops:
-                    self.compiler.paths.step(position, target_box(self.netsor.body[position], self.netsor.ranges))
+                    self.numbers.step(position, target_box(self.netsor.body[position], self.netsor.ranges))
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
@@ -116,32 +115,32 @@ class Recurrences:
             if isinstance(other, MatMul) and other.weight.name == statement.weight.name:
                 for known in self._known(other, position, number):
                     self._fill_row(name, box, other.target.name, known)
-        self.compiler.entered(name, box)
+        self.numbers.entered(name, box)
 
     def _known(self, statement: MatMul, position: int, number: int) -> Sequence[Box]:
         """The members of a family that are known at this step, as boxes."""
         name = statement.target.name
-        if statement.vector.name in self.compiler.random:
+        if statement.vector.name in self.numbers.random:
             return ()
         if name in self.active or name in self._filled:
             return list(self._filled.get(name, ()))
         return [self.netsor.families[name].ranges] if self._group[position] < number else ()
 
     def _fill_row(self, f: str, box: Box, g: str, known: Box) -> None:
-        row = self.compiler.gaussians.covariance(f, g, self.compiler.over(box_ranges(box, known))).merged()
+        row = self.numbers.gaussian(f, g, self.numbers.over(box_ranges(box, known)))
         self._enter((f, g), row)
         if (f, box) != (g, known):
             names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
-            forms = {key: Affine(((name, 1),)) for key, name in names.items()}
-            self._enter((g, f), row.rename(forms, self.compiler.over(box_ranges(known, box))))
+            forms = {key: Affine.index(name) for key, name in names.items()}
+            self._enter((g, f), row.read(forms, self.numbers.over(box_ranges(known, box))))
 
-    def _enter(self, key: tuple[str, str], row: Moment) -> None:
+    def _enter(self, key: tuple[str, str], row: IndexedValues) -> None:
         """Write a row into the covariance of two families."""
-        whole = self.compiler.pair_ranges(*key)
-        table = {term.equations: term.value for term in self.covariances.get(key, Moment((), whole)).terms}
+        whole = self.numbers.pair_ranges(*key)
+        table = {term.equations: term.value for term in self.covariances.get(key, IndexedValues((), whole)).terms}
         for term in row.terms:
             table[term.equations] = entered(table.get(term.equations), term.value, row.ranges, whole)
-        self.covariances[key] = Moment(tuple(Term(e, value) for e, value in table.items()), whole)
+        self.covariances[key] = IndexedValues(tuple(Term(e, value) for e, value in table.items()), whole)
 
     def rest_of(self, name: str) -> None:
         """Fill in the averages of a family that are defined outside of recurrences."""
@@ -152,8 +151,8 @@ class Recurrences:
     def fill_average(self, position: int, box: Box) -> None:
         """Write the averages of one statement, in a box, among those of its family."""
         name = self.netsor.body[position].target.name
-        ranges, whole = (self.compiler.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
-        value = self.compiler.average_of(position, ranges)
+        ranges, whole = (self.numbers.over(box_ranges(b)) for b in (box, self.netsor.families[name].ranges))
+        value = self.numbers.average_of(position, ranges)
         self.averages[name] = entered(self.averages.get(name), value, ranges, whole)
 
 

@@ -20,32 +20,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.qmc import spread_factor
-from tensorprog.gaussian.several import ORDERS, product_points
+from tensorprog.gaussian.gauss_hermite import ORDERS
+from tensorprog.gaussian.integrand import spread_factor
+from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
 from tensorprog.language.ir import Nonlin, Range
 from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
 from tensorprog.language.substitute import compose, replace_variables, substitute
-from tensorprog.limit.form.affine import free_indices, plain_text
-from tensorprog.limit.form.definitions import ONE, ZERO, reduces_numbered, reductions
-from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part
+from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
+from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
 from tensorprog.limit.memory import pieces
-from tensorprog.limit.moment.moments import Equations, Moment, Value
-from tensorprog.limit.moment.products import factors_of, written
+from tensorprog.limit.moment.indexed import Equations
+from tensorprog.limit.moment.numbers import Numbers
+from tensorprog.limit.moment.products import factors_of, renamed, written
 from tensorprog.limit.moment.replicates import REPLICATE, point_sets
-
-if TYPE_CHECKING:
-    from tensorprog.limit.form.sums_of_functions import Parts
-    from tensorprog.limit.moment.patterns import Patterns
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
 
@@ -81,9 +79,9 @@ def any_reduces(parts: Parts, names: Iterable[str]) -> bool:
     return False
 
 
-def together(patterns: Patterns, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
+def together(numbers: Numbers, factors: Sequence[Part]) -> tuple[list[Part], list[list[Part]]]:
     """Factors that are independent of those that reduce, and groups of others that depend on each other."""
-    parts, base = patterns.compiler.parts, patterns.compiler.base
+    parts, base = numbers.parts, numbers.base
     if not any(reduces(parts, factor) for factor in factors):
         return list(factors), []
 
@@ -110,7 +108,7 @@ class _Reading:
     def free(self) -> dict[str, None]:
         """The indices that the form does not sum over, in order of appearance."""
         return {name: None for weight, variable, bound in self.inner
-                for name in sorted(free_indices(weight, variable, bound))}  # fmt: skip
+                for name in sorted(free_in_form(weight, variable, bound))}  # fmt: skip
 
     def slots(self) -> Iterator[tuple[tuple[str, int], str]]:
         """The places of vectors, each with the indices that are read there."""
@@ -135,10 +133,6 @@ class _Family:
     def place(self) -> slice:
         return slice(self.start, self.start + self.size)
 
-    @property
-    def part(self) -> Part:
-        return Part(ONE, (), FORMAL, self.inner)
-
 
 class Reduced:
     """E of a product of two sides of factors, the indices of the second side in second copies.
@@ -149,10 +143,10 @@ class Reduced:
     Raises    MemoryLimitError for more variables than fit
     """
 
-    def __init__(self, patterns: Patterns, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
-        self.patterns, self.compiler, self.sides, self.given = patterns, patterns.compiler, sides, ranges
-        assert not self.compiler.each  # which is refused before
-        self.ranges = self.compiler.parts.every_range() | dict(ranges)
+    def __init__(self, numbers: Numbers, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
+        self.numbers, self.sides, self.given = numbers, sides, ranges
+        assert not self.numbers.each  # which is refused before
+        self.ranges = self.numbers.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
         bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
         self.cells = self._cells()
@@ -180,13 +174,13 @@ class Reduced:
     def at(self, solution: Mapping[str, Affine]) -> Reduced:
         """The same where equations hold, with the indices in `solution` eliminated."""
         moved = [[factor.renamed(solution) for factor in side] for side in self.sides]
-        return self if moved == self.sides else Reduced(self.patterns, moved, self.given)
+        return self if moved == self.sides else Reduced(self.numbers, moved, self.given)
 
     # -- what is read -------------------------------------------------------------------------------------------
 
     def _rewrite(self, node: Expr, inside: frozenset[str]) -> Expr:
         """The expression with its largest affine parts replaced by numbered variables."""
-        parts = self.compiler.parts
+        parts = self.numbers.parts
         if not parts.is_vector(node):
             return node
         form = parts.affine(node)
@@ -227,7 +221,7 @@ class Reduced:
         """
         apart = self._apart()
         if len(apart) > 1:
-            each = (Reduced(self.patterns, sides, self.given).expectation() for sides in apart)
+            each = (Reduced(self.numbers, sides, self.given).expectation() for sides in apart)
             return reduce(lambda a, b: a * b, each)
         mean, factor, relative = self._numbers()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
@@ -255,21 +249,21 @@ class Reduced:
                 groups.append((reads.union(*(names for names, _ in joined)), held))
         return [[[factor for side, factor in entries if side == k] for k in range(2)] for _, entries in groups]
 
-    def _law(self) -> tuple[dict[str, Value], dict[tuple[str, str], Moment]]:
+    def _law(self) -> tuple[dict[str, Value], dict[tuple[str, str], IndexedValues]]:
         """Means of all families of forms, and covariances of all pairs without what needs equations between cells."""
         means, moments = {}, {}
         for name, family in self._names.items():
-            part, own = self._named(family, "")
-            means[name] = self.patterns.centre(part, self.ranges | own)
+            form, own = self._named(family, "")
+            means[name] = self.numbers.centre(form, self.ranges | own)
             for other, second in self._names.items():
                 copy, also = self._named(second, "'")
-                moment = self.patterns.covariance(part, copy, self.ranges | own | also)
+                moment = self.numbers.covariance(form, copy, self.ranges | own | also)
                 kept = []
                 for term in moment.terms:
                     between = frozenset(form for form in term.equations if {*form.indices} <= {*self.cells})
                     self.dropped |= {between} if between else set()
                     kept += [] if between else [term]
-                moments[name, other] = Moment(tuple(kept), moment.ranges)
+                moments[name, other] = IndexedValues(tuple(kept), moment.ranges)
         return means, moments
 
     def _numbers(self) -> tuple[Array, Array, float]:
@@ -286,10 +280,10 @@ class Reduced:
                 size, error = max(size, np.abs(found.value).max()), max(error, found.error.max())
         return mean, spread_factor(cov), float(error / size)
 
-    def _named(self, family: _Family, copy: str) -> tuple[Part, dict[str, Range]]:
+    def _named(self, family: _Family, copy: str) -> tuple[Inner, dict[str, Range]]:
         """The form of a family with names of its own indices that nothing else has."""
         names = {name: Affine(((f"{name}{copy}", 1),)) for name in family.own}
-        return family.part.renamed(names), {f"{name}{copy}": span for name, span in family.own.items()}
+        return renamed(family.inner, names), {f"{name}{copy}": span for name, span in family.own.items()}
 
     def _full(self, value: Open, own: Ranges) -> Array:
         sizes = dict(zip(self.axes, self.shape, strict=True)) | {name: b - a for name, (a, b) in own.items()}
@@ -340,14 +334,14 @@ class Reduced:
         def read(reference: Variable, ranges: Ranges) -> Open:
             family = self._names.get(reference.name)
             if family is None:
-                return self.compiler.scope(ranges).variable(reference, ranges)
+                return self.numbers.scope(ranges).variable(reference, ranges)
             sizes = (b - a for a, b in family.own.values())
             data = draws[..., family.place, :].reshape(*self.shape, *sizes, draws.shape[-1])
             slots = dict(zip(family.own, reference.slots, strict=True))
             starts = {name: start for name, (start, _) in family.own.items()}
             return gather(Open((*self.axes, *family.own, COORDINATE), data), slots, ranges, starts)
 
-        found = evaluate(body, Scope(self.compiler.netsor, self.ranges, read))
+        found = evaluate(body, Scope(self.numbers.netsor, self.ranges, read))
         axes = (*(name for name in found.axes if name not in (REPLICATE, COORDINATE)),)
         sizes = dict(zip(found.axes, found.data.shape, strict=True))
         sizes |= {REPLICATE: self.shape[0], COORDINATE: draws.shape[-1]}

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.gaussian.qmc import REPLICATES, normal_points, standard_errors
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Family, Range
 from tensorprog.language.named_arrays import Open, gather
-from tensorprog.limit.moment.moments import Moment, Term, Value
+from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["REPLICATE", "REPLICATES", "Settled", "members_read", "point_sets", "settled"]
 
-Settled = TypeVar("Settled", Moment, Value)
+Settled = TypeVar("Settled", IndexedValues, Value)
 Array = NDArray[Any]
 REPLICATE = "&"  # the axis of replicates
-REPLICATES = 16
 SOBOL_DIMENSIONS = 512  # beyond, they gain little over pseudo-random numbers, which are made 20 times as fast
 
 
@@ -38,9 +38,9 @@ def members_read(
 
 def settled(found: Settled) -> Settled:
     """The mean over replicates of a value or a moment; its statistical error is part of the error."""
-    if isinstance(found, Moment):
+    if isinstance(found, IndexedValues):
         terms = tuple(Term(term.equations, settled(term.value)) for term in found.terms)
-        return Moment(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})
+        return IndexedValues(terms, {k: v for k, v in found.ranges.items() if k != REPLICATE})
     if REPLICATE not in found.axes:
         return found
     axes: tuple[str, ...] = tuple(name for name in found.axes if name != REPLICATE)

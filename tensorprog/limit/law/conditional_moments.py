@@ -6,6 +6,7 @@ stay finite, the compiler computes them for each draw.  What is not known given 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -20,12 +21,13 @@ from tensorprog.limit.draw.layers import ARRAYS, Conditioned, Layers
 from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.law.summands import LinearVector, Summands
+from tensorprog.limit.law.averaging import MIN_LOG2
+from tensorprog.limit.law.summands import Block, LinearVector, Summands
 from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
-__all__ = ["CHUNK_NUMBERS", "Given", "OneLayer", "SeveralLayers", "Source", "is_linear"]
+__all__ = ["CHUNK_NUMBERS", "Blocks", "DrawSource", "Given", "OneLayer", "SeveralLayers", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -64,95 +66,78 @@ class Given(Protocol):
         ...
 
 
-class Source(Protocol):
-    """Where draws come from."""
+class DrawSource(ABC):
+    """Where draws come from, and what is known of variables given them.
 
-    @property
-    def first(self) -> int:
-        """Log2 of how many draws a replicate takes at first."""
-        ...
+    `first` is log2 of how many draws a replicate takes at first, `dim` the standard normals of one draw, `relative` the
+    largest relative error of the moments used so far, `inner` the largest error of the averages drawn so far.
+    """
 
-    @property
-    def dim(self) -> int:
-        """Standard normals of one draw."""
-        ...
+    first = MIN_LOG2
+    relative = 0.0
+    inner = 0.0
+    dim: int
 
-    @property
-    def relative(self) -> float:
-        """The largest relative error of the moments used so far."""
-        ...
+    @abstractmethod
+    def at(self, points: Array) -> AbstractContextManager[Any]:
+        """The variables given the draws at points (draws, dim): a `Given`, or blocks with their points."""
 
-    @property
-    def inner(self) -> float:
-        """The largest error of the averages drawn so far."""
-        ...
-
+    @abstractmethod
     def numbers(self, results: int) -> int:
         """Numbers that one draw takes, of which `results` are wanted."""
-        ...
 
     def together(self, results: int, what: str) -> int:
         """Draws that are worked on at once."""
-        ...
-
-    def at(self, points: Array) -> AbstractContextManager[Any]:
-        """The variables given the draws at points (draws, dim): a `Given`, or blocks that are read otherwise."""
-        ...
+        return max(1, CHUNK_NUMBERS // self.numbers(results))
 
     def hidden(self, mass: float) -> float:
-        """Most that a set of that mass, wherever it hides, can add to a second moment."""
-        ...
+        """Most that a set of that mass, wherever it hides, can add to a second moment, as far as that is known."""
+        return 0.0
 
 
-class OneLayer:
+class Blocks(DrawSource):
+    """The normals of several independent blocks, side by side."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks, self.dim = blocks, sum(block.sampler.dim for block in blocks)
+
+    @contextmanager
+    def at(self, points: Array) -> Iterator[list[tuple[Block, Array]]]:
+        """Each block with its columns of the points."""
+        ends = np.cumsum([block.sampler.dim for block in self.blocks])
+        yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
+
+    def numbers(self, results: int) -> int:
+        """See `DrawSource.numbers`."""
+        return max(results, sum(block.sampler.demanded for block in self.blocks), 1)
+
+
+class OneLayer(DrawSource):
     """Given the scores of the only layer: linear vectors by closed forms; other variables as draws of themselves."""
-
-    first = 8
 
     def __init__(self, compiler: Compiler, variables: Sequence[Member], vectors: bool = True) -> None:
         self.names = [name for name, _ in variables]
-        self.summands: Summands | None = None
+        self.block: Block | None = None
         if all(is_linear(compiler, name) for name in self.names):
-            self.summands = Summands(compiler, [LinearVector(compiler, *variable) for variable in variables], False)
-            self.sampler = self.summands.blocks[0].sampler
-        else:
-            self.sampler = Sampler(compiler, dict(variables), vectors)
-
-    @property
-    def dim(self) -> int:
-        """See `Source`."""
-        return self.sampler.dim
-
-    @property
-    def relative(self) -> float:
-        """See `Source`."""
-        if self.summands is not None:
-            return self.summands.error
-        return max((rows.error for rows in self.sampler.rows.values()), default=0.0)
-
-    @property
-    def inner(self) -> float:
-        """See `Source`."""
-        return max((average.error for average in self.sampler.averages.values()), default=0.0)
-
-    def numbers(self, results: int) -> int:
-        """See `Source.numbers`."""
-        return max(results, self.sampler.demanded, 1)
-
-    def together(self, results: int, what: str) -> int:
-        """See `Source.together`."""
-        return max(1, CHUNK_NUMBERS // self.numbers(results))
+            (self.block,) = Summands(compiler, [LinearVector(compiler, *each) for each in variables], False).blocks
+        self.sampler = Sampler(compiler, dict(variables), vectors) if self.block is None else self.block.sampler
+        self.dim = self.sampler.dim
 
     @contextmanager
     def at(self, points: Array) -> Iterator[Given]:
-        """See `Source.at`."""
+        """See `DrawSource.at`."""
         yield _GivenScores(self, points)
+        errors = (rows.error for rows in self.sampler.rows.values())
+        self.relative = max(errors, default=0.0) if self.block is None else self.block.error
+        self.inner = max((average.error for average in self.sampler.averages.values()), default=0.0)
+
+    def numbers(self, results: int) -> int:
+        """See `DrawSource.numbers`."""
+        return max(results, self.sampler.demanded, 1)
 
     def hidden(self, mass: float) -> float:
-        """See `Source.hidden`."""
-        if self.summands is None:
-            return 0.0
-        return float(self.summands.blocks[0].region().hidden(mass)[0].max(initial=0.0))
+        """See `DrawSource.hidden`."""
+        return 0.0 if self.block is None else float(self.block.region.hidden(mass)[0].max(initial=0.0))
 
 
 class _GivenScores:
@@ -163,22 +148,22 @@ class _GivenScores:
         self.values = source.sampler.draw(points)
 
     def gaussian(self) -> tuple[Array, ...]:
-        if self.source.summands is None:
+        if self.source.block is None:
             return (self.mean(0),)
-        return self.mean(0), self.source.summands.blocks[0].var(0, self.values, self.draws)[:, 0]
+        return self.mean(0), self.source.block.var(0, self.values, self.draws)[:, 0]
 
     def mean(self, k: int) -> Array:
-        if self.source.summands is None:
+        if self.source.block is None:
             return plain(self.source.sampler.wanted_value(self.source.names[k], self.values), self.draws)
-        return self.source.summands.blocks[0].mean(k, self.values, self.draws)[:, 0]
+        return self.source.block.mean(k, self.values, self.draws)[:, 0]
 
     def cov(self, k: int, m: int) -> Array | None:
-        if self.source.summands is None:
+        if self.source.block is None:
             return None
-        return self.source.summands.blocks[0].cov(k, m, self.values, self.draws)
+        return self.source.block.cov(k, m, self.values, self.draws)
 
 
-class SeveralLayers:
+class SeveralLayers(DrawSource):
     """Given draws of all that is random: vectors of infinite width by the moments that the compiler has for each draw.
 
     Scores are Gaussian given what their operands are made from, of finite width given one of the operands, where all
@@ -194,7 +179,6 @@ class SeveralLayers:
         self, compiler: Compiler, variables: Sequence[Member], by_parts: bool = False, joint: bool = False
     ) -> None:
         self.compiler, self.netsor, self.variables = compiler, compiler.netsor, variables
-        self.relative = self.inner = 0.0
         names = dict.fromkeys(name for name, _ in variables)
         scores = [name for name in names if name in compiler.scores]
         apart = not any(name in compiler.random for name in names if name not in scores)
@@ -211,32 +195,24 @@ class SeveralLayers:
             self._take_apart(variables[0][0])
         wanted = {*self._operands(self.scores), *(name for name in names if name not in self.scores)}
         self.layers = Layers(compiler, wanted, bases_of(self.others))
-
-    @property
-    def dim(self) -> int:
-        """See `Source`."""
-        return self.layers.dim
+        self.dim = self.layers.dim
 
     def numbers(self, results: int) -> int:
-        """See `Source.numbers`."""
+        """See `DrawSource.numbers`."""
         return self.layers.width
 
     def together(self, results: int, what: str) -> int:
-        """See `Source.together`: a power of 2."""
+        """See `DrawSource.together`: a power of 2."""
         need(ARRAYS * self.layers.width, f"one draw of {what}, with all the moments that it needs,")
         return 1 << max(0, (pieces(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
 
     @contextmanager
     def at(self, points: Array) -> Iterator[Given]:
-        """See `Source.at`."""
+        """See `DrawSource.at`."""
         found = self.layers.at(points)
         yield _GivenLayers(self, found)
         self.relative = max(self.relative, found.relative)
         found.forget()
-
-    def hidden(self, mass: float) -> float:
-        """See `Source.hidden`: nothing is known of that."""
-        return 0.0
 
     def has_moments(self, name: str) -> bool:
         """Whether moments given the draws are known: vectors of infinite width."""

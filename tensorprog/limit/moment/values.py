@@ -1,14 +1,9 @@
-"""Second moments of two families as sums of structured terms, never as matrices of members.
-
-M(f, g) over positions '0', '1', ... of f and '0_', '1_', ... of g is a sum of terms 1[equations] * value, where the
-equations are affine (as '1' - '1_' = 0 for vectors made by different weights of one family) and the value is an open
-array.  Keys shared by heads, heads that are independent, stationary kernels: all are a few terms.
-"""
+"""Numbers with errors over named axes, and `IndexedValues`: sums of 1[equations between indices] * such numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -20,13 +15,13 @@ from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import Open, affine_values, align, broadcast, contract, gather, union
-from tensorprog.language.substitute import compose
 from tensorprog.limit.memory import need
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["Equations", "Moment", "Product", "Term", "Value", "difference", "room", "solve"]
+__all__ = ["Factored", "IndexedValues", "Value", "room"]
 
 Array = NDArray[Any]
-Equations = frozenset[Affine]  # each affine form is zero
+Ranges = Mapping[str, Range]
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -146,7 +141,7 @@ class Value:
         return Estimate(self.estimate.value[key], self.estimate.error[key])
 
 
-class Product(Value):
+class Factored(Value):
     """A product of values over different axes, as (query, query) x (key, key): multiplied out only where it is read."""
 
     def __init__(self, factors: Sequence[Value]) -> None:
@@ -172,7 +167,7 @@ class Product(Value):
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis of every factor at an affine form of new indices."""
         first, *others = (factor.gather(slots, ranges, starts) for factor in self.factors)
-        return reduce(Product.kept, others, first)
+        return reduce(Factored.kept, others, first)
 
     def zero(self) -> bool:
         """Whether a factor is zero."""
@@ -188,147 +183,102 @@ class Product(Value):
         return math.prod((factor.at(positions, starts) for factor in self.factors), start=Estimate.exact(1.0))
 
 
-def difference(first: Affine, second: Affine) -> Affine | None:
-    """first - second = 0 as a canonical form; None if it always holds; an affine constant if it never does."""
-    terms = dict(first.terms)
-    for name, coefficient in second.terms:
-        terms[name] = terms.get(name, 0) - coefficient
-    return canonical(Affine(tuple(terms.items()), first.offset - second.offset))
-
-
-def canonical(form: Affine) -> Affine | None:
-    """An equation with sorted terms, content divided out and first coefficient positive; None if it always holds."""
-    terms = sorted((name, value) for name, value in form.terms if value)
-    if not terms:
-        return None if form.offset == 0 else Affine((), 1)
-    divisor = math.gcd(*(value for _, value in terms))
-    if form.offset % divisor:
-        return Affine((), 1)
-    sign = 1 if terms[0][1] > 0 else -1
-    return Affine(tuple((name, sign * value // divisor) for name, value in terms), sign * form.offset // divisor)
-
-
-def possible(form: Affine, ranges: Mapping[str, Range]) -> bool:
-    """Whether an equation can hold somewhere in the box."""
-    low, high = form.bounds(dict(ranges))
-    return low <= 0 <= high
-
-
-def rewrite(equations: Equations, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Equations | None:
-    """The equations over new indices; None if they cannot hold."""
-    result = set()
-    for equation in equations:
-        form = canonical(compose(equation, names))
-        if form is None:
-            continue
-        if not form.terms or not possible(form, ranges):
-            return None
-        result.add(form)
-    return frozenset(result)
-
-
-def solve(equations: Equations, prefer: Sequence[str]) -> dict[str, Affine]:
-    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first.
-
-    An equation without an index of coefficient +-1 is left unsolved; it still stands in its term.
-    """
-    solution: dict[str, Affine] = {}
-    rank = {name: position for position, name in enumerate(prefer)}
-    for equation in sorted(equations, key=str):
-        form = canonical(compose(equation, solution))
-        if form is None or not form.terms:
-            continue
-        # second copies before first ones, so that what remains speaks of the first
-        candidates = [
-            (rank.get(name, len(rank) + (not name.endswith("_"))), name, value)
-            for name, value in form.terms
-            if abs(value) == 1
-        ]
-        if not candidates:
-            continue
-        _, name, value = min(candidates)
-        rest = Affine(tuple((n, -v * value) for n, v in form.terms if n != name), -form.offset * value)
-        solution = {key: compose(old, {name: rest}) for key, old in solution.items()} | {name: rest}
-    return solution
-
-
 @dataclass(frozen=True, eq=False)
-class Term:
-    """1[all equations hold] * value."""
+class IndexedValues(Indexed[Value]):
+    """Numbers with errors, kept as summands; terms with equal equations are one, terms that are zero are dropped."""
 
-    equations: Equations
-    value: Value
+    @classmethod
+    def constant(cls, value: Any, ranges: Ranges) -> IndexedValues:
+        """One value, or number, everywhere."""
+        value = value if isinstance(value, Value) else Value.of(value)
+        return cls(() if value.zero() else (Term(NOTHING, value),), ranges)
 
+    @classmethod
+    def of_summands(cls, summands: Iterable[tuple[Equations, Value]], ranges: Ranges) -> IndexedValues:
+        """From values that count wherever their equations hold, read where the equations put them."""
+        starts = _starts(ranges)
+        terms = (Term(e, v.gather(solve(e), ranges, starts) if e else v) for e, v in summands)
+        return cls(tuple(terms), ranges).merged()
 
-@dataclass(frozen=True, eq=False)
-class Moment:
-    """A sum of terms over the pair indices in `ranges`."""
+    @classmethod
+    def of_cases(
+        cls, cases: Mapping[Equations, Value], ranges: Ranges, prefer: Sequence[str] = ()
+    ) -> IndexedValues:
+        """By inclusion and exclusion; what is left of a value within its rounding error is dropped."""
+        starts, found = _starts(ranges), dict[Equations, Value]()
+        for equations in sorted(cases, key=len):
+            value, solution = cases[equations], solve(equations, prefer)
+            for smaller, part in found.items():
+                if smaller < equations:
+                    value = value + part.gather(solution, ranges, starts).scaled(-1.0)
+            if not (equations and _vanishes(value, cases[equations])) and not value.zero():
+                found[equations] = value
+        return cls(tuple(Term(equations, value) for equations, value in found.items()), ranges)
 
-    terms: tuple[Term, ...]
-    ranges: Mapping[str, Range]
+    def summands(self) -> list[tuple[Equations, Value]]:
+        """The terms."""
+        return [(term.equations, term.value) for term in self.terms]
 
-    def rename(self, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> Moment:
-        """The moment at affine forms of new indices."""
-        result = []
-        starts = {name: span[0] for name, span in self.ranges.items()}
+    def case(self, equations: Equations, solution: Mapping[str, Affine] | None = None) -> Value:
+        """The sum of all terms that count there."""
+        starts, total = _starts(self.ranges), Value.of(0.0)
+        solution = solve(equations) if solution is None else solution
         for term in self.terms:
-            equations = rewrite(term.equations, names, ranges)
-            if equations is not None:
-                result.append(Term(equations, term.value.gather(names, ranges, starts)))
-        return Moment(tuple(result), ranges).merged()
+            if term.equations <= equations:
+                total = total + term.value.gather(solution, self.ranges, starts)
+        return total
 
-    def times(self, value: Value, equations: Equations = frozenset()) -> Moment:
-        """Multiply every term by a value and further equations (already over this moment's indices)."""
-        return Moment(tuple(Term(term.equations | equations, term.value * value) for term in self.terms), self.ranges)
-
-    def __add__(self, other: Moment) -> Moment:
-        return Moment((*self.terms, *other.terms), self.ranges).merged()
-
-    def __mul__(self, other: Moment) -> Moment:
-        return (
-            Moment(
-                tuple(
-                    Term(a.equations | b.equations, Product.kept(a.value, b.value))
-                    for a in self.terms
-                    for b in other.terms
-                ),
-                self.ranges,
-            )
-            .simplified()
-            .merged()
-        )
-
-    def simplified(self) -> Moment:
-        """Drop terms that cannot hold; read values where the equations put them, so that they have fewer axes."""
-        if not any(term.equations for term in self.terms):
-            return self
-        result = []
-        starts = {name: span[0] for name, span in self.ranges.items()}
+    def times(self, value: Value, equations: Equations = NOTHING) -> IndexedValues:
+        """Times a value, read where the equations of each term put it."""
+        starts, found = _starts(self.ranges), []
         for term in self.terms:
-            if any(not form.terms or not possible(form, self.ranges) for form in term.equations):
-                continue
-            solution = {k: v for k, v in solve(term.equations, ()).items() if k in term.value.axes}
-            result.append(
-                Term(term.equations, term.value.gather(solution, self.ranges, starts) if solution else term.value)
-            )
-        return Moment(tuple(result), self.ranges)
+            both = term.equations | equations
+            solution = solve(both)
+            one, two = (v.gather(solution, self.ranges, starts) for v in (term.value, value))
+            found.append(Term(both, one * two))
+        return IndexedValues(tuple(found), self.ranges)
 
-    def merged(self) -> Moment:
+    def scaled(self, factor: float) -> IndexedValues:
+        """Times a number that is exact."""
+        return self.mapped(lambda value: value.scaled(factor))
+
+    def _placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
+        return value.gather(names, ranges, _starts(self.ranges))
+
+    def _gathered(self, terms: Sequence[tuple[Equations, Term[Value]]], ranges: Ranges) -> IndexedValues:
+        return IndexedValues(tuple(term for _, term in terms), ranges).merged()
+
+    def __add__(self, other: IndexedValues) -> IndexedValues:
+        return IndexedValues((*self.terms, *other.terms), self.ranges).merged()
+
+    def __sub__(self, other: IndexedValues) -> IndexedValues:
+        return self + other.scaled(-1.0)
+
+    def __mul__(self, other: IndexedValues) -> IndexedValues:
+        pairs = ((a, b) for a in self.terms for b in other.terms)
+        made = ((a.equations | b.equations, Factored.kept(a.value, b.value)) for a, b in pairs)
+        return IndexedValues.of_summands(made, self.ranges)
+
+    def zero(self) -> bool:
+        """Whether all values are exactly zero."""
+        return all(term.value.zero() for term in self.terms)
+
+    def merged(self) -> IndexedValues:
         """Add up terms with equal equations and drop exact zeros."""
         groups: dict[tuple[Equations, int], Value] = {}
         for number, term in enumerate(self.terms):
-            key = term.equations, number if isinstance(term.value, Product) else -1  # a sum would multiply products out
+            key = term.equations, number if isinstance(term.value, Factored) else -1  # a sum would multiply them out
             groups[key] = groups[key] + term.value if key in groups else term.value
         kept = tuple(Term(equations, value) for (equations, _), value in groups.items() if not value.zero())
-        return Moment(kept, self.ranges)
+        return IndexedValues(kept, self.ranges)
 
-    def widened(self, ranges: Mapping[str, Range]) -> Moment:
-        """The moment over larger ranges, zero outside its own."""
+    def widened(self, ranges: Ranges) -> IndexedValues:
+        """The same over larger ranges, zero outside its own."""
         grown = [name for name, span in self.ranges.items() if tuple(ranges.get(name, span)) != tuple(span)]
         terms = self.terms
         for name in grown:
             terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
-        return Moment(terms, ranges)
+        return IndexedValues(terms, ranges)
 
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""
@@ -357,7 +307,7 @@ class Moment:
         """
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
         room(shape)
-        starts = {name: span[0] for name, span in self.ranges.items()}
+        starts = _starts(self.ranges)
         value, error = np.zeros(shape), np.zeros(shape)
         for term in self.terms:
             mask: Array = np.ones((), dtype=bool)
@@ -380,3 +330,13 @@ class Moment:
     def size(self) -> float:
         """A bound on the entries."""
         return sum(float(term.value.bound.value) for term in self.terms)
+
+
+def _starts(ranges: Ranges) -> dict[str, int]:
+    return {name: span[0] for name, span in ranges.items()}
+
+
+def _vanishes(difference: Value, found: Value) -> bool:
+    """Whether a difference is zero within its error, at rounding level."""
+    error, scale = difference.estimate.error, np.max(np.abs(found.estimate.value), initial=0.0)
+    return bool(np.all(np.abs(difference.estimate.value) <= error) and np.max(error, initial=0.0) <= 1e-12 * scale)

@@ -16,7 +16,8 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, contract
 from tensorprog.limit.memory import Budget, budgeted, need
-from tensorprog.limit.moment.moments import Equations, Moment, Product, Term, Value, difference
+from tensorprog.limit.moment.indexed import Equations, Term, difference
+from tensorprog.limit.moment.values import Factored, IndexedValues, Value
 
 __all__ = ["Covariance"]
 
@@ -34,7 +35,7 @@ class Covariance:
     """
 
     def __init__(
-        self, moment: Moment, first: Sequence[str], second: Sequence[str], budget: Budget | None = None
+        self, moment: IndexedValues, first: Sequence[str], second: Sequence[str], budget: Budget | None = None
     ) -> None:
         self.moment, self._first, self._axes = moment, tuple(first), (*first, *second)
         self.budget = budget or Budget(1 << 30)
@@ -142,16 +143,16 @@ class Root:
     shape: tuple[int, ...]  # of the normals: independent positions, then groups
 
     @classmethod
-    def of(cls, moment: Moment, positions: Sequence[str]) -> Root:
+    def of(cls, moment: IndexedValues, positions: Sequence[str]) -> Root:
         """Factorise the covariance of a family with itself."""
-        same = {name: difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in positions}
+        same = {name: difference(Affine.index(name), Affine.index(f"{name}_")) for name in positions}
         independent = tuple(name for name in positions if all(same[name] in term.equations for term in moment.terms))
-        moment = moment.rename({f"{name}_": Affine(((name, 1),)) for name in independent}, moment.ranges)
+        moment = moment.read({f"{name}_": Affine.index(name) for name in independent}, moment.ranges)
         groups = _groups(moment, [name for name in positions if name not in independent])
         sizes = {name: moment.ranges[name][1] - moment.ranges[name][0] for name in positions}
         factors = []
         for number, group in enumerate(groups):
-            part = Moment(tuple(_over(term, group, groups) for term in moment.terms), moment.ranges)
+            part = IndexedValues(tuple(_over(term, group, groups) for term in moment.terms), moment.ranges)
             lead = tuple(name for name in independent if any(name in _indices(term) for term in part.terms))
             members, blocks = (math.prod(sizes[name] for name in names) for names in (group, lead))
             need(
@@ -192,7 +193,7 @@ def _written(equation: Affine, names: Mapping[str, str]) -> str:
     return f"{side(1)} = {side(-1)}"
 
 
-def _indices(term: Term) -> set[str]:
+def _indices(term: Term[Value]) -> set[str]:
     return {*term.value.axes, *(name for equation in term.equations for name in equation.indices)}
 
 
@@ -201,7 +202,7 @@ def _touched(names: Iterable[str], positions: Collection[str]) -> frozenset[str]
     return frozenset(name.rstrip("_") for name in names) & frozenset(positions)
 
 
-def _groups(moment: Moment, positions: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _groups(moment: IndexedValues, positions: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Positions that covariances connect.
 
     A single term is the product of its factors and equations; what has no position belongs to the empty group, which
@@ -220,13 +221,13 @@ def _groups(moment: Moment, positions: Sequence[str]) -> tuple[tuple[str, ...], 
     return tuple(tuple(name for name in positions if name in group) for group in groups)
 
 
-def _pieces(term: Term) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
+def _pieces(term: Term[Value]) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
     """Indices of each equation and of each factor of a term, and the equation or the factor."""
     equations = [(equation.indices, frozenset({equation}), ()) for equation in term.equations]
     return [*equations, *((factor.axes, frozenset(), (factor,)) for factor in term.value.factors)]
 
 
-def _over(term: Term, group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term:
+def _over(term: Term[Value], group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term[Value]:
     """The equations and factors of a term that belong to one group: the first that has all their positions."""
     known = {name for other in groups for name in other}
     equations: Equations = frozenset()
@@ -234,5 +235,5 @@ def _over(term: Term, group: Sequence[str], groups: Sequence[Sequence[str]]) -> 
     for names, forms, factors in _pieces(term):
         touched = _touched(names, known)
         if next(other for other in groups if touched <= set(other)) == group:
-            equations, value = equations | forms, reduce(Product.kept, factors, value)
+            equations, value = equations | forms, reduce(Factored.kept, factors, value)
     return Term(equations, value)

@@ -1,4 +1,4 @@
-"""`Conditional`: the Gaussian law of the outputs given scores, what `Law.given` returns."""
+"""`ConditionalLaw`: the Gaussian law of the outputs given scores, what `Law.given` returns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import Budget, budgeted, need, pieces
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compilable import refuse_cells
-from tensorprog.limit.moment.covariance import Compiler
+from tensorprog.limit.moment.compiler import Compiler
 
-__all__ = ["Conditional"]
+__all__ = ["ConditionalLaw"]
 
 Array = NDArray[Any]
 Extended = Callable[[str | Expr], tuple[Compiler, str]]  # a program with an average, and the average's name
@@ -30,7 +30,7 @@ NUMBERS = 1 << 20  # scores of the draws that are worked on together
 
 
 @budgeted
-class Conditional:
+class ConditionalLaw:
     """The Gaussian law of the outputs given scores; leading axes of the scores are draws."""
 
     def __init__(

@@ -1,0 +1,288 @@
+"""The algebra of numbers: Definition 1 on arrays with errors, expectations by closed forms, quadrature or draws."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.errors import AccuracyError, NotFiniteError, ProgramError
+from tensorprog.language.evaluate import Scope, evaluate, index_array
+from tensorprog.language.expr import Affine, Expr, Variable, variables
+from tensorprog.language.initials import covariance_size, initial_laws
+from tensorprog.language.ir import Initial, Netsor, Range
+from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, affine_values, align, multiply
+from tensorprog.language.substitute import indices_of
+from tensorprog.limit.form.definitions import Box, indicator, readings
+from tensorprog.limit.form.sums_of_functions import Part, position_names
+from tensorprog.limit.memory import keep, need
+from tensorprog.limit.moment.indexed import difference
+from tensorprog.limit.moment.products import Product, factors_of
+from tensorprog.limit.moment.recursion import Recursion
+from tensorprog.limit.moment.replicates import REPLICATE, Settled, settled
+from tensorprog.limit.moment.values import IndexedValues, Value
+
+__all__ = ["Numbers", "initial_draws", "inside_mask"]
+
+Array = NDArray[Any]
+Ranges = Mapping[str, Range]
+COVARIANCES = 3  # arrays of the size of the covariance of initial vectors while it is computed
+EXACT = 1e-12  # relative errors that are rounding
+
+
+def inside_mask(inside: Sequence[tuple[Affine, Range]], ranges: Ranges) -> Open | None:
+    """1 where forms stay in ranges, else 0; None where nothing is asked."""
+    mask: Open | None = None
+    for form, (start, stop) in inside:
+        values = affine_values(form, ranges)
+        held = Open(values.axes, ((values.data >= start) & (values.data < stop)).astype(float))
+        mask = held if mask is None else multiply(mask, held)
+    return mask
+
+
+class Numbers(Recursion[Value, IndexedValues]):
+    """Definition 1 in numbers with errors.
+
+    Values may have the axis REPLICATE (`replicates`): replicates of draws, whose spread is part of the error once they
+    are settled, or draws of scores.
+
+    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
+    """
+
+    kind = IndexedValues
+    each = False  # whether every draw has moments of its own
+
+    def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
+        super().__init__(program, expanded, symbols)
+        self.replicates: Range | None = None
+        for initial in self.netsor.initial:
+            size = covariance_size(self.netsor, initial)
+            need(COVARIANCES * size, f"the covariance of the initial vectors {initial.name}, {size} numbers,")
+        self.initials = initial_laws(self.netsor)
+        keep(*(law.blocks for law in self.initials.values()))
+
+    # -- families that are filled in step by step -----------------------------------------------------------------
+
+    @abstractmethod
+    def ready(self, *names: str) -> None:
+        """Fill in the recurrences that define these families."""
+
+    @abstractmethod
+    def entered(self, name: str, box: Box) -> None:
+        """A recurrence has made members of a Gaussian family known."""
+
+    @abstractmethod
+    def step(self, position: int, box: Box) -> None:
+        """A recurrence has come to members of a family that it carries along without a MatMul."""
+
+    # -- the axis of draws ----------------------------------------------------------------------------------------
+
+    def over(self, ranges: Ranges) -> dict[str, Range]:
+        """The ranges, with that of the replicates of draws, or of the draws, if there are any."""
+        return dict(ranges) | ({} if self.replicates is None else {REPLICATE: self.replicates})
+
+    def settle(self, found: Settled) -> Settled:
+        """One number for all replicates."""
+        return settled(found)
+
+    # -- checks ---------------------------------------------------------------------------------------------------
+
+    def kept(self, moment: IndexedValues) -> IndexedValues:
+        """The moment, whose arrays count as kept."""
+        for factor in (factor for term in moment.terms for factor in term.value.factors):
+            keep(factor.estimate.value, factor.estimate.error)
+        return moment
+
+    def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
+        """A second moment, the same in both orders, refused where an entry or its error is not finite."""
+        moment = self._symmetric(moment) if f == g else moment
+        return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
+
+    def _symmetric(self, moment: IndexedValues) -> IndexedValues:
+        """Second moments of a family: the mean of both orders, unless they agree to rounding anyway.
+
+        Rules for several variables take the first member's before the second's, so that the orders differ within the
+        error of the rule; the mean of two numbers has at most the mean of their errors.
+        """
+        ranges = moment.ranges
+        names = {name: f"{name}_" for name in ranges if f"{name}_" in ranges}
+        if not moment.error > EXACT * moment.size or any(ranges[a] != ranges[b] for a, b in names.items()):
+            return moment
+        both = moment + self.swapped(moment, ranges)
+        return both.scaled(0.5)
+
+    @contextmanager
+    def guarded(self, *names: str) -> Iterator[None]:
+        """Refuse functions that take values which are no numbers, by the statements of the families that they make."""
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        except FloatingPointError as error:
+            told = dict.fromkeys(str(s) for s in self.netsor.body if s.target.name in names)
+            raise NotFiniteError(
+                f"{'; '.join(told)}: not a finite number for some values of Gaussian variables: it overflows, or "
+                "leaves the domain of a function (log, sqrt, division)"
+            ) from error
+
+    # -- the algebra ----------------------------------------------------------------------------------------------
+
+    def scope(self, ranges: Ranges, moved: Variable | None = None, apart: bool = True) -> Scope:
+        """Numbers: constants, indices, averages (`moved` with its error added); a score would be a mistake of ours.
+
+        Averages have a value for each replicate, or not `apart`, one.
+        """
+        full = dict(self.netsor.ranges) | dict(self.parts.bound_ranges) | dict(ranges)
+
+        def read(reference: Variable, box: Ranges) -> Open:
+            value = self._average_at(reference, box)
+            value = value if apart else self.settle(value)
+            if reference == moved:
+                return Open(value.axes, value.estimate.value + value.estimate.error)
+            return value.value
+
+        return Scope(self.netsor, full, read)
+
+    def _average_at(self, reference: Variable, ranges: Ranges) -> Value:
+        starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[reference.name].ranges)}
+        total = Value.of(0.0)
+        for case in readings(reference, self.netsor.families[reference.name], ranges):
+            value = self._average(reference.name)
+            names = {str(k): slot for k, slot in enumerate(case.slots) if str(k) in value.axes}
+            value = value.gather(names, ranges, starts)
+            total = total + (value * self.number(indicator(case.inside), ranges) if case.inside else value)
+        return total
+
+    def number(self, expr: Expr, ranges: Ranges) -> Value:
+        """An expression of constants, indices and averages, with the error of the averages carried through."""
+        value = evaluate(expr, self.scope(ranges))
+        result = Value.of(value.data, value.axes)
+        for reference in variables(expr):  # first-order: move each average by its error
+            if not self._average(reference.name).estimate.error.any():
+                continue
+            changed = evaluate(expr, self.scope(ranges, reference))
+            error = np.abs(align(changed, result.axes) - result.estimate.value) if changed.axes == result.axes else 0.0
+            result = Value(result.axes, Estimate(result.estimate.value, result.estimate.error + error))
+        return result
+
+    def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> Value:
+        """The variance of a weight whose indices are affine forms of others."""
+        declared = self.netsor.weight[weight]
+        used = [n for n in declared.indices if any(n == m for m in indices_of(declared.variance, self.netsor.ranges))]
+        value = Value.of(index_array(self.netsor, declared.variance, used), used)
+        where = dict(zip(declared.indices, slots, strict=True))
+        starts = {name: self.netsor.ranges[name][0] for name in used}
+        return value.gather({name: where[name] for name in used}, ranges, starts)
+
+    def initial(self, name: str, ranges: Ranges) -> IndexedValues:
+        """The covariance of initial vectors: blocks of those that depend on each other."""
+        law = self.initials[name]
+        indices = next(entry.indices for entry in self.netsor.initial if entry.name == name)
+        position = {index: str(k) for k, index in enumerate(indices)}
+        shape = [ranges[position[index]][1] - ranges[position[index]][0] for index in law.joint]
+        data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
+        own, joint = ([position[i] for i in names] for names in (law.independent, law.joint))
+        axes = (*own, *joint, *(f"{k}_" for k in joint))
+        same = {difference(Affine.index(k), Affine.index(f"{k}_")) for k in own}
+        if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
+            data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
+        # only laws without independent members have errors
+        error = np.broadcast_to(law.error, law.blocks.shape).reshape(data.shape) if law.error.any() else None
+        equations = frozenset(form for form in same if form is not None)
+        return IndexedValues.of_summands([(equations, Value.of(data, axes, error))], dict(ranges))
+
+    def initial_mean(self, reference: Variable, ranges: Ranges) -> Value:
+        """The mean of an initial vector."""
+        mean, family = self.initials[reference.name].mean, self.netsor.families[reference.name]
+        if np.all(mean == 0):
+            return Value.of(0.0)
+        names = [str(k) for k in range(len(family.ranges))]
+        starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
+        return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
+
+    def product(self, p: Part, q: Part, ranges: Ranges) -> Product:
+        """Factors in blocks that are independent of each other."""
+        return Product(self, [factor for part in (p, q) for factor in factors_of(self.parts, part)], ranges)
+
+    def weighed(
+        self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
+        ranges: Ranges,
+    ) -> Value:  # fmt: skip
+        """Coefficients, then sums over indices, by products of matrices where that is possible."""
+        mask = inside_mask(inside, ranges)
+        factors = [] if mask is None else [Value.of(mask.data, mask.axes)]
+        factors += [self.number(expr, ranges) for expr in coefficients]
+        left = list(over)
+        for k, factor in enumerate(factors):
+            later = {name for other in factors[k + 1 :] for name in other.axes}
+            now = [n for n in left if n in (*value.axes, *factor.axes) and n not in later]
+            value, left = value.contracted(factor, now), [name for name in left if name not in now]
+        for name in left:
+            if name in value.axes:
+                axis = value.axes.index(name)
+                value = Value(tuple(a for a in value.axes if a != name), value.estimate.sum(axis=axis))
+            else:  # counts with its size
+                value = value.scaled(float(ranges[name][1] - ranges[name][0]))
+        return value
+
+    def place(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
+        """A value at affine forms of other indices."""
+        return value.gather(names, ranges, {name: span[0] for name, span in ranges.items()})
+
+    def value_of(self, moment: IndexedValues) -> Value:
+        """All terms as one array, over the axes that matter."""
+        axes = {name: None for term in moment.terms for name in term.value.axes}
+        axes |= {name: None for term in moment.terms for form in term.equations for name in form.indices}
+        return Value(tuple(axes), moment.dense(tuple(axes)))
+
+    def vanishes(self, value: Value) -> bool:
+        """Whether a value is exactly zero."""
+        return value.zero()
+
+    # -- means ----------------------------------------------------------------------------------------------------
+
+    def mean(self, name: str) -> Value:
+        """E[Z^f] of a vector that no score reaches, over positions '0', '1', ..."""
+        if name in self.random:
+            raise ProgramError(f"{name} depends on scores: its mean given them is law.given(...).mean")
+        if self.netsor.families[name].kind == "scalar":
+            return self.average(name)
+        return self.settle(self._mean_of(name, self.parts.of(name)))
+
+    def raw_moment(self, name: str, order: int) -> Value | None:
+        """E[(Z^f)**order] of a vector that is a function of one Gaussian form; None for any other."""
+        if name in self.random or self.netsor.families[name].kind == "scalar":
+            return None
+        parts = self.parts.powers(name, order)
+        return None if parts is None else self.settle(self._mean_of(name, parts))
+
+    def _mean_of(self, name: str, parts: Sequence[Part]) -> Value:
+        axes = tuple(self.over(position_names(self.netsor, name)))
+        found = self.first(name, parts)
+        return Value(axes, _finite(found, f"E of a function of {name}").dense(axes))
+
+
+def _finite(moment: IndexedValues, name: str) -> IndexedValues:
+    """The moment, refused where an entry or its error is not finite."""
+    for term in moment.terms:
+        bound = term.value.bound
+        if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
+            raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+    return moment
+
+
+def initial_draws(numbers: Numbers, initial: Initial, block: Array) -> Array:
+    """Coordinates of initial vectors from standard normals.
+
+    Shapes    block (draws, independent members, joint members, coordinates) -> (draws, *members, coordinates)
+    """
+    law, family = numbers.initials[initial.name], numbers.netsor.families[initial.name]
+    drawn = np.einsum("...ij,b...jc->b...ic", law.factor, block)
+    names = (*law.independent, *law.joint)
+    sizes = [family.shape[initial.indices.index(name)] for name in names]
+    value = Open((BATCH, *names, COORDINATE), drawn.reshape(len(drawn), *sizes, block.shape[-1]))
+    return np.asarray(align(value, (BATCH, *initial.indices, COORDINATE)) + law.mean[..., None])

@@ -1,0 +1,599 @@
+"""Definition 1 as one recursion over families: second moments of vectors, covariances of scores.
+
+initial   mean and covariance as declared                            clause (i)
+MatMul    E[g g'] = sigma**2 1[same weight] E[x x']                  clause (ii)
+Nonlin    E[phi(Z) phi'(Z')] under the covariance of the arguments   clause (iii)
+Dot       Cov(p, p') = C(q, q') C(k, k') + C(q, k') C(k, q')         clause (iv), Isserlis
+average   n**-1 u.v -> E[Z^u Z^v], a number                          Yang's Netsor+
+
+`Recursion` walks the statements; what values are, and the expectation of a product of functions, it leaves to an
+algebra: numbers with errors (`numbers`) or formulas (`formulas.recursion`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import combinations_with_replacement
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from tensorprog.check.rewrites import normalize
+from tensorprog.language.errors import NotCompiledError, ProgramError, TensorprogError
+from tensorprog.language.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
+from tensorprog.language.substitute import compose, reindexed, substitute
+from tensorprog.limit.form.definitions import (
+    Reading,
+    indicator,
+    is_layered,
+    leaves,
+    operands_of,
+    positions_of,
+    random_families,
+    readings,
+    single,
+)
+from tensorprog.limit.form.sums_of_functions import ONE, Inner, Part, Parts, position_names
+from tensorprog.limit.moment.indexed import Equations, Indexed, canonical, difference, patterns, solve
+
+__all__ = ["Elimination", "Forms", "Recursion"]
+
+
+
+class Added(Protocol):
+    """What can be added and multiplied."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+
+
+V = TypeVar("V", bound=Added)
+M = TypeVar("M", bound=Indexed[Any])
+V_co = TypeVar("V_co", covariant=True)
+Ranges = Mapping[str, Range]
+Need = tuple[str, ...]  # a scalar family, or two Gaussian families whose covariance is meant
+
+
+class Averaged(Protocol[V_co]):
+    """A product of functions of Gaussian variables, whose expectation depends on which indices are equal."""
+
+    @property
+    def equations(self) -> Iterable[Equations]:
+        """The sets of equations between indices that matter."""
+
+    def expectation(self, equations: Equations, solution: Mapping[str, Affine]) -> V_co:
+        """The expectation where exactly these equations hold, the indices in `solution` eliminated."""
+
+
+class Elimination(NamedTuple):
+    """Equations solved for the bound indices of two parts first."""
+
+    remaining: Equations  # over free indices
+    solution: dict[str, Affine]
+    inside: list[tuple[Affine, Range]]  # what must hold so that solved bound indices stay in their ranges
+    over: list[str]  # bound indices that are left to sum over
+
+
+class Recursion(ABC, Generic[V, M]):
+    """Moments of one program, computed when asked for and remembered.
+
+    `netsor` is the program after exact rewrites, in which every name keeps its meaning.  `scores` are the Dots whose
+    limits are Gaussian: those of `netsor`, and those that a rewrite wrote as sums of scores.  Without `expanded` scores
+    of sums stay as they are: they can be given, not drawn.  Constants in `symbols` may have any value.
+
+    Values may have an axis of draws (`over`), along which all moments are computed side by side: replicates of what is
+    averaged over draws, or draws of the scores of earlier layers.  `settle` makes one value of them.
+
+    Raises    NotCompiledError for what this version does not compile
+    """
+
+    kind: type[M]  # the container of moments
+
+    def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:
+        self.expanded = expanded
+        self.netsor = netsor = single(normalize(program, expanded, symbols).netsor)
+        self.parts = Parts(netsor)
+        self.random = random_families(netsor)
+        self.scores = {
+            s.target.name: s
+            for s in (*program.body, *netsor.body)
+            if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
+            if s.target.name in netsor.scores
+            or not (self.random & {s.left.name, s.right.name} or any(leaves(program, v) for v in s.inputs))
+        }
+
+    def reset(self) -> None:
+        """Nothing is computed yet."""
+        self._second: dict[tuple[str, str], M] = {}
+        self._settled: dict[tuple[str, str], M] = {}
+        self._base: dict[tuple[str, str], M] = {}
+        self._averages: dict[str, V] = {}
+        self._expectations: dict[Any, M] = {}
+        self._in_order = False
+
+    @property
+    def layered(self) -> bool:
+        """Whether moments of Gaussian vectors are random: layers of scores, or widths that stay finite."""
+        return is_layered(self.netsor, self.random)
+
+    # -- the algebra ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def number(self, expr: Expr, ranges: Ranges) -> V:
+        """An expression of constants, indices and averages."""
+
+    @abstractmethod
+    def variance(self, weight: str, slots: Sequence[Affine], ranges: Ranges) -> V:
+        """The variance of a weight whose indices are affine forms of others."""
+
+    @abstractmethod
+    def initial(self, name: str, ranges: Ranges) -> M:
+        """The covariance of initial vectors, as declared."""
+
+    @abstractmethod
+    def initial_mean(self, reference: Variable, ranges: Ranges) -> V:
+        """The mean of an initial vector, as declared."""
+
+    @abstractmethod
+    def product(self, p: Part, q: Part, ranges: Ranges) -> Averaged[V]:
+        """The product of the functions of two parts, whose expectation the recursion asks for."""
+
+    @abstractmethod
+    def weighed(
+        self, value: V, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
+        ranges: Ranges,
+    ) -> V:  # fmt: skip
+        """A value times coefficients, and 1 where forms stay in ranges, summed over indices."""
+
+    @abstractmethod
+    def place(self, value: V, names: Mapping[str, Affine], ranges: Ranges) -> V:
+        """A value at affine forms of other indices."""
+
+    @abstractmethod
+    def value_of(self, moment: M) -> V:
+        """All terms as one value."""
+
+    @abstractmethod
+    def vanishes(self, value: V) -> bool:
+        """Whether a value is exactly zero."""
+
+    # what an algebra may do besides
+
+    def over(self, ranges: Ranges) -> dict[str, Range]:
+        """The ranges, with that of an axis of draws if there is one."""
+        return dict(ranges)
+
+    def settle(self, found: Any) -> Any:
+        """What leaves the recursion: one value for all draws."""
+        return found
+
+    def finished(self, moment: M, f: str, g: str) -> M:
+        """A second moment of two families, checked."""
+        return moment
+
+    def kept(self, moment: M) -> M:
+        """A moment that is remembered."""
+        return moment
+
+    def guarded(self, *names: str) -> AbstractContextManager[None]:
+        """What is computed inside for these families is told by their statements where it fails."""
+        return nullcontext()
+
+    def recurrent(self, name: str) -> bool:
+        """Whether a family is filled in step by step, apart from this recursion."""
+        return False
+
+    # -- ranges ---------------------------------------------------------------------------------------------------
+
+    def pair_ranges(self, f: str, g: str) -> dict[str, Range]:
+        """Ranges of '0', '1', ... of f and '0_', '1_', ... of g."""
+        return self.over(position_names(self.netsor, f) | position_names(self.netsor, g, "_"))
+
+    def nothing(self, ranges: Ranges) -> M:
+        """Zero everywhere."""
+        return self.kind.constant(0, ranges)
+
+    # -- clauses (i) and (ii): Gaussian families ------------------------------------------------------------------
+
+    def base(self, f: str, g: str) -> M:
+        """Covariance of two Gaussian families over positions '0', ... and '0_', ...."""
+        if (f, g) not in self._base:
+            self._prepare(f, g)
+            self._base[f, g] = self.kept(self.gaussian(f, g, self.pair_ranges(f, g)))
+        return self._base[f, g]
+
+    def gaussian(self, f: str, g: str, ranges: Ranges) -> M:
+        """Covariance of two Gaussian families over members in some ranges."""
+        first, second = (self.netsor.families[name].statements for name in (f, g))
+        if not first or not second:
+            return self.initial(f, ranges) if f == g else self.nothing(ranges)
+        a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
+        assert isinstance(a, MatMul) and isinstance(b, MatMul)
+        total = self.nothing(ranges)
+        if a.weight.name != b.weight.name:
+            return total
+        for one, weight, held in self._products(a, "", ranges):
+            for two, other, also in self._products(b, "_", ranges):
+                forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
+                same = frozenset(form for form in forms if form is not None)
+                solution = solve(same)
+                names = {str(k): compose(slot, solution) for k, slot in enumerate(one)}
+                names |= {f"{k}_": compose(slot, solution) for k, slot in enumerate(two)}
+                factor = self.variance(a.weight.name, weight, ranges)
+                for condition in (held, also):
+                    factor = factor * self.number(condition, ranges) if condition != ONE else factor
+                moment = self.between(a.vector.name, b.vector.name, names, ranges)
+                total = total + moment.read(names, ranges).times(factor, same)
+        return total
+
+    def _products(
+        self, statement: MatMul, copy: str, ranges: Ranges
+    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], Expr]]:
+        """Slots of the vector and of the weight in every case of a MatMul, and 1 where it holds, over positions."""
+        names = positions_of(statement.target, copy)
+        cases = [self._readings(reference, names, ranges) for reference in (statement.vector, statement.weight)]
+        for vector in cases[0]:
+            for weight in cases[1]:
+                yield vector.slots, weight.slots, indicator((*vector.inside, *weight.inside))
+
+    def _readings(self, reference: Variable, names: Mapping[str, Affine], ranges: Ranges) -> list[Reading]:
+        """The cases of a reference whose indices are replaced by positions."""
+        return readings(reindexed(reference, names), self.netsor.families[reference.name], ranges)
+
+    def base_mean(self, reference: Variable, ranges: Ranges) -> V:
+        """Mean of a Gaussian variable: zero for outputs of MatMul."""
+        if self.netsor.families[reference.name].statements:
+            return self.number(Number(0), ranges)
+        return self.initial_mean(reference, ranges)
+
+    # -- clause (iii): functions of Gaussian families -------------------------------------------------------------
+
+    def second(self, f: str, g: str) -> M:
+        """E[Z^f Z^g], uncentred, for vectors that no score reaches."""
+        if (f, g) not in self._settled:
+            self._settled[f, g] = self.kept(self.settle(self.replicated(f, g)))
+        return self._settled[f, g]
+
+    def replicated(self, f: str, g: str) -> M:
+        """E[Z^f Z^g] for every draw."""
+        if (f, g) not in self._second:
+            self._prepare(f, g)
+            if f > g:  # so that both orders have the same values, whichever is asked for first
+                self._second[f, g] = self.swapped(self.replicated(g, f), self.pair_ranges(f, g))
+            else:
+                self._second[f, g] = self.kept(self._compute(f, g, self.pair_ranges(f, g)))
+        return self._second[f, g]
+
+    @staticmethod
+    def swapped(moment: M, ranges: Ranges) -> M:
+        """A moment with first and second copies in exchanged roles."""
+        positions = (name for name in moment.ranges if name.rstrip("_").isdigit())
+        names = {name: Affine(((name[:-1] if name.endswith("_") else f"{name}_", 1),)) for name in positions}
+        return moment.read(names, ranges)
+
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
+        """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
+        return self.replicated(f, g)
+
+    def _compute(self, f: str, g: str, ranges: Ranges) -> M:
+        """E[Z^f Z^g] over members in some ranges."""
+        for name in (f, g):
+            if name in self.random:
+                raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
+        with self.guarded(f, g):
+            return self.finished(self._summed_parts(self.parts.of(f), self.parts.of(g), ranges), f, g)
+
+    def _summed_parts(self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> M:
+        total = self.nothing(ranges)
+        for p in first:
+            for q in second:
+                held = p.within(ranges)
+                held = None if held is None else q.within(held, "_")
+                if held is not None:
+                    total = total + self.expectation(p, q, held).widened(ranges)
+        return total
+
+    def expectation(self, p: Part, q: Part, ranges: Ranges) -> M:
+        """E[part part'] over the positions in the ranges, the second part in second copies."""
+        p, q, local = self.paired(p, q, ranges)
+        return self.summed(p, q, self.expectations(p, q, local), local, ranges)
+
+    def expectations(self, p: Part, q: Part, ranges: Ranges) -> M:
+        """E[f(l) g(l')] without coefficients.
+
+        The covariances of the arguments are sums of terms 1[E_k] * c_k; the expectation takes one value for each set
+        of equations that hold, and the union of the E_k that hold is all that matters.
+        """
+        free = tuple((name, span) for name, span in ranges.items() if "~" not in name)
+        key = (p.without_coefficient, q.without_coefficient, free)
+        if key not in self._expectations:  # deep residual networks meet the same parts again in every layer
+            self._expectations[key] = self.averaged(p, q, ranges)
+        return self._expectations[key]
+
+    def averaged(self, p: Part, q: Part, ranges: Ranges) -> M:
+        """The same, not yet known."""
+        return self.by_patterns(self.product(p, q, ranges), ranges, (*q.bound, *p.bound))
+
+    def by_patterns(self, product: Averaged[V], ranges: Ranges, prefer: Sequence[str]) -> M:
+        """The expectation of a product for each set of equations that can hold, `prefer` eliminated first."""
+        cases = {e: product.expectation(e, s) for e, s in patterns(product.equations, ranges, prefer)}
+        return self.kind.of_cases(cases, ranges, prefer)
+
+    def first(self, name: str, parts: Sequence[Part] | None = None) -> M:
+        """E[Z^f] for every draw, over positions '0', '1', ..., of a vector or of some of its parts."""
+        ranges = self.over(position_names(self.netsor, name))
+        with self.guarded(name):
+            return self._summed_parts(self.parts.of(name) if parts is None else parts, [Part(ONE)], ranges)
+
+    def centred(self, f: str, g: str) -> M:
+        """Cov(Z^f, Z^g) of vectors that no score reaches."""
+        found: M = self.settle(self._centred(f, g))
+        return found
+
+    def _centred(self, f: str, g: str) -> M:
+        if self.parts.is_base(f) and self.parts.is_base(g):
+            return self.base(f, g)
+        second, ranges = self.replicated(f, g), self.pair_ranges(f, g)
+        one, two = self.first(f), self.first(g)
+        if one.zero() or two.zero():
+            return second
+        copies = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+        return second - one.read({}, ranges) * two.read(copies, ranges)
+
+    def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
+        """Covariance of two references to vectors, over the indices in their slots."""
+        found: M = self.settle(self.replicated_covariance(u, v, ranges))
+        return found
+
+    def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
+        """The same for every draw."""
+        names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+        return self._centred(u.name, v.name).read(names, ranges)
+
+    # affine forms inside functions
+
+    def centre(self, form: Inner, ranges: Ranges) -> V:
+        """Mean of an affine form of Gaussian variables."""
+        total = self.number(Number(0), ranges)
+        for weight, variable, bound in form:
+            mean = self.base_mean(variable, ranges)
+            if not self.vanishes(mean):
+                total = total + self.weighed(mean, [weight] if weight != ONE else [], (), bound, ranges)
+        return total
+
+    def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> M:
+        """Covariance of two affine forms of Gaussian variables."""
+        total = self.nothing(ranges)
+        for a, u, bound in first:
+            p = Part(a, bound, None, ((ONE, u, ()),))
+            for b, v, other in second:
+                # the variance of a sum: its second copy runs by itself
+                again = {name: Affine.index(f"{name}'") for name in other if name in bound}
+                q = Part(b, other, None, ((ONE, v, ()),)).renamed(again)
+                local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
+                moment = self.replicated_covariance(u, q.inner[0][1], local)
+                total = total + self.summed(p, q, moment, local, ranges)
+        return total
+
+    # coefficients and sums over bound indices
+
+    def paired(self, p: Part, q: Part, ranges: Ranges) -> tuple[Part, Part, dict[str, Range]]:
+        """Give the second part second-copy names; ranges with the bound indices of both."""
+        bound = self.parts.bound_ranges
+        names = {
+            name: Affine.index(f"{name}_") for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
+        }
+        local = dict(ranges) | {name: self._bound_range(name) for name in p.all_bound}
+        local |= {f"{name}_": self._bound_range(name) for name in q.all_bound}
+        # softmax and the like keep indices that are bound here: both copies need their ranges
+        local |= {f"{name}_": bound[name] for name in bound} | {name: bound[name] for name in bound}
+        return p, q.renamed(names), local
+
+    def _bound_range(self, name: str) -> Range:
+        return self.parts.bound_ranges.get(name) or self.netsor.ranges[name]
+
+    def summed(self, p: Part, q: Part, moment: M, local: Ranges, ranges: Ranges) -> M:
+        """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
+        found = []
+        for equations, value in moment.summands():
+            solved = self.eliminate(p, q, equations, local)
+            at = solved.solution
+            coefficients = [substitute(part.coefficient, at) for part in (p, q) if part.coefficient != ONE]
+            value = self.place(value, at, local)
+            found.append((solved.remaining, self.weighed(value, coefficients, solved.inside, solved.over, local)))
+        return self.kind.of_summands(found, ranges)
+
+    def eliminate(self, p: Part, q: Part, equations: Equations, ranges: Ranges) -> Elimination:
+        """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
+        bound = (*q.bound, *p.bound)
+        solved: dict[str, Affine] = {}
+        remaining: set[Affine] = set()
+        for equation in sorted(equations, key=str):
+            form = canonical(compose(equation, solved))
+            if form is None:
+                continue
+            candidates = [name for name in bound if any(n == name and abs(v) == 1 for n, v in form.terms)]
+            if not candidates:
+                remaining.add(form)
+                continue
+            name = candidates[0]
+            rest = form.solved(name)
+            solved = {k: compose(old, {name: rest}) for k, old in solved.items()} | {name: rest}
+            remaining = {r for r in (canonical(compose(old, {name: rest})) for old in remaining) if r is not None}
+        if any(name in bound for form in remaining for name in form.indices):
+            raise NotCompiledError(
+                "a sum over an index with a stride inside a covariance is not compiled by this version"
+            )
+        free = solve(frozenset(remaining))
+        solved = {name: compose(form, free) for name, form in solved.items()}
+        inside = []
+        for name, form in solved.items():
+            low, high = form.bounds(ranges)
+            if low < ranges[name][0] or high >= ranges[name][1]:
+                inside.append((form, ranges[name]))
+        over = [name for name in (*p.bound, *q.bound) if name not in solved]
+        return Elimination(frozenset(remaining), solved | free, inside, over)
+
+    # -- averages -------------------------------------------------------------------------------------------------
+
+    def average(self, name: str) -> V:
+        """Limit of a scalar that no score reaches: an average n**-1 u.v, or a function of averages."""
+        found: V = self.settle(self._average(name))
+        return found
+
+    def _average(self, name: str) -> V:
+        if name in self.random:
+            raise ProgramError(f"{name} is random in the limit")
+        if name not in self._averages:
+            self._prepare(name)
+        if name not in self._averages:
+            self._averages[name] = self.whole_average(name)
+        return self._averages[name]
+
+    def whole_average(self, name: str) -> V:
+        """All averages of a family."""
+        ranges = self.over(position_names(self.netsor, name))
+        return self.average_of(self.netsor.families[name].statements[0], ranges)
+
+    def average_of(self, position: int, ranges: Ranges) -> V:
+        """What one statement gives, over positions in some ranges."""
+        statement: Statement = self.netsor.body[position]
+        names = positions_of(statement.target)
+        if not isinstance(statement, Dot):
+            assert not isinstance(statement, MatMul)
+            return self.number(self.parts.fresh(statement.expr, names), ranges)
+        left, right = statement.left, statement.right
+        total = self.nothing(ranges)
+        for one in self._readings(left, names, ranges):
+            for two in self._readings(right, names, ranges):
+                read = {str(k): slot for k, slot in enumerate(one.slots)}
+                read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
+                moment = self.between(left.name, right.name, read, ranges).read(read, ranges)
+                held = indicator((*one.inside, *two.inside))
+                total = total + (moment if held == ONE else moment.times(self.number(held, ranges)))
+        return self.value_of(total)
+
+    # -- clause (iv): scores --------------------------------------------------------------------------------------
+
+    def dot(self, name: str) -> Dot:
+        """The statement of a score or an average, as written."""
+        if name in self.scores:
+            return self.scores[name]
+        statement = self.netsor.body[self.netsor.families[name].statements[0]]
+        assert isinstance(statement, Dot)
+        return statement
+
+    def operands(self, name: str) -> tuple[Variable, Variable]:
+        """The two references of a score over its position names."""
+        return operands_of(self.dot(name))
+
+    def score(self, f: str, g: str) -> M:
+        """Cov of two score families, by Isserlis."""
+        ranges = self.pair_ranges(f, g)
+        second = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+        left, right = self.operands(f)
+        other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
+
+        def c(u: Variable, v: Variable) -> M:
+            return self.reference_covariance(u, v, ranges)
+
+        return c(left, other_left) * c(right, other_right) + c(left, other_right) * c(right, other_left)
+
+    # -- in an order in which nothing waits -----------------------------------------------------------------------
+
+    def _prepare(self, *names: str) -> None:
+        """Compute what families are made of first, so that no computation waits for more than one statement.
+
+        A covariance of layer 100 needs those of layer 99.  Asked for from the top, a hundred computations would stand
+        inside each other; asked for from the bottom, each finds what it needs.
+        """
+        if self._in_order:
+            return
+        self._in_order = True
+        try:
+            for need in self._needs(*names):
+                if len(need) > 1:
+                    self.base(need[0], need[1])
+                else:
+                    self._average(need[0])
+        except (TensorprogError, FloatingPointError):
+            pass  # whoever needs it will meet it again
+        finally:
+            self._in_order = False
+
+    def _needs(self, *names: str) -> Iterator[Need]:
+        """All that the second moments of some families are made of, each after what it is made of itself.
+
+        Recurrences, which are filled in step by step, count as known.
+        """
+        found: dict[Need, None] = {}
+        waiting: list[tuple[Need, Iterator[Need]]] = [((), self._read_by(*names))]
+        while waiting:
+            need, inner = waiting[-1]
+            following = next((other for other in inner if other not in found), None)
+            if following is not None:
+                found[following] = None
+                waiting.append((following, self._made_of(following)))
+                continue
+            waiting.pop()
+            if need:
+                yield need
+
+    def _made_of(self, need: Need) -> Iterator[Need]:
+        """What one covariance or scalar is made of."""
+        if any(map(self.recurrent, need)):
+            return
+        defined = [self.netsor.body[position] for name in need for position in self.netsor.families[name].statements]
+        if len(need) == 1:
+            for statement in defined:
+                if isinstance(statement, Dot):
+                    yield from self._read_by(statement.left.name, statement.right.name)
+                else:
+                    yield from ((v.name,) for v in statement.inputs)
+        elif len(defined) == 2 and all(isinstance(statement, MatMul) for statement in defined):
+            one, two = defined
+            if isinstance(one, MatMul) and isinstance(two, MatMul) and one.weight.name == two.weight.name:
+                yield from self._read_by(one.vector.name, two.vector.name)
+
+    def _read_by(self, *names: str) -> Iterator[Need]:
+        """What the second moments of some families are made of: scalars, and covariances of Gaussian families."""
+        families, parts = self.netsor.families, self.parts
+        read: dict[str, None] = {}
+        for name in dict.fromkeys(names):
+            if families[name].kind == "scalar":
+                yield (name,)
+            elif parts.is_base(name) or name in parts.carried:
+                read[name] = None
+            else:
+                for position in families[name].statements:
+                    read |= dict.fromkeys(v.name for v in variables(parts.statement(position)))
+        yield from ((name,) for name in read if families[name].kind == "scalar")
+        gaussian = [name for name in read if families[name].kind == "vector" and parts.is_base(name)]
+        yield from combinations_with_replacement(gaussian, 2)
+
+
+class Forms(Generic[V]):
+    """Affine forms of Gaussian variables with their means and covariances, before any equations hold."""
+
+    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
+        self.recursion, self.forms, self.ranges = recursion, forms, ranges
+        self.means = [recursion.centre(form, ranges) for form in forms]
+        self.covariances = {
+            (k, j): recursion.covariance(one, two, ranges)
+            for k, two in enumerate(forms) for j, one in enumerate(forms[: k + 1])
+        }  # fmt: skip
+
+    @property
+    def equations(self) -> list[Equations]:
+        """The equations of all covariances, which tell the cases apart."""
+        return [term.equations for moment in self.covariances.values() for term in moment.terms]
+
+    def mean(self, k: int, solution: Mapping[str, Affine]) -> V:
+        """Mean of one form, some indices eliminated."""
+        return self.recursion.place(self.means[k], solution, self.ranges)
+
+    def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
+        """Covariance of two forms where exactly these equations hold."""
+        found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
+        return found
