@@ -327,7 +327,7 @@ class Layers:
     def __init__(self, compiler: Compiler, wanted: Collection[str], bases: Collection[str] = ()) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
-        self.averages: dict[str, Any] = {}
+        self.inner = 0.0  # the largest error of the averages drawn so far
         refuse_cells(compiler)
         self.columns = Columns(self.netsor, compiler.recurrences.steps)
         self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
@@ -409,8 +409,9 @@ class Layers:
         ranges = position_names(self.netsor, name)
         sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
         if not self._is_vector(name):
-            axes = (REPLICATE, *ranges)
-            data = broadcast(found.average(name).value, axes, sizes | {REPLICATE: found.normals.draws})
+            axes, average = (REPLICATE, *ranges), found.average(name)
+            self.inner = max(self.inner, float(np.max(average.estimate.error, initial=0.0)))
+            data = broadcast(average.value, axes, sizes | {REPLICATE: found.normals.draws})
             return Open((BATCH, *ranges), data)
         value = found.vector(name, ranges)
         value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value

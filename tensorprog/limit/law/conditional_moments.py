@@ -129,7 +129,7 @@ class OneLayer(DrawSource):
         yield _GivenScores(self, points)
         errors = (rows.error for rows in self.sampler.rows.values())
         self.relative = max(errors, default=0.0) if self.block is None else self.block.error
-        self.inner = max((average.error for average in self.sampler.averages.values()), default=0.0)
+        self.inner = self.sampler.inner
 
     def numbers(self, results: int) -> int:
         """See `DrawSource.numbers`."""
@@ -211,7 +211,7 @@ class SeveralLayers(DrawSource):
         """See `DrawSource.at`."""
         found = self.layers.at(points)
         yield _GivenLayers(self, found)
-        self.relative = max(self.relative, found.relative)
+        self.relative, self.inner = max(self.relative, found.relative), self.layers.inner
         found.forget()
 
     def has_moments(self, name: str) -> bool:
@@ -284,9 +284,6 @@ class _GivenLayers:
             return np.zeros((self.draws, *(stop - start for start, stop in box)))
         if self.source.has_moments(name):
             return self.found.means(name, box)
-        if self.source.netsor.families[name].kind == "scalar" and name not in self.source.compiler.scores:
-            error = self.found.average(name).estimate.error
-            self.source.inner = max(self.source.inner, float(np.max(error, initial=0.0)))
         return self._drawn(name, box)
 
     def cov(self, k: int, m: int) -> Array | None:
