@@ -46,7 +46,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases of dear tests that have not their turn."""
-    if rotation.ALL or any("::" in argument for argument in config.args):
+    if rotation.ALL or config.option.keyword or any("::" in argument for argument in config.args):
         return
     turns = rotation.having_their_turn(items)
     config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])

@@ -5,7 +5,7 @@ Outside a clone, or where git is not installed, the number is 0.  Random example
 
 Slow tests take turns: one in three of their cases is run for each commit.  `@pytest.mark.turns(n)` makes that one in n,
 for quick tests as well, and `always=("attention",)` names the ids of cases that are run whoever has the turn.  So are
-tests that are named on the command line with `::`.
+tests that are chosen on the command line, with `::` or with `-k`.
 """
 
 from __future__ import annotations

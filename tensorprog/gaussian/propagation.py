@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
-from tensorprog.gaussian.expectation import cross, mean
 from tensorprog.gaussian.function import Function
 from tensorprog.gaussian.kernels import elementary, kernel_sensitivity
-from tensorprog.gaussian.several import integrate
+from tensorprog.gaussian.ladder import cross, integrate, mean
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -82,7 +81,7 @@ def several_of_estimates(
 
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); entries of mu and cov of shape batch
               -> Estimate of shape batch
-    Accuracy  as `several.integrate`, with the effect of the errors of all means and covariances
+    Accuracy  as `integrate`, with the effect of the errors of all means and covariances
     """
     places = list(combinations_with_replacement(range(len(mu)), 2))
 

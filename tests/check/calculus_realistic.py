@@ -83,7 +83,6 @@ log of 1 - sigmoid: unbounded, 1
   log(1 - sigmoid(u))
   log(sigmoid(-u))
   -log(1 + exp(u))
-  log(1 - 1/(1 + exp(-u)))
 
 logit of a sigmoid: unbounded, 1
   log(sigmoid(u)/(1 - sigmoid(u)))
@@ -391,7 +390,6 @@ tanh by pade: unbounded, 1
 
 pade unit: unbounded, 1
   (0.02 + 0.6*u + 1.2*u**2 + 0.5*u**3)/(1 + 0.1*u + 0.6*u**2)
-  (0.02 + u*(0.6 + u*(1.2 + 0.5*u)))/(1 + u*(0.1 + 0.6*u))
 
 safe pade unit: unbounded, 1
   (0.02 + 0.6*u + 1.2*u**2 + 0.5*u**3)/(1 + abs(0.1*u) + abs(0.6*u**2))

@@ -216,15 +216,6 @@ def test_a_root_of_what_rounding_leaves_is_not_refuted() -> None:
     assert profile(parsed(text))[0].witness("controlled", LAST) is None
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("(g[i] + 1)**2 - g[i]**2 - 2*g[i]", 1), ("(g[i] + 1)**3 - g[i]**3 - 3*g[i]**2 - 3*g[i]", 1), ("e - 3*e + 2*e", 0),
-])
-def test_polynomials_whose_terms_cancel_are_constants(text: str, value: float) -> None:
-    assert profile(parsed(text))[1].interval == (value, value)
-    partial = text.replace("g[i]", "sqrt(g[i])").replace("e", "log(e)")
-    assert not profile(parsed(partial))[1].bounded  # it is no real number everywhere
-
-
 PLACE = re.compile(r"([a-z]\w*(?:\[[\d,]+\])?) = (-?[\d.e+-]*\d)")
 SHOWN = [
     "step(g[i] + e - 0.3) * sum[j](v[j])",

@@ -9,8 +9,7 @@ import pytest
 import scipy.special
 
 from tensorprog.check.falsifier.claims import attack
-from tensorprog.check.falsifier.search import Line
-from tensorprog.check.falsifier.trends import rising
+from tensorprog.check.falsifier.line import Line, rising
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 
 

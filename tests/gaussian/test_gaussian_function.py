@@ -3,7 +3,7 @@ import pytest
 from gaussian_functions import FUNCTIONS
 
 from tensorprog.gaussian import Estimate, Function, Term, mean
-from tensorprog.gaussian.function import polynomial_terms, terms_call, times_polynomial
+from tensorprog.gaussian.function import terms_call, terms_product
 
 X = np.linspace(-3, 3, 101)
 
@@ -36,9 +36,9 @@ def test_sums_scalings_and_polynomial_factors():
     assert both.kinks.tolist() == [0.0]
     assert relu.plus(relu).terms is not None
     assert tanh.plus(tanh).parity == -1
-    terms = times_polynomial((Term(1.0, 1, "sin"),), 2.0, 3.0)
+    terms = terms_product((Term(1.0, 1, "sin"),), (Term(2.0, 0), Term(3.0, 1)))
     assert np.allclose(terms_call(terms)(X), (2 + 3 * X) * X * np.sin(X))
-    f = Function.from_terms(polynomial_terms(1.0, 2.0, 3.0))
+    f = Function.from_terms((Term(1.0, 0), Term(2.0, 1), Term(3.0, 2)))
     assert np.allclose(f.call(X), 1 + 2 * X + 3 * X**2)
     g = Function.from_terms((Term(1.0, 0, "step", 2.0, -1.0), Term(1.0, 0, "erf", 2.0)))
     assert g.kinks.tolist() == [0.5]

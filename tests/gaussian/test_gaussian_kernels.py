@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, Function, Term, cross, expectation, tiles
+from tensorprog.gaussian import Estimate, Function, Term, cross, integrand, kernels
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
@@ -100,10 +100,10 @@ def test_tiles_halves_and_threads_change_nothing(f, monkeypatch):
     v = np.diag(c)
     args = (function, function, 0, 0, v[:, None], v, c)
     whole = cross(*args)
-    monkeypatch.setattr(expectation, "BLOCK", 50)
-    monkeypatch.setattr(expectation, "KERNEL_TILE", 50)
+    monkeypatch.setattr(integrand, "PART", 50)
+    monkeypatch.setattr(kernels, "TILE", 50)
     for processors in (1, 4):
-        monkeypatch.setattr(tiles, "_processors", lambda count=processors: count)
+        monkeypatch.setattr(integrand, "_processors", lambda count=processors: count)
         tiled, half = cross(*args), cross(*args, pairs=1)
         assert np.array_equal(half.value, half.value.T)
         for found in (tiled, half):
@@ -143,12 +143,12 @@ def test_stationary_covariances_are_computed_on_their_diagonals(f):
 
 def test_toeplitz_matrices():
     values = np.arange(6.0)
-    view = tiles.toeplitz_view(values, (4, 3))
+    view = integrand.toeplitz_view(values, (4, 3))
     assert np.array_equal(view, [[3, 4, 5], [2, 3, 4], [1, 2, 3], [0, 1, 2]])
-    assert np.array_equal(tiles.toeplitz_values(view), values)
+    assert np.array_equal(integrand.toeplitz_values(view), values)
     changed = view.copy()
     changed[3, 2] = 7
-    assert tiles.toeplitz_values(changed) is None
+    assert integrand.toeplitz_values(changed) is None
 
 
 @pytest.mark.parametrize("f", ["relu", "abs", "erf", "sharp"])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tensorprog.gaussian import Function, Term, cross, mean
-from tensorprog.gaussian.half_line import half_line_moments
-from tensorprog.gaussian.law import correlation, fused
-from tensorprog.gaussian.panels import gauss_legendre, panel_edges, rule
+from tensorprog.gaussian.normal import correlation, fused, half_line_moments
+from tensorprog.gaussian.rules import gauss_legendre, panel_edges, rule
 
 KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
 

@@ -42,11 +42,9 @@ BOUNDS = {
     "clip(u, -inf, inf)": (-INF, INF),
     "max(u, -inf)": (-INF, INF),
     "max(-inf, u)": (-INF, INF),
-    "min(u, inf)": (-INF, INF),
     "min(0.5, u)": (-INF, 0.5),
     "max(u, 2)": (2, INF),
-    "clip(u, 1, -1)": (-1, -1),  # the upper bound wins, as in numpy
-    "clip(u, inf, 1)": (1, 1),
+    "clip(u, 1, 1)": (1, 1),
 }
 
 

@@ -12,14 +12,13 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog.gaussian import cross, mean
-from tensorprog.gaussian.function import Function
-from tensorprog.gaussian.function import Term as NumericTerm
+from tensorprog.gaussian.function import Function, Term
 from tensorprog.language.expr import Call, Expr, Number, Variable, call
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
 from tensorprog.limit.formulas.expectation import factor_of
-from tensorprog.limit.formulas.terms import Term, expand_terms
+from tensorprog.limit.formulas.terms import expand_terms
 
 ANY = float("inf")
 ZEROS = (sp.S.Zero, sp.S.Zero)
@@ -43,7 +42,7 @@ def terms(name: str) -> tuple[Term, ...]:
 @cache
 def numeric(name: str) -> Function:
     return Function.from_terms([
-        NumericTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
+        Term(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
     ])
 
 

@@ -159,8 +159,8 @@ class Composition(Knowledge):
         """What is known by composition, and by relations between the parts."""
         found = composed
         for relation in self.relations:
-            if relation is not self.relations[0] and _settled(found):
-                continue
+            if _settled(found):
+                break
             try:
                 more = relation(self, node, found)
             except Undecided:
@@ -212,6 +212,8 @@ class Composition(Knowledge):
             return self._masked(node, args, depends)
         if node.atom == "multiply":
             found = product(args[0], args[1])
+            if node.args[0] == node.args[1]:  # a square
+                found = replace(found, low=max(found.low, 0.0))
         elif node.atom == "divide":
             found, partial, more = self._quotient(node, args, partial)
             assumes += more
@@ -574,7 +576,7 @@ class Composition(Knowledge):
 
 
 def _settled(p: Profile) -> bool:
-    """Whether a relation could add to range or regularity no more than a narrower range."""
+    """Whether relations have nothing to add but a narrower range."""
     return p.real and p.modulus == 0 and math.isfinite(p.low) and math.isfinite(p.high)
 
 

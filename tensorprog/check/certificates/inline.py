@@ -80,7 +80,7 @@ def fixed(initial: Initial) -> Expr | None:
 def _inside(reference: Variable, target: Variable, ranges: Mapping[str, Range]) -> bool:
     """Whether all members that a reference reads are among those that a definition binds."""
     for slot, own in zip(reference.slots, target.slots, strict=True):
-        (low, high), (least, most) = slot.bounds(dict(ranges)), own.bounds(dict(ranges))
+        (low, high), (least, most) = slot.bounds(ranges), own.bounds(ranges)
         if low < least or high > most:
             return False
     return True

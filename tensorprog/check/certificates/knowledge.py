@@ -25,8 +25,20 @@ from tensorprog.language.ir import Draft, Netsor, Range, Table
 from tensorprog.language.named_arrays import Open, align, union
 from tensorprog.language.substitute import index_names
 
-__all__ = ["MAX_GRID", "ONE", "ROUNDING", "ZERO", "Knowledge", "Span", "Undecided", "around", "increasing", "outward",
-           "rational", "with_errors"]
+__all__ = [
+    "MAX_GRID",
+    "ONE",
+    "ROUNDING",
+    "ZERO",
+    "Enclosure",
+    "Knowledge",
+    "Undecided",
+    "around",
+    "increasing",
+    "outward",
+    "rational",
+    "with_errors",
+]
 
 INF = math.inf
 MAX_GRID = 1_000_000  # values of a constant that are computed one by one
@@ -127,13 +139,13 @@ class Knowledge(ABC):
         low, high, most = float(np.min(values)), float(np.max(values)), float(np.max(errors, initial=0.0))
         return around(values, errors), low if low == high and most <= ROUNDING * abs(low) else None
 
-    def span(self, expr: Expr) -> Span | None:
+    def enclosure(self, expr: Expr) -> Enclosure | None:
         """The values of an expression without vectors and scores, as rationals; None for others."""
         interval = self.closed(expr)
         if interval is None:
             return None
         number = rational(self.netsor, expr)
-        return Span(*map(Fraction, interval)) if number is None else Span(number, number)
+        return Enclosure(*map(Fraction, interval)) if number is None else Enclosure(number, number)
 
     def count(self, node: Reduction) -> int:
         """How many members a reduction runs over."""
@@ -144,32 +156,32 @@ class Knowledge(ABC):
 
 
 @dataclass(frozen=True)
-class Span:
+class Enclosure:
     """All numbers between two rationals; a single number if they are equal."""
 
     low: Fraction
     high: Fraction
 
-    def __add__(self, other: Span) -> Span:
-        return Span(self.low + other.low, self.high + other.high)
+    def __add__(self, other: Enclosure) -> Enclosure:
+        return Enclosure(self.low + other.low, self.high + other.high)
 
-    def __neg__(self) -> Span:
-        return Span(-self.high, -self.low)
+    def __neg__(self) -> Enclosure:
+        return Enclosure(-self.high, -self.low)
 
-    def __mul__(self, other: Span) -> Span:
+    def __mul__(self, other: Enclosure) -> Enclosure:
         if self.exact and other.exact:
             value = self.low * other.low
             if value.numerator.bit_length() + value.denominator.bit_length() > 2 * MAX_BITS:
                 raise Undecided
-            return Span(value, value)
+            return Enclosure(value, value)
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
         if max(x.numerator.bit_length() + x.denominator.bit_length() for x in ends) > 2 * MAX_BITS:
             raise Undecided
-        return Span(min(ends), max(ends))
+        return Enclosure(min(ends), max(ends))
 
-    def inverse(self) -> Span:
+    def inverse(self) -> Enclosure:
         """1 / x; the interval must not hold 0."""
-        return Span(1 / self.high, 1 / self.low)
+        return Enclosure(1 / self.high, 1 / self.low)
 
     @property
     def exact(self) -> bool:
@@ -184,24 +196,24 @@ class Span:
         return 0 if self.exact else None
 
 
-def outward(low: float, high: float) -> Span:
+def outward(low: float, high: float) -> Enclosure:
     """An interval that holds numbers computed with rounding."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise Undecided
     a, b = Fraction(low), Fraction(high)
-    return Span(a - abs(a) * Fraction(1, 10**14), b + abs(b) * Fraction(1, 10**14))
+    return Enclosure(a - abs(a) * Fraction(1, 10**14), b + abs(b) * Fraction(1, 10**14))
 
 
-def increasing(function: Callable[[float], float], x: Span) -> Span:
+def increasing(function: Callable[[float], float], x: Enclosure) -> Enclosure:
     """An increasing function (exp, log) of numbers, to a relative and an absolute accuracy, whichever is worse."""
     if max(abs(x.low), abs(x.high)) > 500:
         raise Undecided
     low, high = (Fraction(function(float(end))) for end in (x.low, x.high))
     slack = NEAR * (1 if function is math.log else max(abs(low), abs(high)))
-    return Span(low - slack, high + slack)
+    return Enclosure(low - slack, high + slack)
 
 
-ZERO, ONE = Span(Fraction(0), Fraction(0)), Span(Fraction(1), Fraction(1))
+ZERO, ONE = Enclosure(Fraction(0), Fraction(0)), Enclosure(Fraction(1), Fraction(1))
 
 
 # ---- enclosures of expressions of constants and indices -------------------------------------------------------------

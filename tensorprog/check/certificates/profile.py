@@ -381,10 +381,10 @@ def shown_kinks(kinks: Kinks) -> str:
 
 # ---- monotonicity, kinks and relative moduli of atoms on an interval; functions move up "member by member" -----------
 
-Trend = tuple[bool, bool]  # rises, falls
+Moves = tuple[bool, bool]  # rises, falls
 
 
-def _power(interval: Interval, exponent: float) -> Trend:
+def _power(interval: Interval, exponent: float) -> Moves:
     # the derivative, exponent * x**(exponent - 1), has one sign on either side of 0
     low, high = interval
     whole, up = exponent == int(exponent), exponent >= 0
@@ -397,17 +397,17 @@ def _power(interval: Interval, exponent: float) -> Trend:
     return not up and high < 0, up and high <= 0
 
 
-def _valley(interval: Interval) -> Trend:
+def _valley(interval: Interval) -> Moves:
     return interval[0] >= 0, interval[1] <= 0
 
 
-def _kinked(interval: Interval, slope: float) -> Trend:
+def _kinked(interval: Interval, slope: float) -> Moves:
     # slope `slope` below 0 and 1 above; elu's slope below 0 has the sign of alpha
     return slope >= 0 or interval[0] >= 0, slope <= 0 and interval[1] <= 0
 
 
 # where monotonicity depends on the interval or on parameters
-LOCAL: dict[str, Callable[..., Trend]] = {
+LOCAL: dict[str, Callable[..., Moves]] = {
     "abs": _valley,
     "gaussian": lambda interval: _valley(interval)[::-1],
     "power": _power,
@@ -416,7 +416,7 @@ LOCAL: dict[str, Callable[..., Trend]] = {
 }
 
 
-def trend(atom: Atom, inner: Profile, params: Sequence[float]) -> Trend:
+def trend(atom: Atom, inner: Profile, params: Sequence[float]) -> Moves:
     """Whether an atom of one argument rises, falls as a function of all arguments."""
     local = LOCAL.get(atom.name)
     rises, falls = local(inner.interval, *params) if local else (atom.monotone > 0, atom.monotone < 0)

@@ -230,7 +230,7 @@ class Calculus(Composition):
             profile = self.written(position)
         if certified(profile):
             reason = {
-                "bounded": f"range {shown(profile.interval)}",
+                "bounded": _range(profile),
                 "pseudo-Lipschitz": f"order {profile.order:g}",
                 "controlled": f"growth {profile.growth:g}"
                 if profile.growth < INF
@@ -322,6 +322,12 @@ class Calculus(Composition):
         if not f.names or f.size > MAX_SEARCHED or f.averages(self.structure):
             return None
         return next((w for w in (f.refute(name, line) for line in f.lines) if w is not None), None)
+
+
+def _range(p: Profile) -> str:
+    """What is known of the bounds of what is bounded."""
+    known = math.isfinite(p.low) and math.isfinite(p.high)
+    return f"range {shown(p.interval)}" if known else "by a constant that is not known"
 
 
 def _grows(node: Expr) -> str:

@@ -10,13 +10,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.falsifier.admission import array_function, not_finite, steady, written
-from tensorprog.check.falsifier.search import COARSE, EPS, Line
-from tensorprog.check.falsifier.trends import Trend, racing, rising
+from tensorprog.check.falsifier.line import COARSE, EPS, Line, Trend, racing, rising
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction
 from tensorprog.language.errors import Problem
 
@@ -27,6 +26,9 @@ POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)  #
 SLOPED = 1e6  # derivatives are compared with differences up to here
 RELATIVE = 1e-9  # what parity and monotonicity may be off by, beside what is near
 DENSE = 4000  # points at which slopes are taken on either side, up to the end of what is resolved
+ORDINARY = 100.0  # up to here functions must be finite numbers, however they are computed
+EXTREMES = np.concatenate([sign * 10.0 ** np.arange(-308, 309) for sign in (1.0, -1.0)])
+LONG, ALONE = 50_000, 48  # numbers that the function is given together, and how many of them one by one
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-2, 1e-7, 1e-8, 1e-9)  # of finite differences, those first that settle most points
 
 
@@ -46,17 +48,110 @@ def attack(claims: Declaration, function: DeclaredFunction) -> Attacked:
     Accuracy  a witness is a proof up to rounding; that none is found proves nothing
     """
     for name, fn in ((claims.name, function.fn), (f"the derivative of {claims.name}", claims.derivative)):
-        problem = None if fn is None else array_function(name, fn)
+        problem = None if fn is None else _array_function(name, fn)
         if problem is not None:
             return Attacked((problem,))
     with np.errstate(all="ignore"):
         line = Line(function)
-        infinite = not_finite(claims, function.fn, line)
+        infinite = _not_finite(claims, function.fn, line)
         if infinite is not None:
             return Attacked((infinite,))
-        claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy, steady)
+        claimed = (_range, _monotone, _parity, _growth, _modulus, _lipschitz, _kinks, _derivative, _sympy, _steady)
         problems = tuple(problem for claim in claimed for problem in claim(claims, line))
         return Attacked(problems, tuple(line.bends), tuple(line.features))
+
+
+# ---- numbers that depend on x alone ---------------------------------------------------------------------------------
+
+
+def _text(x: float) -> str:
+    """A number that reads back as the same number, short where it can be."""
+    return f"{x:.6g}" if float(f"{x:.6g}") == x else repr(float(x))
+
+
+def _array_function(name: str, fn: Callable[[Any], Any]) -> Problem | None:
+    """An array gives an array of doubles of its shape, element by element, without change and the same every time."""
+    x = np.concatenate([[0.0, 1.0, -1.0, 2.0, -2.0, 20.0, -20.0, 0.5], np.random.default_rng(1).normal(size=LONG) * 3])
+    fix = "a function of one numpy array that works on each element by itself"
+    before = x.copy()
+    try:
+        with np.errstate(all="ignore"):
+            value, again, _ = fn(x), fn(x), fn(EXTREMES.copy())
+            alone = np.array([np.ravel(fn(before[k : k + 1]))[0] for k in range(ALONE)])
+    except Exception as error:  # of any kind: the function is its author's
+        return Problem(f"{name} cannot be computed on an array: {type(error).__name__}: {error}", fix=fix)
+    if not isinstance(value, np.ndarray) or value.shape != x.shape or value.dtype != x.dtype:
+        is_array = isinstance(value, np.ndarray)
+        what = f"{value.dtype} of shape {value.shape}" if is_array else type(value).__name__
+        return Problem(f"{name} of an array of float64 of shape {x.shape} gives {what}", fix="an array of float64 of "
+                       "the same shape, e.g. np.where(x > 0, 1.0, 0.0)")
+    if not np.array_equal(x, before):
+        return Problem(f"{name} changes the array that it is given", fix="write the result to a new array")
+    if not np.array_equal(value, again, equal_nan=True):
+        k = int(np.argmax(value != again))
+        return Problem(f"{name} is not the same every time: {value[k]!s}, then {again[k]!s} at x = {_text(x[k])}",
+                       fix="a function without randomness; random numbers belong to the weights and initial vectors")
+    close = _same(alone, value[:ALONE])
+    if not close.all():
+        k = int(np.argmin(close))
+        there = f"{alone[k]:.6g} alone, but {value[k]:.6g} inside an array"
+        return Problem(f"{name} at x = {_text(x[k])} is {there}", fix=fix)
+    return None
+
+
+def _same(value: Array, other: Array) -> NDArray[np.bool_]:
+    """Where values agree, as computed by loops over one number or over several."""
+    size = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+    return np.isclose(value, other, rtol=1e-10, atol=1e-10 * size, equal_nan=True)
+
+
+def _steady(d: Declaration, line: Line) -> Iterator[Problem]:
+    """At the end a part of the points, in another order, still has the values that all had at the beginning."""
+    inner = np.flatnonzero(line.finite & (np.abs(line.x) <= ORDINARY))
+    part = np.random.default_rng(2).permutation(inner)[: len(inner) // 7]
+    close = _same(line.v[part], line.f(line.x[part]))
+    if not close.all():
+        k = part[int(np.argmin(close))]
+        now = float(line.f(line.x[part])[int(np.argmin(close))])
+        yield Problem(f"{d.name} depends on more than its argument: {d.name}({_text(line.x[k])}) was {line.v[k]:.9g} "
+                      f"among {len(line.x):,} points, and is {now:.9g} among {len(part):,}",
+                      fix="a function whose values depend on each element alone, without a memory")
+
+
+def _overflows(fn: Callable[[Any], Any], x: float) -> bool:
+    """Whether a value is no finite number only because an intermediate one is too large for a float."""
+    try:
+        with np.errstate(over="raise"):
+            fn(np.array([x]))
+    except FloatingPointError:
+        return True
+    with np.errstate(all="ignore"):
+        return abs(x) > 1 and bool(np.abs(fn(np.array([0.99 * x]))).max() > 1e100)
+
+
+def _not_finite(d: Declaration, fn: Callable[[Any], Any], line: Line) -> Problem | None:
+    """A real number everywhere; far out, overflow is excused."""
+    for kink in d.kinks or ():
+        beside = np.array([np.nextafter(kink, -np.inf), kink, np.nextafter(kink, np.inf)])
+        wrong = beside[~np.isfinite(fn(beside))]
+        if wrong.size:
+            return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(wrong[0])}) = {fn(wrong)[0]}",
+                           fix="a function that is finite on the whole real line")
+    bad = np.flatnonzero(~np.isfinite(line.v))
+    bad = bad[np.argsort(np.abs(line.x[bad]), kind="stable")]
+    for k in bad[np.unique(np.linspace(0, len(bad) - 1, 50).astype(int))] if bad.size else ():
+        x, v = float(line.x[k]), line.v[k]
+        excused = _overflows(fn, x) and (abs(x) > ORDINARY or (np.isinf(v) and d.growth is None))
+        if not excused:
+            return Problem(f"{d.name} is no real number everywhere: {d.name}({_text(x)}) = {v}",
+                           fix="a function that is finite on the whole real line, e.g. one of np.maximum(x, eps)")
+    usual = 1 + float(np.median(np.abs(line.v[line.finite & (np.abs(line.x) <= 8)])))
+    low, high = np.array(line.brackets).reshape(-1, 2).T
+    near, beside = (np.abs([line.at(a), line.at(b)]).max(axis=0) for a, b in ((low, high), (low - 0.5, low + 0.5)))
+    poles = low[(np.abs(low) < ORDINARY) & (near > 1e8 * usual) & (beside < 1e4)]
+    if poles.size:
+        return Problem(f"{d.name} has a pole at {_text(poles[0])}", fix="a function that is finite on the whole line")
+    return None
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
@@ -100,11 +195,11 @@ def _range(d: Declaration, line: Line) -> Iterator[Problem]:
     if below:
         x, value = _plain(low_at, line, lambda v: v < bottom - line.noise(v))
         limit, found = _told(bottom, value)
-        yield Problem(f"{d.name} does not stay above {limit}: {d.name}({written(x)}) = {found}", fix=fix)
+        yield Problem(f"{d.name} does not stay above {limit}: {d.name}({_text(x)}) = {found}", fix=fix)
     if above:
         x, value = _plain(high_at, line, lambda v: v > top + line.noise(v))
         limit, found = _told(top, value)
-        yield Problem(f"{d.name} does not stay below {limit}: {d.name}({written(x)}) = {found}", fix=fix)
+        yield Problem(f"{d.name} does not stay below {limit}: {d.name}({_text(x)}) = {found}", fix=fix)
 
 
 def _closest(x: Array, size: Array) -> int:
@@ -130,7 +225,7 @@ def _monotone(d: Declaration, line: Line) -> Iterator[Problem]:
     kind = "increasing" if d.monotone > 0 else "decreasing"
     other = drop.size and np.all(np.maximum.accumulate(-d.monotone * v) + d.monotone * v <= RELATIVE * most)
     first, second = _told(v[j], v[k])
-    yield Problem(f"{d.name} is not {kind}: {d.name}({written(x[j])}) = {first}, {d.name}({written(x[k])}) = {second}",
+    yield Problem(f"{d.name} is not {kind}: {d.name}({_text(x[j])}) = {first}, {d.name}({_text(x[k])}) = {second}",
                   fix=f"monotone={-d.monotone}" if other else "leave monotone out")
 
 
@@ -152,7 +247,7 @@ def _parity(d: Declaration, line: Line) -> Iterator[Problem]:
     other = np.all(gaps[-d.parity] <= RELATIVE)
     here, there = _told(v[k], mirrored[k])
     yield Problem(
-        f"{d.name} is not {kind}: {d.name}({written(x[k])}) = {here}, {d.name}({written(-x[k])}) = {there}",
+        f"{d.name} is not {kind}: {d.name}({_text(x[k])}) = {here}, {d.name}({_text(-x[k])}) = {there}",
         fix=f"parity={-d.parity}" if other else "leave parity out",
     )
 
@@ -208,12 +303,12 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         values = f"{d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}"
         yield Problem(f"{d.name} jumps, so it has no modulus: {values}", fix=unknown)
         return
-    steep = line.endless_slope(d.kinks or ())
+    steep = line.endless_slope({0.0, *(d.kinks or ()), *line.bends, *(low for low, _ in line.brackets)})
     if steep is not None:
         at, trend = steep
         slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
         yield Problem(
-            f"{d.name} has no modulus: slopes grow without bound next to {written(at)}: "
+            f"{d.name} has no modulus: slopes grow without bound next to {_text(at)}: "
             f"{slopes} over distances {steps}",
             fix=unknown,
         )
@@ -289,7 +384,7 @@ def _derivative(d: Declaration, line: Line) -> Iterator[Problem]:
     if wrong.any():
         k = int(np.argmax(np.where(wrong, np.nan_to_num(best, nan=1e300, posinf=1e300), 0.0)))
         yield Problem(
-            f"the derivative of {d.name} is wrong: it gives {value[k]:.6g} at x = {written(x[k])}, "
+            f"the derivative of {d.name} is wrong: it gives {value[k]:.6g} at x = {_text(x[k])}, "
             f"where the slope of {d.name} is {shown[k]:.6g}",
             fix="correct it, or leave derivative out",
         )

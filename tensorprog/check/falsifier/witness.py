@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.check.falsifier.line import Line, racing, rising
 from tensorprog.check.graph import Structure
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
@@ -21,17 +22,18 @@ from tensorprog.language.named_arrays import BATCH, Open, affine_values
 __all__ = ["Probe", "Witness"]
 
 Kind = Literal["jump", "slope", "growth", "nan", "infinite"]
-Array = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
 # np.unique would import masked arrays
-GRID = np.array(sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))}))
-FAR = 10.0 ** np.array([1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 100])  # where growth must still go on
-REACH = 1e20  # ... or up to here, if values then leave the computer's numbers for no number
-STEPS = 2.0 ** np.arange(0, 330, 0.5)
-Line = str  # "equal", "varied", "shifted", or the name of the only family that moves
+NEAR_ZERO = sorted({0.0, *np.linspace(-6, 6, 61), *(sign * 10.0**k for k in (1, 2) for sign in (1, -1))})
+LOGS = 2.0 ** np.arange(0, 330, 0.5)
+REACH = 1e20  # growth up to here is believed even if values then leave the computer's numbers for no number
+POWER = 14.0  # what outgrows this power faster and faster outgrows all of them
+Direction = str  # "equal", "varied", "shifted", or the name of the only family that moves
 NARROW = 1e-11  # relative distance of the two sides of a jump
-NEAR = np.array([0.0, 1e-4, 1e-6, 1e-8])  # distances of the points that show an infinite slope
-NEARER = 10.0 ** -np.array([10, 12])  # ... at which it must still rise
-NEAREST = 10.0 ** -np.array([16, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
+PIECE = 1 << 21  # numbers that one evaluation reads at most
+CELLS = 4  # places of each grid that are looked at closely
+FINE = 10.0 ** -np.array([4.0, 6, 8, 10, 12])  # distances over which an infinite slope rises more than twofold
+FINEST = 10.0 ** -np.array([16.0, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
 SWITCHES = (*COMPARISONS, "sign", "step")
 BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
 SUMS = ("add", "subtract")
@@ -59,7 +61,7 @@ class Witness:
     expr: Expr
     at: tuple[float, ...]
     values: tuple[float, ...]
-    line: Line = "equal"
+    line: Direction = "equal"
     members: tuple[tuple[str, tuple[int, ...]], ...] = ()
     more: int = 0
 
@@ -123,7 +125,7 @@ def _phase(names: Sequence[str], name: str, index: Sequence[int]) -> float:
     return 1 + names.index(name) + sum((2.0 + k) * value for k, value in enumerate(index))
 
 
-def _ray(line: Line, name: str, phase: Array) -> tuple[Array, Array]:
+def _ray(line: Direction, name: str, phase: Array) -> tuple[Array, Array]:
     """Start and direction of a line, for members of a family with the given phases."""
     start = np.zeros_like(phase) if line in ("equal", "varied") else np.sin(phase)
     if line in ("equal", "varied", "shifted", name):
@@ -141,10 +143,11 @@ class Probe:
         self.ranges = {name: span if name in kept else (span[0], span[0] + 1) for name, span in ranges.items()}
         self.size = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in kept)
         numbers = [float(n.value) for n in walk(expr) if isinstance(n, Number) and math.isfinite(n.value)]
-        self.grid = np.unique([*GRID, *numbers, *(-x for x in numbers)])
+        self.grid = np.array(sorted({*NEAR_ZERO, *numbers, *(-x for x in numbers)}))
+        self._lines: dict[Direction, Line] = {}
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[Direction, ...]:
         """The lines along which witnesses are looked for."""
         return ("equal", "varied", "shifted", *(self.names if len(self.names) > 1 else ()))
 
@@ -152,11 +155,11 @@ class Probe:
         """Whether averages occur, which are no free arguments."""
         return any(name in structure.averages for name in self.names)
 
-    def __call__(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+    def __call__(self, t: Array, line: Direction, expr: Expr | None = None) -> Array:
         """Values on the line, of the whole or of a subexpression (with reduced indices at their first values)."""
         return self.members(t, line, expr)[:, 0]
 
-    def members(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+    def members(self, t: Array, line: Direction, expr: Expr | None = None) -> Array:
         """Values on the line, one column for each member over reduced indices."""
 
         def variable(reference: Variable, _: object) -> Open:
@@ -180,24 +183,37 @@ class Probe:
         data = np.asarray(result.data, dtype=np.float64).reshape(len(t) if BATCH in result.axes else 1, -1)
         return np.broadcast_to(data, (len(t), data.shape[1]))
 
-    def refute(self, name: str, line: Line) -> Witness | None:
+    def along(self, line: Direction) -> Line:
+        """The values along a line, for the search."""
+        if line not in self._lines:
+            grids = self.grid, -LOGS[::-1], LOGS
+            x = np.array(sorted({*map(float, np.concatenate(grids))}))
+            self._lines[line] = Line(lambda t: self._in_pieces(t, line), grids, x, CELLS, rounding=0.0)
+        return self._lines[line]
+
+    def _in_pieces(self, t: Array, line: Direction) -> Array:
+        pieces = np.array_split(t, 1 + len(t) * self.size // PIECE)
+        return np.concatenate([self(piece, line) for piece in pieces]) if t.size else t
+
+    def refute(self, name: str, line: Direction) -> Witness | None:
         """A witness against being 'bounded', 'pseudo-Lipschitz' or 'controlled'; None if none is found."""
         with np.errstate(all="ignore"):
-            values = self(self.grid, line)
-            found = self._undefined(values, line, isolated=name == "pseudo-Lipschitz")
-            if found is None:
-                grows = {"bounded": self._unbounded, "controlled": self._wild, "pseudo-Lipschitz": self._no_power}[name]
-                found = self._steady(grows(1.0, line)) or self._steady(grows(-1.0, line))
-            if found is None and name == "pseudo-Lipschitz":
-                found = self._steady(self._jump(values, line)) or self._steady(self._steep(line))
+            f = self.along(line)
+            found = self._undefined(self(self.grid, line), line, isolated=name == "pseudo-Lipschitz")
+            searches = {"bounded": (self._growth,), "controlled": (self._wild,),
+                        "pseudo-Lipschitz": (self._no_power, self._jump, self._steep)}[name]
+            for search in searches if found is None and f.reaches else ():
+                found = next((w for w in search(f, line) if self._steady(w)), None)
+                if found is not None:
+                    break
             return found
 
-    def _witness(self, kind: Kind, t: Array, line: Line) -> Witness:
+    def _witness(self, kind: Kind, t: Array, line: Direction) -> Witness:
         values = self(t, line)
         members, more = self._read(line)
         return Witness(kind, self.expr, tuple(map(float, t)), tuple(map(float, values)), line, members, more)
 
-    def _read(self, line: Line) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], int]:
+    def _read(self, line: Direction) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], int]:
         """Some of the members that are read, those that move first, and how many others there are."""
         listed: list[tuple[str, tuple[int, ...]]] = []
         count = 0
@@ -217,23 +233,21 @@ class Probe:
         slots = [sum((c * values[n] for n, c in s.terms), np.full(size, s.offset)) for s in reference.slots]
         return np.stack(slots, axis=-1) if slots else np.zeros((1, 0), dtype=np.int64)
 
-    def _noise(self, t: Array, line: Line, expr: Expr | None = None) -> Array:
+    def _noise(self, t: Array, line: Direction, expr: Expr | None = None) -> Array:
         """How much values change when all numbers on the way do, more than by rounding."""
         whole = self.expr if expr is None else expr
         values = self(t, line, whole)
         changed = [np.abs(self(t, line, _shaken(whole, phase)) - values) for phase in PHASES]
         return np.asarray(np.max(changed, axis=0))
 
-    def _steady(self, found: Witness | None) -> Witness | None:
-        """A witness that is none of rounding, as where terms cancel."""
-        if found is None or found.kind in ("nan", "infinite"):
-            return found
+    def _steady(self, found: Witness) -> bool:
+        """Whether a witness is none of rounding, as where terms cancel."""
         v, noise = np.array(found.values), self._noise(np.array(found.at), found.line)
         first = slice(-1) if found.kind == "growth" else slice(1)  # each point with the one before, or with the first
         shown = np.abs(np.abs(v[1:]) - np.abs(v[first])) if found.kind == "growth" else np.abs(v[1:] - v[first])
-        return found if (np.maximum(noise[1:], noise[first]) <= 0.1 * shown).all() else None
+        return bool((np.maximum(noise[1:], noise[first]) <= 0.1 * shown).all())
 
-    def _undefined(self, values: Array, line: Line, isolated: bool) -> Witness | None:
+    def _undefined(self, values: Array, line: Direction, isolated: bool) -> Witness | None:
         """No real number, or a pole: not a number that is too large, or too small, for the computer.
 
         isolated: whether to count points such as those of 0 / 0, near which the function may be as tame as elsewhere
@@ -259,71 +273,59 @@ class Probe:
                     return self._witness("nan", point, line)
         return None
 
-    def _terms(self, t: Array, line: Line, expr: Expr) -> float:
+    def _terms(self, t: Array, line: Direction, expr: Expr) -> float:
         """Size of the largest term that is added or subtracted on the way to a value."""
         sums = [node for node in walk(expr) if isinstance(node, Reduction) or node.children[1:]]
         terms = [term for node in sums if not isinstance(node, Call) or node.atom in SUMS for term in node.children]
         sizes = [np.abs(self.members(t, line, term)) for term in terms]
         return max((float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes), default=0.0)
 
-    def _unbounded(self, sign: float, line: Line) -> Witness | None:
+    def _growth(self, f: Line, line: Direction) -> Iterator[Witness]:
         """Growth that goes on as far as the computer's numbers go."""
-        # over decades even a slow power of log |t| adds half of what it added before; over doublings, all of it
-        for far, fewest, least in ((FAR, 3, 0.5), (STEPS[::2], 6, 0.99)):
-            t = sign * far
-            v = np.abs(self(t, line))
-            size = int(np.isfinite(v).cumprod().sum())
-            onwards = (v[size:] == np.inf).all() or far[size - 1] >= REACH
-            first = 0 if far is FAR else max(0, size - len(FAR))
-            steps = np.diff(v[first:size])
-            if size >= fewest and onwards and (steps > 0).all() and (steps[1:] >= least * steps[:-1]).all():
-                return self._witness("growth", t[first:size], line)
-        return self._no_power(sign, line)
+        for x, size in f.sides:
+            if f.overflows(x) or np.abs(x[-1]) >= REACH:
+                trend = rising(x, size) or racing(x, size, POWER)
+                if trend is not None:
+                    yield self._witness("growth", np.array(trend.at), line)
 
-    def _summit(self, sign: float, line: Line) -> tuple[Array, Array] | None:
-        """The last points before |f| is too large for the computer, with log |f|."""
-        t = sign * STEPS
-        v = np.abs(self(t, line))
-        size = int(np.isfinite(v).cumprod().sum())
-        if size < 4 or size == len(v) or np.isnan(v[size]):
-            return None
-        logs = np.log(v[size - 4 : size])
-        return (t[size - 4 : size], logs) if (logs > 4).all() else None
+    def _no_power(self, f: Line, line: Direction) -> Iterator[Witness]:
+        """Growth that is faster and faster than powers, until it leaves the computer's numbers."""
+        for x, size in f.sides:
+            trend = racing(x, size, 0.0) if f.overflows(x) else None
+            if trend is not None and trend.powers is not None:
+                before, after = trend.powers
+                if before > POWER and after > 1.5 * before:
+                    yield self._witness("growth", np.array(trend.at), line)
 
-    def _wild(self, sign: float, line: Line) -> Witness | None:
-        # the local exponent r of exp(|t|**r) is at least 1.96 up to the end
-        summit = self._summit(sign, line)
-        if summit is None or not (summit[1][1:] / summit[1][:-1] > 3.9**0.5).all():
-            return None
-        return self._witness("growth", summit[0], line)
+    def _wild(self, f: Line, line: Direction) -> Iterator[Witness]:
+        """Growth like exp(|t|**r) with r of 1.96 or more up to the end."""
+        for x, size in f.sides:
+            trend = racing(x, size, POWER) if f.overflows(x) else None
+            if trend is not None:
+                logs = np.log(np.abs(self(np.array(trend.at), line)))
+                if logs[0] > 1 and (np.diff(np.log(logs)) > 1.96 * np.diff(np.log(np.abs(trend.at)))).all():
+                    yield self._witness("growth", np.array(trend.at), line)
 
-    def _no_power(self, sign: float, line: Line) -> Witness | None:
-        # the local exponents of |t|**r are large and rise up to the end
-        summit = self._summit(sign, line)
-        if summit is None:
-            return None
-        powers = np.diff(summit[1]) / np.diff(np.log(np.abs(summit[0])))
-        rising = powers[0] > 15 and (powers[1:] > 1.25 * powers[:-1]).all()
-        return self._witness("growth", summit[0], line) if rising else None
-
-    def _jump(self, values: Array, line: Line) -> Witness | None:
+    def _jump(self, f: Line, line: Direction) -> Iterator[Witness]:
         """Two points a tiny distance apart whose values are not."""
-        slope = np.abs(np.diff(values)) / np.diff(self.grid)
-        for k in np.argsort(slope)[::-1][:4]:
-            a, b = self.grid[k], self.grid[k + 1]
-            while b - a > NARROW * (1 + abs(a)):
-                middle = (a + b) / 2
-                left, centre, right = self(np.array([a, middle, b]), line)
-                a, b = (a, middle) if abs(centre - left) >= abs(right - centre) else (middle, b)
+        for a, b in f.jumps:
             aside = NARROW * (1 + abs(a))  # the jump itself may be a division by 0
             found = self._witness("jump", np.array([a - aside, b + aside]), line)
-            around = self(np.array([a - 1e-7, b + 1e-7]), line)
-            change, scale = abs(found.values[1] - found.values[0]), 1 + max(map(abs, found.values))
-            if not (self._divides(found) and self._decided(found)):
-                continue
-            if change > 1e-3 * scale and change > 0.1 * abs(around[1] - around[0]):  # a slope would change more
-                return found
-        return None
+            change = abs(found.values[1] - found.values[0])
+            if change > 1e-3 * (1 + max(map(abs, found.values))) and self._divides(found) and self._decided(found):
+                yield found
+
+    def _steep(self, f: Line, line: Direction) -> Iterator[Witness]:
+        """A point at which the slope is infinite."""
+        points = self.grid[np.abs(self.grid) <= 10]
+        for sign, steps in itertools.product((1.0, -1.0), (FINE, np.concatenate([FINE, FINEST]))):
+            x = points[points != 0] if steps is FINE else np.zeros(1)
+            slopes = f.slopes_over(x, sign * np.tile(steps[:, None], len(x)))
+            endless = (slopes[1:] > 2 * slopes[:-1]).all(axis=0) & (slopes[1] * steps[1] > 1e-6)
+            for at in x[endless]:
+                found = self._witness("slope", at + sign * np.array([0.0, *steps[:3]]), line)
+                if self._divides(found):
+                    yield found
 
     def _divides(self, witness: Witness) -> bool:
         """Whether no division by 0 stands behind the values of a witness."""
@@ -347,22 +349,3 @@ class Probe:
             if not (gap > ROUNDING * max(float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes)).all():
                 return False
         return True
-
-    def _steep(self, line: Line) -> Witness | None:
-        """A point at which the slope is infinite."""
-        points = self.grid[np.abs(self.grid) <= 10]
-        for sign in (1.0, -1.0):
-            bad = self._rises(points, sign * np.concatenate([NEAR, NEARER]), line)
-            bad[points == 0] &= self._rises(np.zeros(1), sign * np.concatenate([NEAR, NEARER, NEAREST]), line)
-            if bad.any():
-                found = self._witness("slope", points[int(np.flatnonzero(bad)[0])] + sign * NEAR, line)
-                return found if self._divides(found) else None
-        return None
-
-    def _rises(self, points: Array, steps: Array, line: Line) -> NDArray[np.bool_]:
-        """Whether slopes from points keep rising over smaller and smaller steps, the first of which is 0."""
-        values = self((points[:, None] + steps).ravel(), line).reshape(len(points), -1)
-        rise = np.abs(values[:, 1:] - values[:, :1])
-        slope = rise / np.abs(steps[1:])
-        rising: NDArray[np.bool_] = (slope[:, 1:] > 2 * slope[:, :-1]).all(axis=1) & (rise[:, 2] > 1e-6)
-        return rising

@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tensorprog.check.certificates.knowledge import ONE, ZERO, Knowledge, Span, Undecided, increasing, outward
-from tensorprog.check.relations.rational import keeps_sign
+from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
+from tensorprog.check.relations.factors import linear
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.expr import Call, Expr, Number, variables
 
@@ -37,6 +37,7 @@ CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative
 NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
 SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu", "elu", "selu", "sin", "cos", "abs",
           "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
+OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0)}  # ranges whose ends are no values
 LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 0, "softplus": 1, "gelu": 1, "silu": 1,
              "elu": 1, "selu": 1, "abs": 1, "relu": 1, "leaky_relu": 1}  # and their growth
 
@@ -45,31 +46,31 @@ LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 
 
 
 @dataclass(frozen=True)
-class Mono:
+class Monomial:
     """t**power exp(sum of c t**d over the exponent's (d, c), largest d first); d = inf: smaller than all others."""
 
     power: Fraction = Fraction(0)
     exponent: tuple[tuple[Fraction | float, Fraction], ...] = ()
 
-    def __mul__(self, other: Mono) -> Mono:
+    def __mul__(self, other: Monomial) -> Monomial:
         total = dict(self.exponent)
         for degree, c in other.exponent:
             total[degree] = _sum(total[degree], c) if degree in total and degree != INF else c
-        return Mono(self.power + other.power, _ordered(total))
+        return Monomial(self.power + other.power, _ordered(total))
 
-    def raised(self, a: Fraction) -> Mono:
+    def raised(self, a: Fraction) -> Monomial:
         """The a-th power."""
-        return Mono(self.power * a, _ordered({degree: c * a for degree, c in self.exponent}))
+        return Monomial(self.power * a, _ordered({degree: c * a for degree, c in self.exponent}))
 
     @property
-    def slope(self) -> Mono | None:
+    def slope(self) -> Monomial | None:
         """A bound of the derivative; None if it is 0."""
         if not self.exponent:
-            return Mono(self.power - 1) if self.power else None
+            return Monomial(self.power - 1) if self.power else None
         degree = self.exponent[0][0]
-        return self if degree == INF else Mono(self.power + Fraction(degree) - 1, self.exponent)
+        return self if degree == INF else Monomial(self.power + Fraction(degree) - 1, self.exponent)
 
-    def exceeds(self, other: Mono) -> int:
+    def exceeds(self, other: Monomial) -> int:
         """+1, 0, -1: whether it is larger than another at the end, alike up to a factor, or smaller."""
         ours, theirs = dict(self.exponent), dict(other.exponent)
         for degree in sorted({*ours, *theirs}, reverse=True):
@@ -90,42 +91,42 @@ def _ordered(exponent: dict[Fraction | float, Fraction]) -> tuple[tuple[Fraction
     return tuple(sorted(((d, c) for d, c in exponent.items() if c), key=lambda pair: -pair[0]))
 
 
-UNIT = Mono()
-TINY = Mono(exponent=((INF, Fraction(-1)),))  # exp(-exp(t)) and the like
+UNIT = Monomial()
+TINY = Monomial(exponent=((INF, Fraction(-1)),))  # exp(-exp(t)) and the like
 
 
-def _largest(monos: Iterable[Mono | None]) -> Mono | None:
-    best: Mono | None = None
+def _largest(monos: Iterable[Monomial | None]) -> Monomial | None:
+    best: Monomial | None = None
     for m in monos:
         if m is not None and (best is None or m.exceeds(best) > 0):
             best = m
     return best
 
 
-def _times(a: Mono | None, b: Mono | None) -> Mono | None:
+def _times(a: Monomial | None, b: Monomial | None) -> Monomial | None:
     return None if a is None or b is None else a * b
 
 
 @dataclass(frozen=True)
-class Germ:
+class Expansion:
     """A function near an end: terms, and bounds of the remainder and of its derivative (None: 0)."""
 
-    terms: dict[Mono, Span] = field(default_factory=dict)
-    rest: Mono | None = None
-    steep: Mono | None = None
+    terms: dict[Monomial, Enclosure] = field(default_factory=dict)
+    rest: Monomial | None = None
+    steep: Monomial | None = None
 
     @property
-    def size(self) -> Mono | None:
+    def size(self) -> Monomial | None:
         """A bound of the function."""
         return _largest([*self.terms, self.rest])
 
     @property
-    def slope(self) -> Mono | None:
+    def slope(self) -> Monomial | None:
         """A bound of the derivative."""
         return _largest([*(m.slope for m in self.terms), self.steep])
 
     @property
-    def lead(self) -> Mono:
+    def lead(self) -> Monomial:
         """The term that outweighs all others and the remainder."""
         first = _largest(self.terms)
         if first is None or (self.rest is not None and self.rest.exceeds(first) >= 0):
@@ -142,14 +143,14 @@ class Germ:
             raise Undecided
         return sign
 
-    def __add__(self, other: Germ) -> Germ:
+    def __add__(self, other: Expansion) -> Expansion:
         terms = dict(self.terms)
         for m, c in other.terms.items():
             terms[m] = terms[m] + c if m in terms else c
         return _kept(terms, [self.rest, other.rest], [self.steep, other.steep])
 
-    def __mul__(self, other: Germ) -> Germ:
-        terms: dict[Mono, Span] = {}
+    def __mul__(self, other: Expansion) -> Expansion:
+        terms: dict[Monomial, Enclosure] = {}
         for (m, c), (n, d) in ((x, y) for x in self.terms.items() for y in other.terms.items()):
             terms[m * n] = terms[m * n] + c * d if m * n in terms else c * d
         rests, steeps = [], []
@@ -158,64 +159,64 @@ class Germ:
             steeps += [_times(f.slope, g.rest), _times(f.size, g.steep)]
         return _kept(terms, rests, steeps)
 
-    def __neg__(self) -> Germ:
-        return Germ({m: -c for m, c in self.terms.items()}, self.rest, self.steep)
+    def __neg__(self) -> Expansion:
+        return Expansion({m: -c for m, c in self.terms.items()}, self.rest, self.steep)
 
-    def __sub__(self, other: Germ) -> Germ:
+    def __sub__(self, other: Expansion) -> Expansion:
         return self + -other
 
 
-def _kept(terms: dict[Mono, Span], rests: list[Mono | None], steeps: list[Mono | None]) -> Germ:
+def _kept(terms: dict[Monomial, Enclosure], rests: list[Monomial | None], steeps: list[Monomial | None]) -> Expansion:
     """An expansion without zeros, of its largest terms."""
     terms = {m: c for m, c in terms.items() if c != ZERO}
-    order = sorted(terms, key=functools.cmp_to_key(Mono.exceeds), reverse=True)
+    order = sorted(terms, key=functools.cmp_to_key(Monomial.exceeds), reverse=True)
     rest, steep = _largest(rests), _largest(steeps)
     cut = [m for k, m in enumerate(order) if k >= LONGEST]
     rest, steep = _largest([rest, *cut]), _largest([steep, *(m.slope for m in cut)])
-    return Germ({m: terms[m] for m in order[:LONGEST]}, rest, steep)
+    return Expansion({m: terms[m] for m in order[:LONGEST]}, rest, steep)
 
 
-def _number(value: Span) -> Germ:
-    return Germ({UNIT: value} if value != ZERO else {})
+def _number(value: Enclosure) -> Expansion:
+    return Expansion({UNIT: value} if value != ZERO else {})
 
 
-def _whole(value: int) -> Germ:
-    return _number(Span(Fraction(value), Fraction(value)))
+def _whole(value: int) -> Expansion:
+    return _number(Enclosure(Fraction(value), Fraction(value)))
 
 
-def _rough(f: Germ, growth: int) -> Germ:
+def _rough(f: Expansion, growth: int) -> Expansion:
     """A Lipschitz function of another one."""
     bounded = growth == 0 or f.size is None
-    return Germ({}, UNIT if bounded else _largest([f.size, UNIT]), f.slope)
+    return Expansion({}, UNIT if bounded else _largest([f.size, UNIT]), f.slope)
 
 
-def _series(d: Germ, coefficients: list[Fraction]) -> Germ:
+def _series(d: Expansion, coefficients: list[Fraction]) -> Expansion:
     """A power series in what tends to 0, to the order of the coefficients; the remainder is of the next order."""
-    total, power = Germ(), _whole(1)
+    total, power = Expansion(), _whole(1)
     for k, a in enumerate(coefficients):
         power = power * d if k else power
-        total = total + power * _number(Span(a, a))
+        total = total + power * _number(Enclosure(a, a))
     size, slope = d.size, d.slope
     if size is None:
         return total
     last = size.raised(Fraction(len(coefficients) - 1))
-    return total + Germ({}, last * size, _times(last, slope))
+    return total + Expansion({}, last * size, _times(last, slope))
 
 
-def _relative(f: Germ) -> tuple[Mono, Span, Germ]:
+def _relative(f: Expansion) -> tuple[Monomial, Enclosure, Expansion]:
     """(l, c, d) with f = c l (1 + d), where c l is the largest term."""
     lead = f.lead
     c = f.terms[lead]
     if not c.sign:
         raise Undecided
-    others = Germ({m: x for m, x in f.terms.items() if m != lead}, f.rest, f.steep)
-    d = others * Germ({lead.raised(Fraction(-1)): c.inverse()})
+    others = Expansion({m: x for m, x in f.terms.items() if m != lead}, f.rest, f.steep)
+    d = others * Expansion({lead.raised(Fraction(-1)): c.inverse()})
     if d.size is not None and d.size.exceeds(UNIT) >= 0:
         raise Undecided
     return lead, c, d
 
 
-def _power(f: Germ, a: Fraction) -> Germ:
+def _power(f: Expansion, a: Fraction) -> Expansion:
     if a.denominator == 1 and 0 <= a <= WHOLE:
         return functools.reduce(lambda x, y: x * y, [f] * int(a), _whole(1))
     lead, c, d = _relative(f)
@@ -224,26 +225,26 @@ def _power(f: Germ, a: Fraction) -> Germ:
     binomial = [Fraction(1)]
     for k in range(SERIES):
         binomial.append(binomial[-1] * (a - k) / (k + 1))
-    return Germ({lead.raised(a): _raised(c, a)}) * _series(d, binomial)
+    return Expansion({lead.raised(a): _raised(c, a)}) * _series(d, binomial)
 
 
-def _raised(c: Span, a: Fraction) -> Span:
+def _raised(c: Enclosure, a: Fraction) -> Enclosure:
     """A power of numbers that are not 0, of positive ones if it is no whole power."""
     if a.denominator == 1 and c.exact and abs(a) <= WHOLE:
-        return Span(c.low ** int(a), c.low ** int(a))
+        return Enclosure(c.low ** int(a), c.low ** int(a))
     if c == ONE:
         return ONE
     if a.denominator == 2 and c.exact:
         root = Fraction(math.isqrt(c.low.numerator), math.isqrt(c.low.denominator))
         if root * root == c.low and abs(a) <= WHOLE:
-            return Span(root ** int(2 * a), root ** int(2 * a))
+            return Enclosure(root ** int(2 * a), root ** int(2 * a))
     sign = 1 if c.sign == 1 or int(a) % 2 == 0 else -1
     ends = sorted(abs(float(end)) ** float(a) for end in (c.low, c.high))
     found = outward(*ends)
     return found if sign > 0 else -found
 
 
-def _single(c: Span) -> Fraction:
+def _single(c: Enclosure) -> Fraction:
     """A number but for its rounding, which must be far from 0."""
     middle = (c.low + c.high) / 2
     if c.high - c.low > NEAR * abs(middle):
@@ -251,40 +252,40 @@ def _single(c: Span) -> Fraction:
     return middle
 
 
-def _exp(f: Germ) -> Germ:
+def _exp(f: Expansion) -> Expansion:
     lead = _largest(f.terms)
     if lead is not None and lead.exponent and lead.exceeds(UNIT) > 0:  # exp of what grows as exp does
         if f.sign > 0:
             raise Undecided
-        return Germ({}, TINY, TINY)
+        return Expansion({}, TINY, TINY)
     grown = {m.power: c for m, c in f.terms.items() if m.exceeds(UNIT) > 0}
     if any(m.exponent for m in f.terms if m.exceeds(UNIT) >= 0):
         raise Undecided
-    head = Mono(exponent=_ordered({degree: _single(c) for degree, c in grown.items()}))
+    head = Monomial(exponent=_ordered({degree: _single(c) for degree, c in grown.items()}))
     start = f.terms.get(UNIT, ZERO)
     factor = ONE if start == ZERO else increasing(math.exp, start)
-    small = Germ({m: c for m, c in f.terms.items() if m.exceeds(UNIT) < 0}, f.rest, f.steep)
+    small = Expansion({m: c for m, c in f.terms.items() if m.exceeds(UNIT) < 0}, f.rest, f.steep)
     beside = 1 if f.rest is None else -f.rest.exceeds(UNIT)
     if beside < 0:
         raise Undecided
     if beside == 0:  # a bounded factor
-        return Germ({}, head, _times(head, f.slope))
-    return Germ({head: factor}) * _series(small, [Fraction(1, math.factorial(k)) for k in range(SERIES + 1)])
+        return Expansion({}, head, _times(head, f.slope))
+    return Expansion({head: factor}) * _series(small, [Fraction(1, math.factorial(k)) for k in range(SERIES + 1)])
 
 
-def _log(f: Germ) -> Germ:
+def _log(f: Expansion) -> Expansion:
     lead, c, d = _relative(f)
     if c.sign != 1 or any(degree == INF for degree, _ in lead.exponent):
         raise Undecided
-    terms = {Mono(Fraction(degree)): Span(a, a) for degree, a in lead.exponent}
+    terms = {Monomial(Fraction(degree)): Enclosure(a, a) for degree, a in lead.exponent}
     if c != ONE:
         terms[UNIT] = increasing(math.log, c)
     series = _series(d, [Fraction(0), *(Fraction(-(-1) ** k, k) for k in range(1, SERIES + 1))])
-    power = Germ({}, Mono(Fraction(1)), Mono(Fraction(-1))) if lead.power else Germ()  # log t <= t
-    return Germ(terms) + power + series
+    power = Expansion({}, Monomial(Fraction(1)), Monomial(Fraction(-1))) if lead.power else Expansion()  # log t <= t
+    return Expansion(terms) + power + series
 
 
-def _diverges(f: Germ) -> int:
+def _diverges(f: Expansion) -> int:
     """+1 or -1 where a function tends to inf or -inf, 0 where it is bounded."""
     size = f.size
     if size is None or size.exceeds(UNIT) <= 0:
@@ -292,14 +293,14 @@ def _diverges(f: Germ) -> int:
     return f.sign
 
 
-def _sigmoid(f: Germ) -> Germ:
+def _sigmoid(f: Expansion) -> Expansion:
     if _diverges(f) < 0:
         e = _exp(f)
         return e * _power(_whole(1) + e, Fraction(-1))
     return _power(_whole(1) + _exp(-f), Fraction(-1))
 
 
-def _tanh(f: Germ) -> Germ:
+def _tanh(f: Expansion) -> Expansion:
     way = _diverges(f)
     if way < 0:
         return -_tanh(-f)
@@ -307,27 +308,27 @@ def _tanh(f: Germ) -> Germ:
     return (_whole(1) - e) * _power(_whole(1) + e, Fraction(-1))
 
 
-def _softplus(f: Germ) -> Germ:
+def _softplus(f: Expansion) -> Expansion:
     return f + _softplus(-f) if _diverges(f) > 0 else _log(_whole(1) + _exp(f))
 
 
-def _erf(f: Germ) -> Germ:
+def _erf(f: Expansion) -> Expansion:
     way = _diverges(f)
     if way == 0:
-        return Germ({}, f.size, f.slope)  # |erf x| <= 2 |x|
+        return Expansion({}, f.size, f.slope)  # |erf x| <= 2 |x|
     tail = _exp(-(f * f)).size
-    return _whole(way) + Germ({}, tail, _times(f.slope, tail))
+    return _whole(way) + Expansion({}, tail, _times(f.slope, tail))
 
 
-def _elu(f: Germ, alpha: Germ) -> Germ:
+def _elu(f: Expansion, alpha: Expansion) -> Expansion:
     return f if f.sign >= 0 else alpha * (_exp(f) - _whole(1))
 
 
-def _leaky(f: Germ, slope: Germ) -> Germ:
+def _leaky(f: Expansion, slope: Expansion) -> Expansion:
     return f if f.sign >= 0 else slope * f
 
 
-HALF = Span(Fraction(1, 2), Fraction(1, 2))
+HALF = Enclosure(Fraction(1, 2), Fraction(1, 2))
 MADE = {
     "exp": _exp, "log": _log, "sigmoid": _sigmoid, "tanh": _tanh, "softplus": _softplus, "erf": _erf, "elu": _elu,
     "leaky_relu": _leaky,
@@ -343,13 +344,13 @@ MADE = {
     "selu": lambda f: _elu(f, _number(outward(1.6732632423543772, 1.6732632423543772)))
     * _number(outward(1.0507009873554805, 1.0507009873554805)),
     "abs": lambda f: f if f.sign >= 0 else -f,
-    "relu": lambda f: f if f.sign > 0 else Germ(),
+    "relu": lambda f: f if f.sign > 0 else Expansion(),
     "maximum": lambda f, g: f if (f - g).sign >= 0 else g,
     "minimum": lambda f, g: f if (f - g).sign <= 0 else g,
 }
 
 
-def _germ(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
+def _expansion(known: Knowledge, expr: Expr, u: Expr, side: int) -> Expansion:
     """The expansion of a function of u as u -> inf (side 1) or -inf (side -1)."""
     found = known.attempt("germ", (expr, u, side), lambda: _expanded(known, expr, u, side))
     if found is None:
@@ -357,10 +358,10 @@ def _germ(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
     return found
 
 
-def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
+def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Expansion:
     if expr == u:
-        return Germ({Mono(Fraction(1)): Span(Fraction(side), Fraction(side))})
-    number = known.span(expr)
+        return Expansion({Monomial(Fraction(1)): Enclosure(Fraction(side), Fraction(side))})
+    number = known.enclosure(expr)
     if number is not None:
         return _number(number)
     if not isinstance(expr, Call):
@@ -368,14 +369,14 @@ def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
     if expr.atom == "where":
         if variables(expr.args[0]):
             raise Undecided
-        branches = [_germ(known, arg, u, side) for arg in expr.args[1:]]
+        branches = [_expansion(known, arg, u, side) for arg in expr.args[1:]]
         return _either(*branches)
     if expr.atom == "divide" and isinstance(expr.args[1], Call) and expr.args[1].atom == "exp":
         top, exponent = expr.args[0], Call("negative", expr.args[1].args)
-        return _germ(known, top, u, side) * _exp(_germ(known, exponent, u, side))
-    args = [_germ(known, arg, u, side) for arg in expr.args]
+        return _expansion(known, top, u, side) * _exp(_expansion(known, exponent, u, side))
+    args = [_expansion(known, arg, u, side) for arg in expr.args]
     if expr.atom == "power":
-        power = known.span(expr.args[1])
+        power = known.enclosure(expr.args[1])
         if power is None or not power.exact or abs(power.low) > 100:
             raise Undecided
         return _power(args[0], power.low)
@@ -385,14 +386,14 @@ def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Germ:
     return _chosen(expr.atom, *args)
 
 
-def _either(f: Germ, g: Germ) -> Germ:
+def _either(f: Expansion, g: Expansion) -> Expansion:
     """Whichever of two functions: their common terms, and the larger of what remains."""
     common = {m: c for m, c in f.terms.items() if g.terms.get(m) == c}
-    others = [Germ({m: c for m, c in x.terms.items() if m not in common}, x.rest, x.steep) for x in (f, g)]
-    return Germ(common, _largest(x.size for x in others), _largest(x.slope for x in others))
+    others = [Expansion({m: c for m, c in x.terms.items() if m not in common}, x.rest, x.steep) for x in (f, g)]
+    return Expansion(common, _largest(x.size for x in others), _largest(x.slope for x in others))
 
 
-def _chosen(atom: str, *args: Germ) -> Germ:
+def _chosen(atom: str, *args: Expansion) -> Expansion:
     if atom in MADE:
         try:
             return MADE[atom](*args)  # type: ignore[no-any-return, operator]
@@ -400,7 +401,7 @@ def _chosen(atom: str, *args: Germ) -> Germ:
             if atom not in LIPSCHITZ and atom not in ("minimum", "maximum"):
                 raise
     if atom in ("minimum", "maximum"):
-        return Germ({}, _largest(x.size for x in args), _largest(x.slope for x in args))
+        return Expansion({}, _largest(x.size for x in args), _largest(x.slope for x in args))
     if atom in LIPSCHITZ:
         return _rough(args[0], LIPSCHITZ[atom])
     raise Undecided
@@ -422,9 +423,11 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
         return False
     if expr.atom in ("exp", "sigmoid", "softplus", "gaussian"):
         return True
+    if expr.atom in ("add", "subtract") and found.low >= 0 and _inside(known, expr):
+        return True
     signs = [positive(known, arg) for arg in expr.args]
     if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
-        return all(signs) or keeps_sign(known, expr) > 0
+        return all(signs)
     if expr.atom in ("sqrt", "power", "relu"):
         return signs[0]
     if expr.atom == "maximum":
@@ -432,7 +435,7 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
     if expr.atom == "where":
         return all(signs[1:])
     if expr.atom == "log":
-        return positive(known, Call("subtract", (expr.args[0], Number(1))))
+        return _exceeds_one(known, expr.args[0])
     if expr.atom == "abs":
         return signs[0] or positive(known, Call("negative", expr.args))
     if expr.atom == "add":
@@ -444,13 +447,40 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
             1.0
         }:
             return True  # elu(v) + 1 is exp(v) or 1 + v
-    return keeps_sign(known, expr) > 0
+    return _definite(known, expr)
+
+
+def _definite(known: Knowledge, expr: Expr) -> bool:
+    """Whether a value is a x**2 + b x + c without a zero and above 0."""
+    parts, constant = linear(known, expr)
+    for x, b in parts.items():
+        a = parts.get(Call("power", (x, Number(2))), Fraction(0))
+        if len(parts) == 2 and a > 0 and b * b < 4 * a * constant.low:
+            return True
+    return False
+
+
+def _exceeds_one(known: Knowledge, expr: Expr) -> bool:
+    """Whether a value is 1, or more, plus something positive, as 1 + exp(v) is."""
+    parts, constant = linear(known, expr)
+    return constant.low >= 1 and bool(parts) and all(a > 0 and positive(known, x) for x, a in parts.items())
+
+
+def _inside(known: Knowledge, expr: Call) -> bool:
+    """Whether a sum or difference stays above the least value that its range allows, as 1 - sigmoid(v) does."""
+    for k, arg in enumerate(expr.args):
+        if isinstance(arg, Call) and arg.atom in OPEN:
+            least, most = OPEN[arg.atom]
+            p = known.of(arg)
+            if (p.low == least) if k == 0 or expr.atom == "add" else (p.high == most):
+                return True
+    return False
 
 
 def _away(known: Knowledge, expr: Expr) -> bool:
     """Whether the value is never 0."""
     found = known.of(expr)
-    return positive(known, expr) or (found.high < 0 and found.real) or keeps_sign(known, expr) != 0
+    return positive(known, expr) or (found.high < 0 and found.real)
 
 
 def tame(known: Knowledge, expr: Expr, u: Expr) -> bool:
@@ -498,7 +528,7 @@ def behaviour(known: Knowledge, expr: Expr, u: Expr) -> Regularity | None:
         if end < INF:
             continue
         try:
-            f = _germ(known, expr, u, side)
+            f = _expansion(known, expr, u, side)
             size, slope = f.size, f.slope
             values = [_grows(size), _grows(slope)]
         except Undecided:
@@ -509,7 +539,7 @@ def behaviour(known: Knowledge, expr: Expr, u: Expr) -> Regularity | None:
     return Regularity(growth, modulus, INF, exponent)
 
 
-def _grows(size: Mono | None) -> float:
+def _grows(size: Monomial | None) -> float:
     """The power of 1 + |u| that bounds a term; inf where none does."""
     if size is None:
         return 0.0

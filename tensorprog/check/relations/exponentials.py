@@ -18,22 +18,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Union
 
-from tensorprog.check.certificates.knowledge import ZERO, Knowledge, Span, Undecided, increasing
-from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, product_parity, tidy
+from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge, Undecided, increasing
+from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, tidy
 from tensorprog.check.relations.expansions import positive
 from tensorprog.check.relations.factors import (
     apart,
     base,
     linear,
     meeting,
-    same_up_to_indices,
 )
-from tensorprog.check.relations.squares import squares
 from tensorprog.language.atoms import Interval, Regularity
 from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
 from tensorprog.language.substitute import free_indices, substitute
 
-__all__ = ["Form", "combination", "logarithm", "share", "total", "value", "weight"]
+__all__ = ["Combination", "combination", "logarithm", "value", "weight"]
 
 INF = math.inf
 MASK, NOUGHT, UNIT = Number(-INF), Number(0), Number(1)
@@ -42,29 +40,30 @@ Part = Union[Expr, "Peak"]
 
 
 @dataclass(frozen=True)
-class Form:
+class Combination:
     """A linear combination of parts, and a number."""
 
     parts: frozenset[tuple[Part, Fraction]] = frozenset()
-    shift: Span = ZERO
+    shift: Enclosure = ZERO
 
-    def plus(self, other: Form, factor: Fraction = Fraction(1)) -> Form:
+    def plus(self, other: Combination, factor: Fraction = Fraction(1)) -> Combination:
         """This form and a multiple of another."""
         total = dict(self.parts)
         for part, a in other.parts:
             total[part] = total.get(part, Fraction(0)) + factor * a
-        return Form(frozenset((x, a) for x, a in total.items() if a), self.shift + other.shift * Span(factor, factor))
+        shift = self.shift + other.shift * Enclosure(factor, factor)
+        return Combination(frozenset((x, a) for x, a in total.items() if a), shift)
 
-    def without(self, part: Part) -> Form:
+    def without(self, part: Part) -> Combination:
         """All but one part."""
-        return Form(frozenset((x, a) for x, a in self.parts if x != part), self.shift)
+        return Combination(frozenset((x, a) for x, a in self.parts if x != part), self.shift)
 
 
 @dataclass(frozen=True)
 class Peak:
     """max (or, if soft, log sum exp) of forms, over all members of some indices."""
 
-    terms: tuple[Form, ...]
+    terms: tuple[Combination, ...]
     indices: tuple[str, ...]
     soft: bool
     count: int  # of all members of all terms
@@ -75,11 +74,11 @@ class Peak:
         return math.log(self.count) * (1 + 1e-15) if self.soft else 0.0
 
 
-def _single(part: Part) -> Form:
-    return Form(frozenset({(part, Fraction(1))}))
+def _single(part: Part) -> Combination:
+    return Combination(frozenset({(part, Fraction(1))}))
 
 
-def _leaves(form: Form) -> Iterator[Expr]:
+def _leaves(form: Combination) -> Iterator[Expr]:
     """The expressions in all parts."""
     for part, _ in form.parts:
         if isinstance(part, Peak):
@@ -89,11 +88,11 @@ def _leaves(form: Form) -> Iterator[Expr]:
             yield part
 
 
-def _replaced(form: Form, values: dict[str, Affine]) -> Form:
+def _replaced(form: Combination, values: dict[str, Affine]) -> Combination:
     """The form with indices replaced by affine forms."""
     if not values:
         return form
-    result = Form(shift=form.shift)
+    result = Combination(shift=form.shift)
     for part, a in form.parts:
         if isinstance(part, Peak):
             new: Part = replace(part, terms=tuple(_replaced(term, values) for term in part.terms))
@@ -103,11 +102,11 @@ def _replaced(form: Form, values: dict[str, Affine]) -> Form:
     return result
 
 
-def _depth(form: Form) -> int:
+def _depth(form: Combination) -> int:
     return max((1 + max(map(_depth, part.terms)) for part, _ in form.parts if isinstance(part, Peak)), default=0)
 
 
-def _peak(known: Knowledge, terms: Sequence[Form], indices: tuple[str, ...], soft: bool) -> Form:
+def _peak(known: Knowledge, terms: Sequence[Combination], indices: tuple[str, ...], soft: bool) -> Combination:
     """A peak under names of indices that tell only ranges and depth; what all terms have in common stands before it."""
     depth = max(map(_depth, terms))
     count = len(terms)
@@ -122,7 +121,7 @@ def _peak(known: Knowledge, terms: Sequence[Form], indices: tuple[str, ...], sof
     terms = [_replaced(term, values) for term in terms]
     bound = {form.indices[0] for form in values.values()}
     common = frozenset.intersection(*(term.parts for term in terms))
-    before = Form(frozenset((x, a) for x, a in common if not any(
+    before = Combination(frozenset((x, a) for x, a in common if not any(
         bound.intersection(free_indices(leaf)) for leaf in _leaves(_single(x)))))
     terms = [term.plus(before, Fraction(-1)) for term in terms]
     inner = list(terms)
@@ -135,16 +134,16 @@ def _peak(known: Knowledge, terms: Sequence[Form], indices: tuple[str, ...], sof
 # ---- expressions as forms -------------------------------------------------------------------------------------------
 
 
-def combination(known: Knowledge, expr: Expr) -> Form:
+def combination(known: Knowledge, expr: Expr) -> Combination:
     """An expression as a form, its logarithms, maxima and softplus taken apart."""
     parts, constant = linear(known, expr)
-    result = Form(shift=constant)
+    result = Combination(shift=constant)
     for part, a in parts.items():
         result = result.plus(_opened(known, part), a)
     return result
 
 
-def _opened(known: Knowledge, part: Expr) -> Form:
+def _opened(known: Knowledge, part: Expr) -> Combination:
     """One part of a linear combination."""
     if isinstance(part, Reduction) and part.reducer in ("logsumexp", "max") and not part.at:
         inner = combination(known, part.arg)
@@ -156,17 +155,17 @@ def _opened(known: Knowledge, part: Expr) -> Form:
         found = logarithm(known, part.args[0])
         return _single(part) if found is None else found
     if part.atom == "softplus":
-        return _peak(known, [Form(), combination(known, part.args[0])], (), True)
+        return _peak(known, [Combination(), combination(known, part.args[0])], (), True)
     if part.atom in ("maximum", "minimum"):
         way = Fraction(1 if part.atom == "maximum" else -1)
-        terms = [Form().plus(combination(known, arg), way) for arg in part.args]
-        return Form().plus(_peak(known, terms, (), False), way) if not _masked(known, terms) else _single(part)
+        terms = [Combination().plus(combination(known, arg), way) for arg in part.args]
+        return Combination().plus(_peak(known, terms, (), False), way) if not _masked(known, terms) else _single(part)
     if part.atom == "where" and not variables(part.args[0]) and part.args[2] == MASK:
         return _covered(part.args[0], combination(known, part.args[1])) or _single(part)
     return _single(part)
 
 
-def _covered(condition: Expr, form: Form) -> Form | None:
+def _covered(condition: Expr, form: Combination) -> Combination | None:
     """A form that is -inf where a condition does not hold: one of its parts is."""
     risen = sorted((x for x, a in form.parts if a > 0 and not isinstance(x, Peak)), key=str)
     if not risen and form.parts:
@@ -177,16 +176,16 @@ def _covered(condition: Expr, form: Form) -> Form | None:
     return form.without(risen[0]).plus(_single(chosen), dict(form.parts)[risen[0]])
 
 
-def logarithm(known: Knowledge, expr: Expr) -> Form | None:
+def logarithm(known: Knowledge, expr: Expr) -> Combination | None:
     """The logarithm of a positive expression; -inf, as a mask, where it is 0 by a condition on indices."""
     return known.attempt("logarithm", (expr,), lambda: _logarithm(known, expr))
 
 
-def _logarithm(known: Knowledge, expr: Expr) -> Form | None:
-    number = known.span(expr)
+def _logarithm(known: Knowledge, expr: Expr) -> Combination | None:
+    number = known.enclosure(expr)
     if number is not None:
         if number.sign == 1:
-            return Form(shift=ZERO if number.exact and number.low == 1 else increasing(math.log, number))
+            return Combination(shift=ZERO if number.exact and number.low == 1 else increasing(math.log, number))
         if number.low < 0 or number.sign == 0:
             return None
         seen = Call("greater", (expr, NOUGHT))
@@ -197,7 +196,7 @@ def _logarithm(known: Knowledge, expr: Expr) -> Form | None:
     return found
 
 
-def _taken_apart(known: Knowledge, expr: Expr) -> Form | None:
+def _taken_apart(known: Knowledge, expr: Expr) -> Combination | None:
     if isinstance(expr, Reduction):
         return _reduced(known, expr)
     if not isinstance(expr, Call):
@@ -205,19 +204,19 @@ def _taken_apart(known: Knowledge, expr: Expr) -> Form | None:
     if expr.atom == "exp":
         return combination(known, expr.args[0])
     if expr.atom == "sigmoid":
-        inner = Form().plus(combination(known, expr.args[0]), Fraction(-1))
-        return Form().plus(_peak(known, [Form(), inner], (), True), Fraction(-1))
+        inner = Combination().plus(combination(known, expr.args[0]), Fraction(-1))
+        return Combination().plus(_peak(known, [Combination(), inner], (), True), Fraction(-1))
     if expr.atom == "gaussian":
         return combination(known, Call("negative", (Call("power", (expr.args[0], Number(2))),)))
     if expr.atom == "where" and not variables(expr.args[0]) and known.number(expr.args[2]) == 0:
         inner_form = logarithm(known, expr.args[1])
         return None if inner_form is None else _covered(expr.args[0], inner_form)
     if expr.atom in ("power", "sqrt"):
-        exponent = known.span(expr.args[1]) if expr.atom == "power" else Span(Fraction(1, 2), Fraction(1, 2))
+        exponent = known.enclosure(expr.args[1]) if expr.atom == "power" else Enclosure(Fraction(1, 2), Fraction(1, 2))
         inner_form = logarithm(known, expr.args[0])
         if inner_form is None or exponent is None or not exponent.exact:
             return None
-        return Form().plus(inner_form, exponent.low)
+        return Combination().plus(inner_form, exponent.low)
     if expr.atom not in ("multiply", "divide", "add", "minimum", "maximum"):
         return None
     parts = [logarithm(known, arg) for arg in (summands(expr) if expr.atom == "add" else expr.args)]
@@ -229,12 +228,12 @@ def _taken_apart(known: Knowledge, expr: Expr) -> Form | None:
     if _masked(known, forms):
         return None
     if expr.atom == "minimum":
-        return Form().plus(
-            _peak(known, [Form().plus(x, Fraction(-1)) for x in forms], (), False), Fraction(-1))
+        return Combination().plus(
+            _peak(known, [Combination().plus(x, Fraction(-1)) for x in forms], (), False), Fraction(-1))
     return _peak(known, forms, (), expr.atom == "add")
 
 
-def _reduced(known: Knowledge, expr: Reduction) -> Form | None:
+def _reduced(known: Knowledge, expr: Reduction) -> Combination | None:
     if expr.reducer == "softmax" and not expr.at:
         under = apart(known, Reduction("logsumexp", expr.indices, expr.arg), expr.indices)
         below = combination(known, under)
@@ -244,17 +243,17 @@ def _reduced(known: Knowledge, expr: Reduction) -> Form | None:
         return None
     found = _peak(known, [inner], expr.indices, expr.reducer != "max")
     if expr.reducer == "mean":
-        found = found.plus(Form(shift=-increasing(math.log, Span(*[Fraction(known.count(expr))] * 2))))
+        found = found.plus(Combination(shift=-increasing(math.log, Enclosure(*[Fraction(known.count(expr))] * 2))))
     return found
 
 
-def _masked(known: Knowledge, forms: Sequence[Form]) -> bool:
+def _masked(known: Knowledge, forms: Sequence[Combination]) -> bool:
     """Whether a part of some forms may be -inf."""
     return any(known.of(part).masked for form in forms for part, _ in form.parts
                if not isinstance(part, Peak))
 
 
-def _present_everywhere(known: Knowledge, indices: tuple[str, ...], form: Form) -> bool:
+def _present_everywhere(known: Knowledge, indices: tuple[str, ...], form: Combination) -> bool:
     """Whether at every member some entry is not masked: else the sum is 0 there, and has no logarithm."""
     hidden = [(part, a) for part, a in form.parts if not isinstance(part, Peak)
               and known.of(part).masked]
@@ -280,7 +279,7 @@ def _present(known: Knowledge, expr: Expr) -> Expr:
 # ---- what is known of forms -----------------------------------------------------------------------------------------
 
 
-def _upper(known: Knowledge, form: Form, budget: list[int]) -> float:
+def _upper(known: Knowledge, form: Combination, budget: list[int]) -> float:
     """A number that a form does not exceed; inf if none is seen."""
     budget[0] -= 1
     if budget[0] < 0:
@@ -301,7 +300,7 @@ def _upper(known: Knowledge, form: Form, budget: list[int]) -> float:
         for chosen in _members(known, peak, term, form):
             best = min(best, _upper(known, rest.plus(chosen, a), budget))
     if not peak.indices and len(peak.terms) > 1 and not _masked(known, peak.terms):
-        middle = Form()
+        middle = Combination()
         for term in peak.terms:
             middle = middle.plus(term, Fraction(1, len(peak.terms)))
         gain = math.log(len(peak.terms)) * (1 - 1e-15) if peak.soft else 0.0
@@ -309,7 +308,7 @@ def _upper(known: Knowledge, form: Form, budget: list[int]) -> float:
     return best
 
 
-def _some_member(known: Knowledge, peak: Peak, term: Form) -> Form:
+def _some_member(known: Knowledge, peak: Peak, term: Combination) -> Combination:
     """A term at members that nothing is known of."""
     values = {}
     for name in peak.indices:
@@ -319,7 +318,7 @@ def _some_member(known: Knowledge, peak: Peak, term: Form) -> Form:
     return _replaced(term, values)
 
 
-def _members(known: Knowledge, peak: Peak, term: Form, form: Form) -> list[Form]:
+def _members(known: Knowledge, peak: Peak, term: Combination, form: Combination) -> list[Combination]:
     """A term at the members at which one of its parts is a part of the form, or of itself; else at the first."""
     if not peak.indices:
         return [term]
@@ -335,7 +334,7 @@ def _members(known: Knowledge, peak: Peak, term: Form, form: Form) -> list[Form]
     return [_replaced(term, {**first, **values}) for values in found or [{}]]
 
 
-def _direct(known: Knowledge, form: Form) -> float:
+def _direct(known: Knowledge, form: Combination) -> float:
     total = float(form.shift.high)
     for part, a in form.parts:
         assert not isinstance(part, Peak)
@@ -347,17 +346,17 @@ def _direct(known: Knowledge, form: Form) -> float:
     return total + abs(total) * 1e-14
 
 
-def _bounds(known: Knowledge, form: Form) -> Interval:
+def _bounds(known: Knowledge, form: Combination) -> Interval:
     ends = []
     for way in (1, -1):
         try:
-            ends.append(_upper(known, Form().plus(form, Fraction(way)), [MOST]))
+            ends.append(_upper(known, Combination().plus(form, Fraction(way)), [MOST]))
         except Undecided:
             ends.append(INF)
     return -ends[1], ends[0]
 
 
-def _composed(known: Knowledge, form: Form, regularity: Regularity, bound: Interval) -> Profile | None:
+def _composed(known: Knowledge, form: Combination, regularity: Regularity, bound: Interval) -> Profile | None:
     leaves = dict.fromkeys(_as_written(known, leaf) for leaf in _leaves(form))
     parts = [known.of(leaf) for leaf in leaves]
     if not parts or any(p.partial or (p.masked and p.open) for p in parts):
@@ -383,20 +382,20 @@ def _as_written(known: Knowledge, leaf: Expr) -> Expr:
     return substitute(leaf, {name: Affine(((old, 1),)) for name, old in names.items()})
 
 
-def _smooth(form: Form) -> bool:
+def _smooth(form: Combination) -> bool:
     """Whether a form is smooth in its parts, which are all named as in the program."""
     peaks = [part for part, _ in form.parts if isinstance(part, Peak)]
     return all(peak.soft and not peak.indices and all(map(_smooth, peak.terms)) for peak in peaks)
 
 
-def value(known: Knowledge, form: Form) -> Profile | None:
+def value(known: Knowledge, form: Combination) -> Profile | None:
     """What is known of a form; None if it has no peaks, or is -inf somewhere."""
     if not any(isinstance(part, Peak) for part, _ in form.parts) or _masked(known, [form]):
         return None
     return _composed(known, form, Regularity(1, 0, INF), _bounds(known, form))
 
 
-def weight(known: Knowledge, form: Form) -> Profile | None:
+def weight(known: Knowledge, form: Combination) -> Profile | None:
     """What is known of exp of a form that is bounded above; None for others."""
     hidden = [a for part, a in form.parts if not isinstance(part, Peak) and known.of(part).masked]
     if any(a < 0 for a in hidden):
@@ -407,75 +406,3 @@ def weight(known: Knowledge, form: Form) -> Profile | None:
     bound = 0.0 if hidden or low < -700 else math.exp(low) * (1 - 1e-12), math.exp(high) if high == 0 else \
         math.exp(high) * (1 + 1e-12)
     return _composed(known, form, Regularity(0, 0, INF), bound)
-
-
-def total(forms: Sequence[tuple[Form, Fraction]]) -> Form:
-    """A linear combination of forms."""
-    result = Form()
-    for form, a in forms:
-        result = result.plus(form, a)
-    return result
-
-
-# ---- a part of a sum, divided by the sum ----------------------------------------------------------------------------
-
-
-def share(known: Knowledge, x: Expr, bottom: Expr) -> Profile | None:
-    """x / b where |x| <= q b and b > 0: bounded by q, and no steeper than x and b.
-
-    d(x / b) = dx / b - (x / b) db / b, where |dx| and |db| are at most K (1 + |..|**r) (1 + b)
-    """
-    below = known.of(bottom)
-    if not (below.low > 0 and below.real):
-        return None
-    reach = _multiple(known, x, bottom)
-    own = known.of(x)
-    if reach == INF or not own.real:
-        return None
-    reach *= 1 + 1e-12 if reach != 1 else 1
-    found = Profile(
-        -reach if own.low < 0 else 0.0,
-        reach if own.high > 0 else 0.0,
-        growth=0.0,
-        modulus=max(own.steepness, below.steepness),
-        lipschitz=INF,
-        parity=product_parity(own, below),
-        kinks=join_kinks(own.kinks, below.kinks),
-        depends=own.depends | below.depends,
-        rough=own.rough or below.rough,
-        assumes=assumed(own, below),
-    )
-    return tidy(found)
-
-
-def _multiple(known: Knowledge, x: Expr, bottom: Expr, indices: Sequence[str] = ()) -> float:
-    """A number q with |x| <= q bottom, because x is part of what is summed there; inf if none is seen."""
-    if isinstance(x, Call) and x.atom in ("abs", "negative"):
-        return _multiple(known, x.args[0], bottom, indices)
-    if known.closed(x) is not None:
-        return INF
-    if isinstance(bottom, Call) and bottom.atom == "abs":
-        return 1.0 if same_up_to_indices(known, bottom.args[0], x, indices) else INF
-    if same_up_to_indices(known, bottom, x, indices):
-        return 1.0 if known.of(bottom).low >= 0 else INF
-    if isinstance(bottom, Reduction) and bottom.reducer in ("sum", "mean", "max"):
-        if known.of(bottom.arg).low < 0:
-            return INF
-        inside = _multiple(known, x, bottom.arg, (*indices, *bottom.indices))
-        return inside * known.count(bottom) if bottom.reducer == "mean" else inside
-    if not isinstance(bottom, Call):
-        return INF
-    if bottom.atom == "sqrt" or (bottom.atom == "power" and known.number(bottom.args[1]) == 0.5):
-        found = squares(known, bottom.args[0])
-        terms = [] if found is None else found[1]
-        held = [s.weight for s in terms if same_up_to_indices(known, s.base, x, (*indices, *s.indices))]
-        return max(held) ** -0.5 if held else INF
-    if bottom.atom == "maximum":
-        return min(_multiple(known, x, arg, indices) for arg in bottom.args)
-    if bottom.atom == "add":
-        pairs = (bottom.args, bottom.args[::-1])
-        return min(
-            _multiple(known, x, arg, indices) if known.of(other).low >= 0 else INF
-            for arg, other in pairs
-        )
-    return INF

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from tensorprog.check.certificates.inline import instance
-from tensorprog.check.certificates.knowledge import ZERO, Knowledge, Span
+from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -36,7 +36,7 @@ def powers(known: Knowledge, expr: Expr, power: Fraction = Fraction(1)) -> Itera
     elif isinstance(expr, Call) and expr.atom == "negative":
         parts = [(Number(-1), power), (expr.args[0], power)]
     elif isinstance(expr, Call) and expr.atom in ("power", "sqrt"):
-        exponent = known.span(expr.args[1]) if expr.atom == "power" else None
+        exponent = known.enclosure(expr.args[1]) if expr.atom == "power" else None
         a = Fraction(1, 2) if expr.atom == "sqrt" else exponent.low if exponent is not None and exponent.exact else None
         inner = [] if a is None else list(powers(known, expr.args[0]))
         if a is not None and a.denominator > 1 and not all(_nonnegative(known, x) for x, _ in inner):
@@ -98,12 +98,12 @@ def _base(known: Knowledge, expr: Expr) -> Expr | None:
     return expr if found else None
 
 
-def linear(known: Knowledge, expr: Expr) -> tuple[dict[Expr, Fraction], Span]:
+def linear(known: Knowledge, expr: Expr) -> tuple[dict[Expr, Fraction], Enclosure]:
     """Coefficients of the parts of a linear combination, and its constant; what is no combination is one part.
 
     Accuracy  exact: a part keeps a factor that is rounded or depends on indices
     """
-    number = known.span(expr)
+    number = known.enclosure(expr)
     if number is not None:
         return {}, number
     if isinstance(expr, Call) and expr.atom in ("negative", "add", "subtract", "multiply", "divide"):
@@ -113,7 +113,7 @@ def linear(known: Knowledge, expr: Expr) -> tuple[dict[Expr, Fraction], Span]:
     return {expr: Fraction(1)}, ZERO
 
 
-def _combination(known: Knowledge, expr: Call) -> tuple[dict[Expr, Fraction], Span] | None:
+def _combination(known: Knowledge, expr: Call) -> tuple[dict[Expr, Fraction], Enclosure] | None:
     parts, constant = linear(known, expr.args[0])
     if expr.atom == "negative":
         return {x: -a for x, a in parts.items()}, -constant
@@ -125,7 +125,7 @@ def _combination(known: Knowledge, expr: Call) -> tuple[dict[Expr, Fraction], Sp
             total[x] = total.get(x, Fraction(0)) + way * a
         return total, constant + (more if way > 0 else -more)
     for one, other in (expr.args, expr.args[::-1])[: 2 if expr.atom == "multiply" else 1]:
-        factor = known.span(other)
+        factor = known.enclosure(other)
         if factor is None or not factor.exact or not (factor.sign or expr.atom == "multiply"):
             continue
         parts, constant = linear(known, one)

@@ -17,10 +17,9 @@ from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
 from tensorprog.check.relations.expansions import behaviour, positive
-from tensorprog.check.relations.exponentials import Form, combination, logarithm, share, value, weight
-from tensorprog.check.relations.factors import apart, base, built, linear, powers, written
-from tensorprog.check.relations.rational import rational
-from tensorprog.check.relations.squares import over_squares, squares
+from tensorprog.check.relations.exponentials import Combination, combination, logarithm, value, weight
+from tensorprog.check.relations.factors import apart, base, built, powers
+from tensorprog.check.relations.squares import over_squares, share, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
 __all__ = ["RELATIONS"]
@@ -31,12 +30,6 @@ SPREAD = 2  # sums that are multiplied out within each other
 MOST = 24  # factors of a product
 
 Factors = dict[Expr, Fraction]
-
-
-def _rational(known: Knowledge, node: Call, _: Profile) -> Profile | None:
-    if node.atom not in ("multiply", "divide", "add", "subtract", "power"):
-        return None
-    return rational(known, node)
 
 
 def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
@@ -57,9 +50,6 @@ def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
 def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     """Sums, logarithms and exponentials that hold a log sum exp, or a maximum."""
     if node.atom == "exp":
-        powered = _powered(known, node.args[0])
-        if powered is not None:
-            return known.of(powered)
         return weight(known, combination(known, node.args[0]))
     if node.atom == "where" and not variables(node.args[0]):
         form = logarithm(known, node)
@@ -67,20 +57,6 @@ def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | N
     if node.atom in ("log", "add", "subtract", "maximum", "minimum"):
         return value(known, combination(known, node))
     return None
-
-
-def _powered(known: Knowledge, exponent: Expr) -> Expr | None:
-    """exp(a log(x) + b) as x**a exp(b)."""
-    parts, constant = linear(known, exponent)
-    found = [(x.args[0], a) for x, a in parts.items() if isinstance(x, Call) and x.atom == "log"]
-    logs = {x: a for x, a in found if positive(known, x)}
-    if not logs or not constant.exact:
-        return None
-    rest: Expr = written(constant.low)
-    for x, a in parts.items():
-        if not (isinstance(x, Call) and x.args[0] in logs):
-            rest = Call("add", (rest, Call("multiply", (written(a), x))))
-    return built({**logs, Call("exp", (rest,)): Fraction(1)}) if rest != written(Fraction(0)) else built(logs)
 
 
 def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
@@ -138,14 +114,14 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     if node.atom not in PRODUCTS and not (node.atom == "where" and not variables(node.args[0])):
         return None
     factors = _collected(known, node)
-    moving = {x: a for x, a in factors.items() if known.span(x) is None}
+    moving = {x: a for x, a in factors.items() if known.enclosure(x) is None}
     found: list[Profile] = []
     if len(moving) > 1 or list(moving.values()) not in ([], [1]):
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
-        for whole in (_by_base(known, factors), _merged(known, factors)):
-            found += [] if whole is None else [whole]
+        whole = _by_base(known, factors)
+        found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -185,7 +161,7 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     forms = {x: logarithm(known, x) for x in factors}
     if forms[bottom] is None:
         return
-    total, used = Form(), []
+    total, used = Combination(), []
     for x, form in forms.items():
         if form is not None:
             total = total.plus(form, factors[x])
@@ -205,17 +181,6 @@ def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
         return None
     parts = [known.of(built(group)) for group in groups.values()]
     return _joint(parts + ([known.of(built(numbers))] if numbers else []))
-
-
-def _merged(known: Knowledge, factors: Factors) -> Profile | None:
-    """Several exponentials as one."""
-    curves = [(x, a) for x, a in factors.items() if isinstance(x, Call) and x.atom == "exp"]
-    if len(curves) < 2 and not any(a not in (0, 1) for _, a in curves):
-        return None
-    terms = [x.children[0] if a == 1 else Call("multiply", (written(a), x.children[0])) for x, a in curves]
-    total = functools.reduce(lambda a, b: Call("add", (a, b)), terms)
-    rest = {x: a for x, a in factors.items() if x not in dict(curves)}
-    return known.expression(built({**rest, Call("exp", (total,)): Fraction(1)}), known.at)
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:
@@ -260,4 +225,4 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_rational, _ends, _exponential, _squares, _product, _gate, _magnitude)
+RELATIONS = (_ends, _exponential, _squares, _product, _gate, _magnitude)

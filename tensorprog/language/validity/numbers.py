@@ -177,6 +177,7 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
         if not isinstance(statement, Nonlin):
             continue
         check_infinity(checker, statement.expr, statement)
+        check_clips(checker, statement)
         for node in walk(statement.expr):
             if not (isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max")):
                 continue
@@ -204,10 +205,14 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
-    """No value is inf; `bound`: whether it may stand here, as a bound that is none, e.g. of a clip or of min."""
+    """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
     if isinstance(expr, Number) and expr.value == math.inf and not bound:
         checker.error("inf is no value: only -inf is one, as a mask under softmax, logsumexp or max", statement.span,
                       "where(condition, x, -inf) masks x where the condition does not hold")
+    if is_call(expr, "minimum") and Number(math.inf) in expr.children:
+        checker.error(f"{expr}: inf bounds nothing, so that this is its other argument",
+                      statement.span.at(expr.column), "write that alone")
+        return
     for k, child in enumerate(expr.children):
         if isinstance(expr, Call):
             last = expr.atom != "where" and k >= ATOMS[expr.atom].arity
@@ -215,6 +220,23 @@ def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool 
         else:
             free = False
         check_infinity(checker, child, statement, free)
+
+
+def check_clips(checker: Checker, statement: Nonlin) -> None:
+    """The lower bound of a clip is not above the upper one: numpy would give the one, a formula the other."""
+    for node in walk(statement.expr):
+        if not is_call(node, "clip"):
+            continue
+        _, low, high = node.args
+        names = sorted(constants_and_indices(Call("less", (low, high))) & checker.netsor.index.keys())
+        if checker.size(names) > MAX_CHECKED:
+            continue
+        wrong = np.argwhere(index_array(checker.netsor, Call("greater", (low, high)), names))
+        if len(wrong):
+            place = zip(names, wrong[0], strict=True)
+            at = ", ".join(f"{name}={checker.netsor.ranges[name][0] + value}" for name, value in place)
+            checker.error(f"{node}: the lower bound is above the upper one{' at ' + at if at else ''}",
+                          statement.span.at(node.column), "clip(x, lower, upper)")
 
 
 def _seen(checker: Checker, hidden: Expr, free: Sequence[str], reduced: Sequence[str]) -> bool:

@@ -203,7 +203,7 @@ class Conditioned(Compiler):
 
         Shapes    over REPLICATE, indices in the ranges, COORDINATE; axes that do not matter may be missing
         """
-        slots = {str(k): Affine(((str(k), 1),)) for k in range(len(self.netsor.families[name].ranges))} | dict(
+        slots = {str(k): Affine.index(str(k)) for k in range(len(self.netsor.families[name].ranges))} | dict(
             names or {}
         )
         if self.parts.is_base(name):
@@ -219,7 +219,7 @@ class Conditioned(Compiler):
         first = tuple(position_names(self.netsor, f))
         second = tuple(position_names(self.netsor, g, "_"))
         one = self.vector(f, {name: ranges[name] for name in first})
-        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine(((n, 1),)) for n in second})
+        two = self.vector(g, {n: ranges[n] for n in second}, {n[:-1]: Affine.index(n) for n in second})
         arrays = []
         for value, names in ((one, first), (two, second)):
             data = align(value, (REPLICATE, *names, COORDINATE))

@@ -378,7 +378,7 @@ class Sampler:
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
                     result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
-                    wrong = overflow(statement.target, statement.expr, result) if walk is evaluate else ""
+                    wrong = overflow(statement, result) if walk is evaluate else ""
                     if wrong:  # ranges over boxes may be infinite
                         raise NotFiniteError(f"a draw of the limit: {wrong}")
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)

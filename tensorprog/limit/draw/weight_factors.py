@@ -144,7 +144,7 @@ def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
             moment = _at_columns(compiler, first, second)
             if moment is None or (moment.terms and first is not second):
                 return False
-            same = {difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in first.column_axes}
+            same = {difference(Affine.index(name), Affine.index(f"{name}_")) for name in first.column_axes}
             if not all(same <= term.equations for term in moment.terms):
                 return False
     return True
@@ -153,7 +153,7 @@ def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
 def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> IndexedValues | None:
     """Second moments of the columns of two families at the same member of their weight, second copies for the second;
     None where the member is not read in the same way."""
-    names = {name: Affine(((f"{name}_", 1),)) for name in second.axes}
+    names = {name: Affine.index(f"{name}_") for name in second.axes}
     for a, b in zip(first.statement.weight.slots, second.statement.weight.slots, strict=True):  # the same member
         if bool(a.terms) != bool(b.terms):
             return None
@@ -236,7 +236,7 @@ def _positions(group: Grouping, family: Family) -> tuple[list[NDArray[np.int64]]
         values = affine_values(slot, group.ranges)
         packed = group.pack(Open((*values.axes, COORDINATE), values.data[..., None]))[0, :, :, 0]
         if not group.separable:  # padded columns read some member that exists; their products are dropped
-            packed = np.where(group.exists, packed, slot.bounds(dict(group.ranges))[0])
+            packed = np.where(group.exists, packed, slot.bounds(group.ranges)[0])
         if rule == "wrap":
             packed = start + (packed - start) % (stop - start)
         exists = exists & (packed >= start) & (packed < stop)

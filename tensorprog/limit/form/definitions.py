@@ -53,7 +53,7 @@ def _places(
     slot: Affine, span: Range, rule: str, ranges: Mapping[str, Range]
 ) -> Iterator[tuple[Affine, tuple[Condition, ...]]]:
     """Slots that lie in the span, each with the condition under which it is read."""
-    (start, stop), (low, high) = span, slot.bounds(dict(ranges))
+    (start, stop), (low, high) = span, slot.bounds(ranges)
     if not rule or (low >= start and high < stop):
         yield slot, ()
         return
@@ -76,13 +76,13 @@ def indicator(inside: Sequence[Condition]) -> Expr:
 
 def target_box(statement: Statement, ranges: Mapping[str, Range]) -> tuple[Range, ...]:
     """The members that a statement binds."""
-    bounds = [slot.bounds(dict(ranges)) for slot in statement.target.slots]
+    bounds = [slot.bounds(ranges) for slot in statement.target.slots]
     return tuple((low, high + 1) for low, high in bounds)
 
 
 def positions_of(target: Variable, copy: str = "") -> dict[str, Affine]:
     """Positions '0', '1', ... in place of the indices on a left side, or second copies of them, '0_', '1_', ..."""
-    return {slot.bare: Affine(((f"{k}{copy}", 1),)) for k, slot in enumerate(target.slots) if slot.bare}
+    return {slot.bare: Affine.index(f"{k}{copy}") for k, slot in enumerate(target.slots) if slot.bare}
 
 
 def operands_of(statement: Dot) -> tuple[Variable, Variable]:
@@ -328,5 +328,5 @@ class _Beyond:
                     f"declare the weight over the indices of {statement.target}",
                 )
             indices = tuple(index if name == own else name for name in weight.indices)
-            variance = substitute(weight.variance, {own: Affine(((index, 1),))})
+            variance = substitute(weight.variance, {own: Affine.index(index)})
             weight = self.weights[weight.name] = replace(weight, indices=indices, variance=variance)

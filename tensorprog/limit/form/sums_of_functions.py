@@ -167,7 +167,7 @@ class Parts:
     def inlined(self, name: str) -> Expr:
         """The definition of a Nonlin family over its position names, with other Nonlins written in."""
         box = self.netsor.families[name].ranges
-        whole = Variable(name, tuple(Affine(((str(k), 1),)) for k in range(len(box))))
+        whole = Variable(name, tuple(Affine.index(str(k)) for k in range(len(box))))
         written = self.read(whole, {str(k): span for k, span in enumerate(box)}, self.netsor.families[name].statements)
         assert written is not None
         return written
@@ -243,7 +243,7 @@ class Parts:
         for slot, (start, stop) in zip(
             reference.slots, target_box(self.netsor.body[position], self.netsor.ranges), strict=True
         ):
-            low, high = slot.bounds(dict(ranges))
+            low, high = slot.bounds(ranges)
             if high < start or low >= stop:
                 return None
             if low < start or high >= stop:
@@ -271,7 +271,7 @@ class Parts:
             family = self.netsor.families[name]
             parts: list[Part] = []
             if self.is_base(name) or name in self.carried:
-                slots = tuple(Affine(((str(k), 1),)) for k in range(len(family.ranges)))
+                slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
                 parts = [Part(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
             elif len(family.statements) == 1:
                 parts = self.split(self.statement(family.statements[0]))
@@ -306,7 +306,7 @@ class Parts:
         """Parts of one of several definitions, zero where it does not hold."""
         spans = target_box(self.netsor.body[position], self.netsor.ranges)
         box = tuple((str(k), span) for k, span in enumerate(spans))
-        held = indicator([(Affine(((name, 1),)), span) for name, span in box])
+        held = indicator([(Affine.index(name), span) for name, span in box])
         return [replace(self.scale(part, held), box=box) for part in parts]
 
     def split(self, expr: Expr) -> list[Part]:
@@ -480,7 +480,7 @@ def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
     if len(before) != 1 or before[0][0].name != name or before[0][1] or free_indices(before[0][2]):
         return None
     reference, _, factor = before[0]
-    moved = [k for k, slot in enumerate(reference.slots) if slot != Affine(((str(k), 1),))]
+    moved = [k for k, slot in enumerate(reference.slots) if slot != Affine.index(str(k))]
     if len(moved) != 1 or reference.slots[moved[0]] != Affine(((str(moved[0]), 1),), -1) or list(variables(factor)):
         return None
     box = target_box(parts.netsor.body[own[0]], parts.netsor.ranges)
@@ -491,7 +491,7 @@ def running_sum(parts: Parts, name: str) -> tuple[int, Expr] | None:
         lag = affine_expr(Affine(((here, 1), *((n, -v) for n, v in since.terms)), -since.offset))
         return ONE if factor == ONE else Call("power", (factor, lag))
 
-    step = Affine(((name_k, 1),))
+    step = Affine.index(name_k)
     assert form is not None
     added = combination({key: weight for key, weight in form[0].items() if key[0] != reference}, form[1])
     known = Call("where", (Call("less_equal", (affine_expr(step), IndexValue(here))), decay(step), ZERO))
@@ -536,7 +536,7 @@ class _Everything(dict[str, Range]):
 
 def plain_text(weight: Expr, variable: Variable, bound: Sequence[str]) -> str:
     """A term of a form as text, equal for terms that differ in the names of bound indices only."""
-    values = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(bound)}
+    values = {name: Affine.index(f"?{k}") for k, name in enumerate(bound)}
     names: list[str] = []
 
     def rename(name: str) -> str:

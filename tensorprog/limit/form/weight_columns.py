@@ -105,7 +105,7 @@ class Columns:
         """Number the members that a step makes known."""
         name = statement.target.name
         box = {str(k): span for k, span in enumerate(target_box(statement, ranges))}
-        flat = _flat([Affine(((axis, 1),)) for axis in box], self.netsor.families[name], box).reshape(-1)
+        flat = _flat([Affine.index(axis) for axis in box], self.netsor.families[name], box).reshape(-1)
         member = self.member[name][flat]
         order = np.argsort(member, kind="stable")
         ordered = member[order]

@@ -160,7 +160,7 @@ class Converter:
 
 def within(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
     """1 where a form stays in a range, else 0."""
-    low, high = form.bounds(dict(ranges))
+    low, high = form.bounds(ranges)
     if span[0] <= low and high < span[1]:
         return sp.S.One
     return sp.Piecewise((1, sp.And(affine(form) >= span[0], affine(form) < span[1])), (0, True))

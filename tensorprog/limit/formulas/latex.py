@@ -258,7 +258,7 @@ def left_side(array: Formula, second_moment: bool = False) -> str:
     variables = []
     for copy, name in enumerate(families):
         indices = pair_names(law.netsor, families)
-        slots = [Affine(((new, 1),)) for old, new in indices.items() if old.endswith("_") == bool(copy)]
+        slots = [Affine.index(new) for old, new in indices.items() if old.endswith("_") == bool(copy)]
         base = reference_tex(name, slots)
         if score:
             place = ",".join(map(form_tex, slots))

@@ -297,4 +297,4 @@ class SymbolicLaw(Shown):
 
 
 def _affine(name: str) -> Any:
-    return Affine(((name, 1),))
+    return Affine.index(name)

@@ -146,7 +146,7 @@ def statement_tex(statement: Statement, width: str = "n") -> str:
 
 def initial_tex(initial: Initial) -> str:
     """Initial vectors with their mean and covariance."""
-    name = reference_tex(initial.name, [Affine(((index, 1),)) for index in initial.indices])
+    name = reference_tex(initial.name, [Affine.index(index) for index in initial.indices])
     mean = expression_tex(initial.mean) if not isinstance(initial.mean, Table) else rf"\mu^{{{tex_name(initial.name)}}}"
     cov = expression_tex(initial.cov) if not isinstance(initial.cov, Table) else rf"K^{{{tex_name(initial.name)}}}"
     if initial.data is not None:

@@ -14,7 +14,7 @@ from scipy import special
 
 from tensorprog.gaussian import cross, expect, mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.orthant import step_step
+from tensorprog.gaussian.normal import step_step
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Expr, Variable

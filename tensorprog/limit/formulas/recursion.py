@@ -75,8 +75,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
     def initial(self, name: str, ranges: Ranges) -> IndexedFormulas:
         """The covariance of initial vectors: an expression, or an entry of a table or of a Gram matrix of data."""
         initial = self._declared(name)
-        own = {index: Affine(((str(k), 1),)) for k, index in enumerate(initial.indices)}
-        other = {f"{index}_": Affine(((f"{k}_", 1),)) for k, index in enumerate(initial.indices)}
+        own = {index: Affine.index(str(k)) for k, index in enumerate(initial.indices)}
+        other = {f"{index}_": Affine.index(f"{k}_") for k, index in enumerate(initial.indices)}
         everywhere = [affine(form) for form in (*own.values(), *other.values())]
         shape = self.netsor.families[name].shape
         if isinstance(initial.cov, Table):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.qmc import normal_points, standard_errors
-from tensorprog.gaussian.several import product_points
+from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names

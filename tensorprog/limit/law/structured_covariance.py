@@ -145,9 +145,9 @@ class Root:
     @classmethod
     def of(cls, moment: IndexedValues, positions: Sequence[str]) -> Root:
         """Factorise the covariance of a family with itself."""
-        same = {name: difference(Affine(((name, 1),)), Affine(((f"{name}_", 1),))) for name in positions}
+        same = {name: difference(Affine.index(name), Affine.index(f"{name}_")) for name in positions}
         independent = tuple(name for name in positions if all(same[name] in term.equations for term in moment.terms))
-        moment = moment.read({f"{name}_": Affine(((name, 1),)) for name in independent}, moment.ranges)
+        moment = moment.read({f"{name}_": Affine.index(name) for name in independent}, moment.ranges)
         groups = _groups(moment, [name for name in positions if name not in independent])
         sizes = {name: moment.ranges[name][1] - moment.ranges[name][0] for name in positions}
         factors = []

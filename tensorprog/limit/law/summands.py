@@ -365,7 +365,7 @@ class Summands:
         """Whether parts at different values of their indices are independent."""
         for k, p, h in entries:
             for m, q, g in entries:
-                same = difference(Affine(((h, 1),)), Affine(((f"{g}_", 1),)))
+                same = difference(Affine.index(h), Affine.index(f"{g}_"))
                 assert same is not None
                 for equations, _ in self._structure(k, p, m, q):
                     if canonical(compose(same, solve(equations, ()))) is not None:
@@ -374,7 +374,7 @@ class Summands:
 
     def _alike(self, group: Sequence[tuple[int, Part]], span: Range) -> bool:
         """Whether the law of a summand is the same for every value of HEAD."""
-        own = difference(Affine(((HEAD, 1),)), Affine(((f"{HEAD}_", 1),)))
+        own = difference(Affine.index(HEAD), Affine.index(f"{HEAD}_"))
         for k, p in group:
             if any(_reads(node) for expr in (p.coefficient, *(w for w, _, _ in p.inner)) for node in walk(expr)):
                 return False
@@ -399,7 +399,7 @@ def _reads(node: Any) -> bool:
 def _headed(part: Part, head: str) -> Part:
     """The part with its index `head` free and called HEAD."""
     left = replace(part, bound=tuple(name for name in part.bound if name != head))
-    return left.renamed({head: Affine(((HEAD, 1),))})
+    return left.renamed({head: Affine.index(HEAD)})
 
 
 def _random(compiler: Compiler, part: Part) -> list[Variable]:
@@ -408,7 +408,7 @@ def _random(compiler: Compiler, part: Part) -> list[Variable]:
 
 
 def _second(slot: Affine) -> dict[str, Affine]:
-    return {name: Affine(((f"{name}_", 1),)) for name in slot.indices}
+    return {name: Affine.index(f"{name}_") for name in slot.indices}
 
 
 def _score_structure(compiler: Compiler, u: Variable, v: Variable, ranges: Ranges) -> Structure:

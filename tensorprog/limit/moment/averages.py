@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.expectation import cross, mean
-from tensorprog.gaussian.several import POINTS, integrate
+from tensorprog.gaussian.ladder import cross, integrate, mean
 from tensorprog.language.errors import AccuracyError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import (
@@ -51,6 +50,7 @@ __all__ = ["ConditionalAverage"]
 
 Array = NDArray[Any]
 ONE, ZERO = Number(1), Number(0)
+POINTS = 1024  # of a function of several variables, evaluated at once for a member
 MAX_FORMS = 64  # Gaussian variables in one function
 CHUNK = 2048  # draws evaluated at once, at most
 CHUNK_NUMBERS = 1 << 21

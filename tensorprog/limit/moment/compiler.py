@@ -125,7 +125,7 @@ class Compiler(Numbers):
         """
         whole, held = position_names(self.netsor, f) | position_names(self.netsor, g, "_"), {}
         for name, (start, stop) in whole.items():
-            low, high = names[name].bounds(dict(ranges))
+            low, high = names[name].bounds(ranges)
             held[name] = max(low, start), min(high + 1, stop)
         several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
         if not self.recurrences.active & {f, g} and not (several and held != whole):

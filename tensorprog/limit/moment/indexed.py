@@ -34,10 +34,7 @@ NOTHING: Equations = frozenset()
 
 def difference(first: Affine, second: Affine) -> Affine | None:
     """first - second = 0 as a canonical form; None if it always holds; an affine constant if it never does."""
-    terms = dict(first.terms)
-    for name, coefficient in second.terms:
-        terms[name] = terms.get(name, 0) - coefficient
-    return canonical(Affine(tuple(terms.items()), first.offset - second.offset))
+    return canonical(first - second)
 
 
 def canonical(form: Affine) -> Affine | None:
@@ -54,7 +51,7 @@ def canonical(form: Affine) -> Affine | None:
 
 def possible(form: Affine, ranges: Ranges) -> bool:
     """Whether an equation can hold somewhere in the box."""
-    low, high = form.bounds(dict(ranges))
+    low, high = form.bounds(ranges)
     return bool(form.terms) and low <= 0 <= high
 
 
@@ -84,14 +81,14 @@ def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]
             continue
         # second copies before first ones, so that what remains speaks of the first
         candidates = [
-            (rank.get(name, len(rank) + (not name.endswith("_"))), name, value)
+            (rank.get(name, len(rank) + (not name.endswith("_"))), name)
             for name, value in form.terms
             if abs(value) == 1
         ]
         if not candidates:
             continue
-        _, name, value = min(candidates)
-        rest = Affine(tuple((n, -v * value) for n, v in form.terms if n != name), -form.offset * value)
+        _, name = min(candidates)
+        rest = form.solved(name)
         solution = {key: compose(old, {name: rest}) for key, old in solution.items()} | {name: rest}
     return solution
 

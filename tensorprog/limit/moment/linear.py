@@ -89,7 +89,7 @@ class LinearCovariance:
 
         Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
         """
-        tie = {f"{name}_": Affine(((name, 1),)) for name in tied_names}
+        tie = {f"{name}_": Affine.index(name) for name in tied_names}
         total = Open((), np.zeros(()))
         for p, q, local, equations, value in self._pairs:
             starts = {name: span[0] for name, span in local.items()}

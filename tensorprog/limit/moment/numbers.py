@@ -187,7 +187,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         data = law.blocks.reshape((*law.blocks.shape[: len(law.independent)], *shape, *shape))
         own, joint = ([position[i] for i in names] for names in (law.independent, law.joint))
         axes = (*own, *joint, *(f"{k}_" for k in joint))
-        same = {difference(Affine(((k, 1),)), Affine(((f"{k}_", 1),))) for k in own}
+        same = {difference(Affine.index(k), Affine.index(f"{k}_")) for k in own}
         if law.independent and data.size and np.all(data == data[(slice(0, 1),) * len(law.independent)]):
             data, axes = data[(0,) * len(law.independent)], axes[len(law.independent) :]
         # only laws without independent members have errors

@@ -265,7 +265,7 @@ def _one_variable(
     copies = dict(zip(axes[split - pairs : split], axes[split:], strict=True))
     summed = {name for _, _, bound in one for name in bound}
     copies |= {name: f"{name}_" for name in summed if f"{name}_" not in solution}
-    alike = renamed(one, {name: Affine(((copy, 1),)) for name, copy in copies.items()}) == two
+    alike = renamed(one, {name: Affine.index(copy) for name, copy in copies.items()}) == two
     mask = np.full((1,) * len(axes), alike)
     for k in range(split - pairs, split):
         line = np.arange(ranges[axes[k]][1] - ranges[axes[k]][0])

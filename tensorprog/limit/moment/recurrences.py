@@ -131,7 +131,7 @@ class Recurrences:
         self._enter((f, g), row)
         if (f, box) != (g, known):
             names = {key: f"{key[:-1]}" if key.endswith("_") else f"{key}_" for key in box_ranges(box, known)}
-            forms = {key: Affine(((name, 1),)) for key, name in names.items()}
+            forms = {key: Affine.index(name) for key, name in names.items()}
             self._enter((g, f), row.read(forms, self.numbers.over(box_ranges(known, box))))
 
     def _enter(self, key: tuple[str, str], row: IndexedValues) -> None:

@@ -338,7 +338,7 @@ class Recursion(ABC, Generic[V, M]):
         one, two = self.first(f), self.first(g)
         if one.zero() or two.zero():
             return second
-        copies = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
+        copies = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
         return second - one.read({}, ranges) * two.read(copies, ranges)
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
@@ -369,7 +369,7 @@ class Recursion(ABC, Generic[V, M]):
             p = Part(a, bound, None, ((ONE, u, ()),))
             for b, v, other in second:
                 # the variance of a sum: its second copy runs by itself
-                again = {name: Affine(((f"{name}'", 1),)) for name in other if name in bound}
+                again = {name: Affine.index(f"{name}'") for name in other if name in bound}
                 q = Part(b, other, None, ((ONE, v, ()),)).renamed(again)
                 local = dict(ranges) | {f"{name}'": ranges[name] for name in again}
                 moment = self.replicated_covariance(u, q.inner[0][1], local)
@@ -382,7 +382,7 @@ class Recursion(ABC, Generic[V, M]):
         """Give the second part second-copy names; ranges with the bound indices of both."""
         bound = self.parts.bound_ranges
         names = {
-            name: Affine(((f"{name}_", 1),)) for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
+            name: Affine.index(f"{name}_") for name in [*(n[:-1] for n in ranges if n.endswith("_")), *q.all_bound]
         }
         local = dict(ranges) | {name: self._bound_range(name) for name in p.all_bound}
         local |= {f"{name}_": self._bound_range(name) for name in q.all_bound}
@@ -418,8 +418,7 @@ class Recursion(ABC, Generic[V, M]):
                 remaining.add(form)
                 continue
             name = candidates[0]
-            value = dict(form.terms)[name]
-            rest = Affine(tuple((n, -v * value) for n, v in form.terms if n != name), -form.offset * value)
+            rest = form.solved(name)
             solved = {k: compose(old, {name: rest}) for k, old in solved.items()} | {name: rest}
             remaining = {r for r in (canonical(compose(old, {name: rest})) for old in remaining) if r is not None}
         if any(name in bound for form in remaining for name in form.indices):
@@ -430,7 +429,7 @@ class Recursion(ABC, Generic[V, M]):
         solved = {name: compose(form, free) for name, form in solved.items()}
         inside = []
         for name, form in solved.items():
-            low, high = form.bounds(dict(ranges))
+            low, high = form.bounds(ranges)
             if low < ranges[name][0] or high >= ranges[name][1]:
                 inside.append((form, ranges[name]))
         over = [name for name in (*p.bound, *q.bound) if name not in solved]
@@ -492,7 +491,7 @@ class Recursion(ABC, Generic[V, M]):
     def score(self, f: str, g: str) -> M:
         """Cov of two score families, by Isserlis."""
         ranges = self.pair_ranges(f, g)
-        second = {name: Affine(((f"{name}_", 1),)) for name in position_names(self.netsor, g)}
+        second = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
         other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
 

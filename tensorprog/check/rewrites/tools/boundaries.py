@@ -19,7 +19,7 @@ __all__ = ["conditions", "crossed", "periodic", "reaches", "readable", "within"]
 
 def reaches(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> tuple[bool, bool]:
     """Whether a slot reads below a range, and whether above."""
-    low, high = slot.bounds(dict(ranges))
+    low, high = slot.bounds(ranges)
     return low < span[0], high >= span[1]
 
 

@@ -148,7 +148,7 @@ class Editor:
 
     def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
         """An expression whose bound indices differ from those taken where it is to stand."""
-        free = {name: Affine(((name, 1),)) for name in free_indices(expr)}
+        free = {name: Affine.index(name) for name in free_indices(expr)}
         return instantiate(expr, free, taken, self.copy_index, self.alike)
 
     def alike(self, first: str, second: str) -> bool:

@@ -1,22 +1,23 @@
-"""Searches along the real line for what would refute a claim about a function: points, extremes, jumps, kinks, bends.
+"""The search for numbers that refute a property: a function along a line, its extremes, trends, jumps and bends.
 
-The function is only evaluated, on whole arrays; what is found is evidence, and what is not found proves nothing.
+A declared function of one variable is its own line; an expression is searched along lines through the space of its
+arguments (`witness`).  The function is only evaluated, on whole arrays; what is not found proves nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.falsifier.trends import LEAST, Trend, grows
-from tensorprog.language.atoms.declared import grids, points
+from tensorprog.language.atoms import declared
 
-__all__ = ["COARSE", "EPS", "FAR", "Line", "zoom"]
+__all__ = ["COARSE", "EPS", "Line", "Trend", "racing", "rising"]
 
 Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
@@ -30,6 +31,106 @@ BESIDE = np.array([1, 2, 3, 4, *(2**k for k in range(3, 13))])[:, None]  # steps
 COARSE, CLOSE = 1e-9, 1e-7  # rounding inside functions, and the least distance over which slopes are taken
 SHARP = 16  # more bends than this are waves
 NARROW = 0.2  # wider bends are no features
+TRUST = 1e4  # growth as slow as a logarithm is told from what settles only on longer scales than this
+HUGE = 1e100  # beyond this values have all but overflowed; what has arguments beyond it does not race
+SETTLED = 64  # points: a maximum that is older is not exceeded any more
+LEAST = 1e-300  # stands for 0 in logarithms
+
+
+# ---- trends: whether ratios keep growing along a scale of lengths, as far as numbers go ------------------------------
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Three places along a scale of lengths, and the ratios there, the last of which is the largest."""
+
+    at: tuple[float, float, float]
+    ratio: tuple[float, float, float]
+    powers: tuple[float, float] | None = None  # of |x| between the places, where ratios are no numbers
+
+    def __str__(self) -> str:
+        if self.powers is not None:
+            first, second = self.powers
+            a, b, c = (f"{x:.3g}" for x in self.at)
+            return f"like |x|**{first:.3g} from x = {a} to {b}, like |x|**{second:.3g} from there to {c}"
+        places = ", ".join(f"{x:.3g}" for x in self.at)
+        return f"{', '.join(f'{r:.3g}' for r in self.ratio)} at x = {places}"
+
+
+def rising(x: Array, size: Array, power: float = 0.0) -> Trend | None:
+    """Whether size / |x|**power grows without bound along |x| >= 1, as powers and logarithms of |x| do.
+
+    Let the points end at R, X be the last at which the ratio is largest from R**(1/4) on, and L(u) the logarithm of its
+    maximum from there to X**u: an envelope, which oscillation does not hide, past what happens near 0.
+    In u, a power is a line, a power of log |x| is log u, exp is convex, and what settles is flat from some place on. So
+    the ratio is taken to grow for ever if X is one of the last points, L rises in the last quarter about as much as
+    in the one before (half as much where X is large, where log does and 1 - c/X does not), and rises up to the end.
+
+    Accuracy  found: whatever grows along the points at least like a power of log |x| if R > 10**4, or else of |x|, also
+              times waves of which some of any 64 points in a row are near a crest. Not found: what has not
+              caught up at R with its values next to R**(1/4); log log |x|; crests that are rarer. Mistaken for growth:
+              what rises like this as far as it can be computed and settles beyond
+    """
+    far = np.abs(x)
+    order = np.argsort(far, kind="stable")
+    order = order[(far[order] >= 1) & np.isfinite(size[order])]
+    order = order[far[order] >= far[order[-1:]].max(initial=1.0) ** 0.25]
+    x, far, size = x[order], far[order], size[order]
+    if not size.max(initial=0.0) > 0 or far[-1] < 2:
+        return None
+    log = np.log(np.maximum(size, LEAST)) - power * np.log(far)
+    last = len(log) - 1 - int(np.argmax(log[::-1]))
+    if len(log) - 1 - last > SETTLED or far[last] < 2:
+        return None
+    log, u = log[: last + 1], np.log(far[: last + 1]) / np.log(far[last])
+    top = np.maximum.accumulate(log)
+
+    def below(place: float) -> float:
+        return float(top[last] - top[max(int(np.searchsorted(u, place, "right")) - 1, 0)])
+
+    rise, both = below(0.75), below(0.5)
+    concave = 0.5 if far[last] >= TRUST else 0.9
+    if not (rise >= math.log(1.05) and rise >= concave * (both - rise)):
+        return None
+    if any(below(1 - part) < 0.3 * 4 * part * rise for part in (1 / 16, 1 / 64)):
+        return None
+    quarters = [(u >= low) & (u <= low + 0.25) for low in (0.25, 0.5, 0.75)]
+    places = [int(np.argmax(np.where(quarter, log, -np.inf))) for quarter in quarters]
+    a, b, c = (float(x[k]) for k in places)
+    d, e, f = (float(np.exp(np.minimum(log[k], 709.0))) for k in places)
+    return Trend((a, b, c), (d, e, f))
+
+
+def racing(x: Array, size: Array, power: float) -> Trend | None:
+    """Whether size overflows while it grows from octave to octave by more and more powers of |x|, more than `power`.
+
+    Accuracy  found: exp(|x|**r) for powers below half of its last exponent (500 for exp, 300 for exp(sqrt|x|))
+    """
+    kept = np.isfinite(size) & (np.abs(x) >= 1) & (size > 0)
+    x, size = x[kept], size[kept]
+    end = np.abs(x).max(initial=1.0)
+    if not (8 < end < HUGE and size.max() > HUGE):
+        return None
+    places = [int(np.argmin(np.abs(np.abs(x) - end / part))) for part in (4, 2, 1)]
+    early, middle, late = (float(np.log(size[k])) for k in places)
+    before, after = (middle - early) / math.log(2), (late - middle) / math.log(2)
+    if not (before > 0 and after > power + 1 and after > 1.3 * before):
+        return None
+    a, b, c = (float(x[k]) for k in places)
+    return Trend((a, b, c), (math.inf, math.inf, math.inf), (before - power, after - power))
+
+
+def grows(at: list[float], top: list[float]) -> Trend | None:
+    """Whether the three ratios grow, the last step at least about as much as the one before."""
+    if not min(top) > 0:
+        return None
+    first, second = math.log(top[1] / top[0]), math.log(top[2] / top[1])
+    if min(first, second) < math.log(1.1) or second < 0.8 * first:
+        return None
+    return Trend((at[0], at[1], at[2]), (top[0], top[1], top[2]))
+
+
+# ---- lines -----------------------------------------------------------------------------------------------------------
 
 
 def zoom(f: Values, low: Array, high: Array, rounds: int = 14) -> tuple[Array, Array]:
@@ -47,33 +148,49 @@ def zoom(f: Values, low: Array, high: Array, rounds: int = 14) -> tuple[Array, A
     return x[rows, best], values[rows, best]
 
 
-def _spikes(size: Array) -> NDArray[np.intp]:
+def _spikes(size: Array, most: int) -> NDArray[np.intp]:
     """Places of the largest entries, and of those that stand out most from their neighbours."""
     beside = np.full(size.shape, 0.0)
     for shift in (2, 3):
         beside[shift:] = np.maximum(beside[shift:], size[:-shift])
         beside[:-shift] = np.maximum(beside[:-shift], size[shift:])
     out = size - beside
-    chosen = np.concatenate([_largest(size), _largest(out)])
+    chosen = np.concatenate([_largest(size, most), _largest(out, most)])
     return np.unique(chosen[size[chosen] > 0])
 
 
-def _largest(values: Array) -> NDArray[np.intp]:
+def _largest(values: Array, most: int) -> NDArray[np.intp]:
     """Places of the largest entries, in no order."""
-    places: NDArray[np.intp] = np.argsort(values) if len(values) <= MOST else np.argpartition(values, -MOST)[-MOST:]
+    places: NDArray[np.intp] = np.argsort(values) if len(values) <= most else np.argpartition(values, -most)[-most:]
     return places
 
 
 class Line:
     """A function on points of all scales: where it is finite, how large it is, where it jumps and bends.
+
+    grids: increasing points: even ones around 0 first, the last two even in log |x| on either side of 0
+    x: the points of all grids, and others
+    most: brackets that are followed from one grid
+    rounding: of values, relative to their size; 0 where it is judged otherwise
     """
 
-    def __init__(self, f: Values) -> None:
-        self.f = f
-        self.grids = grids()
-        self.logs = self.grids[-1]
-        self.x = points()
+    def __init__(
+        self,
+        f: Values,
+        grids: tuple[Array, ...] | None = None,
+        x: Array | None = None,
+        most: int = MOST,
+        rounding: float = 64 * EPS,
+    ) -> None:
+        self.f, self.most, self.rounding = f, most, rounding
+        self.grids = declared.grids() if grids is None else grids
+        self.x = declared.points() if x is None else x
         self.v = f(self.x)
+
+    @property
+    def logs(self) -> Array:
+        """The grid that is even in log x."""
+        return self.grids[-1]
 
     @cached_property
     def finite(self) -> NDArray[np.bool_]:
@@ -83,11 +200,29 @@ class Line:
         found: NDArray[np.bool_] = (self.x > low) & (self.x < high) & np.isfinite(self.v)
         return found
 
+    @property
+    def reaches(self) -> bool:
+        """Whether there are finite points on both sides of 0, or around it."""
+        return bool(self.finite.any()) and self.ends[0] < 0 < self.ends[1]
+
     @cached_property
     def ends(self) -> tuple[float, float]:
         """The first and the last of the finite points."""
         x = self.x[self.finite]
         return float(x[0]), float(x[-1])
+
+    @property
+    def sides(self) -> Iterator[tuple[Array, Array]]:
+        """The finite points on either side of 0, from there outwards, with |value|."""
+        x, size = self.x[self.finite], np.abs(self.v[self.finite])
+        yield x[x > 0], size[x > 0]
+        yield x[x < 0][::-1], size[x < 0][::-1]
+
+    def overflows(self, side: Array) -> bool:
+        """Whether the value beyond the finite points of a side is infinite, rather than no number."""
+        end = side[-1]
+        beyond = self.v[self.x > end] if end > 0 else self.v[self.x < end][::-1]
+        return bool(beyond.size and np.isinf(beyond[0]))
 
     @cached_property
     def sizes(self) -> Array:
@@ -111,7 +246,7 @@ class Line:
 
     def noise(self, v: Any) -> Any:
         """What rounding may do to values of the size given."""
-        return 64 * EPS * (self.unit + np.abs(v))
+        return self.rounding * (self.unit + np.abs(v))
 
     def shaken(self, x: Array) -> Array:
         """What rounding of arguments, here or inside the function, may do to values; inf where it is not resolved."""
@@ -122,7 +257,7 @@ class Line:
 
     def at(self, x: Array) -> Array:
         """Values, nan beyond what is finite."""
-        v, (low, high) = self.f(x), self.ends
+        v, (low, high) = self.f(x.ravel()).reshape(x.shape), self.ends
         return np.where((x >= low) & (x <= high) & np.isfinite(v), v, np.nan)
 
     def largest(self, sign: float) -> tuple[float, float]:
@@ -130,7 +265,7 @@ class Line:
         x, v = self.x[self.finite], sign * self.v[self.finite]
         inner = np.arange(1, len(v) - 1)
         peaks = inner[(v[inner] >= v[inner - 1]) & (v[inner] >= v[inner + 1])]
-        chosen = peaks[_largest(v[peaks])]
+        chosen = peaks[_largest(v[peaks], self.most)]
         best = int(np.argmax(v))
         place, value = float(x[best]), float(v[best])
         if chosen.size:
@@ -172,7 +307,7 @@ class Line:
         Accuracy  of two pairs the closer one is taken if its slope is larger by more than rounding inside the function
                   may add: `COARSE` over the relative distance
         """
-        cells = [(grid[k], grid[k + 1]) for grid in self.grids for k in (_spikes(self.secants(grid)),)]
+        cells = [(grid[k], grid[k + 1]) for grid in self.grids for k in (_spikes(self.secants(grid), self.most),)]
         low, high = (np.concatenate(ends) for ends in zip(*cells, strict=True))
         best = (0.0, 1.0, 0.0)
         most = -math.inf
@@ -216,9 +351,9 @@ class Line:
         """Where bisection towards the larger change leads, from the steepest cells and those with large changes."""
         low, high = [self.corners[0]], [self.corners[1]]
         near = [(grid, np.where(np.abs(grid[:-1]) <= FAR, self.secants(grid), 0.0)) for grid in self.grids]
-        far = [(grid, self._relative(grid)) for grid in self.grids[2:]]
+        far = [(grid, self._relative(grid)) for grid in self.grids[-2:]]
         for grid, change in (*near, *far):
-            cells = _spikes(change)
+            cells = _spikes(change, self.most)
             low.append(grid[cells])
             high.append(grid[cells + 1])
         a, b = np.concatenate(low), np.concatenate(high)
@@ -238,7 +373,7 @@ class Line:
             with np.errstate(all="ignore"):
                 change = np.abs(np.diff(np.diff(self.at(grid)) / np.diff(grid)))
             change = np.where(np.isfinite(change) & (np.abs(grid[1:-1]) <= KINKS), change, 0.0)
-            cells = _spikes(change)
+            cells = _spikes(change, self.most)
             starts.append(grid[cells])
             ends.append(grid[cells + 2])
         low, high = np.concatenate(starts), np.concatenate(ends)
@@ -315,21 +450,13 @@ class Line:
                 return place, width * step
         return place, math.inf
 
-    def endless_slope(self, more: tuple[float, ...]) -> tuple[float, Trend] | None:
-        """A point next to which slopes grow without bound, with slopes over shrinking distances."""
-        places = {0.0, *more, *self.bends, *(low for low, _ in self.brackets)}
-        x = np.array(sorted(p for p in places if abs(p) <= FAR))
+    def endless_slope(self, places: Iterable[float]) -> tuple[float, Trend] | None:
+        """One of some places next to which slopes grow without bound, with slopes over shrinking distances."""
+        x = np.array(sorted({p for p in places if abs(p) <= FAR}))
         resolved = np.isfinite(self.shaken(x))
         for least in (1e-12, 1e-24, 1e-100):
             steps = np.stack([np.maximum(least, 1e-13 * np.abs(x)) ** a for a in (0.25, 0.5, 0.75, 1.0)])
-            slopes = np.zeros_like(steps)
-            here = self.at(x)
-            for sign in (1.0, -1.0):
-                there = self.at((x + sign * steps).ravel()).reshape(steps.shape)
-                apart = np.abs((x + sign * steps) - x)
-                with np.errstate(all="ignore"):
-                    rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / apart
-                slopes = np.maximum(slopes, np.nan_to_num(rise))
+            slopes = np.max([self.slopes_over(x, sign * steps) for sign in (1.0, -1.0)], axis=0)
             first, second, third = np.diff(np.log(np.maximum(slopes, LEAST)), axis=0)
             # faster than a power: rounding, where steps are too short; slowing down: it settles
             like_power = (second + third < 3 * first) & (third > 0.6 * second)
@@ -338,6 +465,16 @@ class Line:
                 if trend is not None:
                     return float(x[k]), trend
         return None
+
+    def slopes_over(self, x: Array, steps: Array) -> Array:
+        """Slopes from points over steps, less what rounding may add.
+
+        Shapes    x (c,), steps (k, c) -> (k, c)
+        """
+        here, there = self.at(x), self.at((x + steps).ravel()).reshape(steps.shape)
+        with np.errstate(all="ignore"):
+            rise = np.maximum(np.abs(there - here) - self.noise(here), 0.0) / np.abs((x + steps) - x)
+        return np.asarray(np.nan_to_num(rise))
 
     def slopes(self, x: Array) -> Array:
         """The largest slope found from each point over several short steps, less what rounding may add."""
