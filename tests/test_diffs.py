@@ -58,6 +58,24 @@ for twice in (False, True):
     said = [finding.message for finding in report.findings if finding.rule == "equal outputs"]
     assert said == (["y is x, defined a second time"] if twice else [])
 """,
+    "Adding a Gaussian method": """
+import numpy as np
+from scipy.integrate import quad
+from tensorprog.gaussian import ladder
+from tensorprog.gaussian.function import Function
+methods = ladder.LADDER
+assert methods.index(ladder.trapezoidal) < methods.index(ladder.along_a_line)
+smooth = Function(lambda x: np.tanh(2 * x) ** 2 + x, np.zeros((0,)))
+mu, var = np.array([0.0, 0.3, -1.0]), np.array([1.0, 2.0, 0.5])
+asked = []
+for only in (methods, (ladder.trapezoidal,)):
+    ladder.LADDER = only
+    found = ladder.mean(smooth, mu, var)
+    for k in range(3):
+        weight = lambda x: np.exp(-((x - mu[k]) ** 2) / (2 * var[k])) / np.sqrt(2 * np.pi * var[k])
+        exact = quad(lambda x: (np.tanh(2 * x) ** 2 + x) * weight(x), -16, 16, epsabs=1e-13, limit=200)[0]
+        assert abs(found.value[k] - exact) <= found.error[k] + 1e-11 and found.error[k] < 1e-9
+""",
     "Adding an output format": """
 import tensorprog as tp
 from tensorprog.blocks import Grid

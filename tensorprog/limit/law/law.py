@@ -321,7 +321,7 @@ class NumericLaw:
         if family in self.compiler.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
             return None
         try:
-            moment = self.compiler.centred(family, family)
+            moment = self.compiler.centred(family, family, self.compiler.equal(family))
         except NotCompiledError:
             return None
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")

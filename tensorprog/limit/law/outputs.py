@@ -135,7 +135,7 @@ class Outputs:
 
     def _score(self, name: str, box: Box) -> Mixture:
         """Scores of one layer are Gaussian."""
-        moment = self.compiler.score(name, name)
+        moment = self.compiler.score(name, name, self.compiler.equal(name))
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
         positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
         found = moment.at(positions).value
