@@ -37,7 +37,7 @@ def test_a_flattened_convolution_has_no_covariance_of_all_places(tmp_path: Path)
     (tmp_path / "cnn.yaml").write_text(text)
     law = tp.load(tmp_path / "cnn.yaml").limit()
     law.cov("f")
-    kept = {**law.compiler._second, **law.compiler._at}
+    kept = {**law.compiler._second, **law.compiler._partial}
     sizes = {key: max((t.value.estimate.value.size for t in m.terms), default=0) for key, m in kept.items()}
     functions = [size for key, size in sizes.items() if key[0] in ("x1", "x2")]
     assert functions and max(functions) < 10 * places

@@ -123,7 +123,7 @@ class Recursion(ABC, Generic[V, M]):
         self._base: dict[tuple[str, str], M] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
-        self._at: dict[tuple[str, str, Equations, bool], M] = {}
+        self._partial: dict[tuple[str, str, Equations, bool], M] = {}
         self._in_order, self._inside = False, 0
 
     @property
@@ -429,14 +429,14 @@ class Recursion(ABC, Generic[V, M]):
         return self._known_at((f, g, where, True), lambda ranges: self.gaussian(f, g, ranges, where))
 
     def _known_at(self, key: tuple[str, str, Equations, bool], compute: Callable[[dict[str, Range]], M]) -> M:
-        if key not in self._at:
+        if key not in self._partial:
             ranges, self._inside = self.pair_ranges(key[0], key[1]), self._inside + 1
             try:
                 impossible = solved(key[2], ranges) is None
-                self._at[key] = self.nothing(ranges) if impossible else self.kept(compute(ranges))
+                self._partial[key] = self.nothing(ranges) if impossible else self.kept(compute(ranges))
             finally:
                 self._inside -= 1
-        return self._at[key]
+        return self._partial[key]
 
     # -- affine forms inside functions ----------------------------------------------------------------------------
 
