@@ -88,6 +88,11 @@ class Sampler:
         return sum(math.prod(shape) for _, shape in self.sources)
 
     @property
+    def inner(self) -> float:
+        """The largest error of the averages drawn so far."""
+        return max((average.error for average in self.averages.values()), default=0.0)
+
+    @property
     def demanded(self) -> int:
         """Members that one draw has, of all families."""
         return sum(math.prod(stop - start for start, stop in box) for box in self.demand.values())
