@@ -19,7 +19,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 from tensorprog.gaussian.normal import (
     FAR,
@@ -404,14 +404,14 @@ class _Factored:
     coefficients: list[Estimate | None]
 
 
-def _gather(terms: Sequence[Term], mu: Array, sd: Array) -> list[_Factored]:
+def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> list[_Factored]:
     """Terms as polynomials in z = (x - mu) / sd times one factor each, anchored at the mean.
 
     x^p = sum over k of comb(p, k) mu^(p-k) (x - mu)^k; scale x + shift = (scale sd) z + (scale mu + shift).
     """
     shape = mu.shape
     base = _Group("one", np.zeros(shape), np.zeros(shape), [])
-    groups: list[tuple[Term, _Group]] = []
+    groups: list[tuple[FunctionTerm, _Group]] = []
     for term in terms:
         group = base
         if term.kind != "one":
@@ -442,7 +442,7 @@ def _gather(terms: Sequence[Term], mu: Array, sd: Array) -> list[_Factored]:
     ]
 
 
-def _same_argument(first: Term, second: Term) -> bool:
+def _same_argument(first: FunctionTerm, second: FunctionTerm) -> bool:
     return (
         first.kind == second.kind
         and np.array_equal(first.scale, second.scale)
@@ -489,7 +489,7 @@ def closed_form(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate]
     return answer
 
 
-def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:
+def closed_mean(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Estimate:
     """E f(X) for f the sum of the terms, X of mean mu and standard deviation sd > 0.
 
     Shapes    mu, sd of one shape, the batch, against which parameters of the terms broadcast -> batch
@@ -506,7 +506,8 @@ def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:
 
 
 def closed_cross(
-    f: Sequence[Term], g: Sequence[Term], mu: tuple[Array, Array], sd: tuple[Array, Array], rho: Array, s: Array
+    f: Sequence[FunctionTerm], g: Sequence[FunctionTerm], mu: tuple[Array, Array], sd: tuple[Array, Array],
+    rho: Array, s: Array,
 ) -> Estimate:
     """E f(X) g(Y).
 

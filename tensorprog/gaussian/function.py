@@ -15,8 +15,19 @@ from scipy import special
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS", "REACH", "Function", "Term", "concatenate", "crude_norm", "density", "evaluate", "merged", "terms_affine",
-    "terms_call", "terms_product", "terms_scaled",
+    "KINDS",
+    "REACH",
+    "FunctionTerm",
+    "RealFunction",
+    "concatenate",
+    "crude_norm",
+    "density",
+    "evaluate",
+    "merged",
+    "terms_affine",
+    "terms_call",
+    "terms_product",
+    "terms_scaled",
 ]
 
 MOST_TERMS = 60  # that a product has more than its longer factor
@@ -37,7 +48,7 @@ KINDS: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Term:
+class FunctionTerm:
     """coefficient * x**power * kind(scale * x + shift), its parameters numbers, arrays of them, or formulas.
 
     `kind` is one of "one" (the constant 1), "step" (1 where its argument is positive, else 0), "erf", "exp", "sin",
@@ -64,13 +75,13 @@ class Term:
         """The batch shape its parameters need."""
         return np.broadcast_shapes(np.shape(self.coefficient), np.shape(self.scale), np.shape(self.shift))
 
-    def lifted(self) -> Term:
+    def lifted(self) -> FunctionTerm:
         """The same term for a batch with one more axis at the end (its parameters do not vary along that axis)."""
         return replace(
             self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift)
         )
 
-    def flat(self) -> Term:
+    def flat(self) -> FunctionTerm:
         """The same term with numbers for parameter arrays of one element."""
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
@@ -92,7 +103,7 @@ def _no_features() -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class RealFunction:
     """A real function of one real variable, as Gaussian expectations see it.
 
     call      x of shape batch + (m,) -> values of the same shape; parameter arrays inside are already shaped
@@ -109,7 +120,7 @@ class Function:
     kinks: Array
     features: Array = field(default_factory=_no_features)
     parity: int = 0
-    terms: tuple[Term, ...] | None = None
+    terms: tuple[FunctionTerm, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,7 +129,7 @@ class Function:
         return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
 
     @staticmethod
-    def from_terms(terms: Sequence[Term], features: Array | None = None, parity: int = 0) -> Function:
+    def from_terms(terms: Sequence[FunctionTerm], features: Array | None = None, parity: int = 0) -> RealFunction:
         """The function a list of terms defines: steps give its kinks, erf and gaussian their own features.
 
         Shapes    parameters of the terms broadcast against the batch
@@ -143,7 +154,7 @@ class Function:
             np.stack([np.broadcast_to(c, shape), np.broadcast_to(w, shape)], axis=-1)
             for c, w in zip(centres, widths, strict=True)
         ]
-        return Function(
+        return RealFunction(
             call=terms_call(tuple(terms)),
             kinks=np.stack(stacked, axis=-1) if stacked else np.zeros(0),
             features=features if features is not None else (np.stack(own, axis=-2) if own else _no_features()),
@@ -151,7 +162,7 @@ class Function:
             terms=tuple(terms),
         )
 
-    def affine(self, a: Array | float, b: Array | float = 0.0) -> Function:
+    def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
         """x -> f(a x + b).
 
         Shapes    a and b broadcast against the batch
@@ -163,7 +174,7 @@ class Function:
             kinks = np.where(a1 == 0, np.inf, (self.kinks - b1) / a1)
             centres = np.where(a1 == 0, np.inf, (self.features[..., 0] - b1) / a1)
             widths = np.where(a1 == 0, np.inf, self.features[..., 1] / np.abs(a1))
-        return Function(
+        return RealFunction(
             call=lambda x: call(np.asarray(a1 * x + b1)),
             kinks=kinks,
             features=np.stack(np.broadcast_arrays(centres, widths), axis=-1),
@@ -171,18 +182,18 @@ class Function:
             terms=None if self.terms is None else terms_affine(self.terms, slope, offset),
         )
 
-    def scaled(self, factor: Array | float) -> Function:
+    def scaled(self, factor: Array | float) -> RealFunction:
         """x -> factor * f(x)."""
         c = np.asarray(factor, dtype=np.float64)
         call, c1 = self.call, c[..., None]
         terms = None if self.terms is None else terms_scaled(self.terms, c)
         return replace(self, call=lambda x: np.asarray(c1 * call(x)), terms=terms)
 
-    def plus(self, other: Function) -> Function:
+    def plus(self, other: RealFunction) -> RealFunction:
         """x -> f(x) + g(x)."""
         first, second = self.call, other.call
         joint = None if self.terms is None or other.terms is None else self.terms + other.terms
-        return Function(
+        return RealFunction(
             call=lambda x: np.asarray(first(x) + second(x)),
             kinks=concatenate(self.kinks, other.kinks, 1),
             features=concatenate(self.features, other.features, 2),
@@ -201,7 +212,7 @@ def concatenate(first: Array, second: Array, trailing: int) -> Array:
     return np.concatenate(parts, axis=-trailing)
 
 
-def terms_call(terms: tuple[Term, ...]) -> Callable[[Array], Array]:
+def terms_call(terms: tuple[FunctionTerm, ...]) -> Callable[[Array], Array]:
     """The function of x (shape batch + (m,)) that the terms sum to."""
 
     def call(x: Array) -> Array:
@@ -216,22 +227,22 @@ def terms_call(terms: tuple[Term, ...]) -> Callable[[Array], Array]:
 # -- sums of terms, of numbers or formulas ----------------------------------------------------------------------------
 
 
-def merged(terms: Sequence[Term]) -> tuple[Term, ...]:
+def merged(terms: Sequence[FunctionTerm]) -> tuple[FunctionTerm, ...]:
     """The same sum with one term for each power of its polynomial part."""
     powers: dict[int, Any] = {}
     for term in terms:
         if term.kind == "one":
             powers[term.power] = powers[term.power] + term.coefficient if term.power in powers else term.coefficient
     rest = tuple(term for term in terms if term.kind != "one")
-    return (*(Term(c, power) for power, c in powers.items() if np.any(c != 0)), *rest)
+    return (*(FunctionTerm(c, power) for power, c in powers.items() if np.any(c != 0)), *rest)
 
 
-def terms_scaled(terms: Sequence[Term], factor: Any) -> tuple[Term, ...]:
+def terms_scaled(terms: Sequence[FunctionTerm], factor: Any) -> tuple[FunctionTerm, ...]:
     """Terms of factor * f(x)."""
     return tuple(replace(term, coefficient=factor * term.coefficient) for term in terms)
 
 
-def terms_product(f: Sequence[Term], g: Sequence[Term]) -> tuple[Term, ...] | None:
+def terms_product(f: Sequence[FunctionTerm], g: Sequence[FunctionTerm]) -> tuple[FunctionTerm, ...] | None:
     """Terms of f(x) g(x), which there are where one of the two is a polynomial."""
     for polynomial, other in ((f, g), (g, f)):
         if all(term.kind == "one" for term in polynomial) and (len(polynomial) - 1) * len(other) <= MOST_TERMS:
@@ -242,10 +253,10 @@ def terms_product(f: Sequence[Term], g: Sequence[Term]) -> tuple[Term, ...] | No
     return None
 
 
-def terms_affine(terms: Sequence[Term], a: Any, b: Any) -> tuple[Term, ...]:
+def terms_affine(terms: Sequence[FunctionTerm], a: Any, b: Any) -> tuple[FunctionTerm, ...]:
     """Terms of f(a x + b), the powers expanded by the binomial theorem."""
     return tuple(
-        Term(
+        FunctionTerm(
             comb(term.power, k) * term.coefficient * a**k * b ** (term.power - k), k,
             term.kind, term.scale * a, term.scale * b + term.shift,
         )
@@ -263,7 +274,7 @@ def density(z: Array) -> Array:
     return np.asarray(np.exp(-0.5 * z * z) / SQRT_2PI)
 
 
-def evaluate(f: Function, x: Array, strict: bool = True) -> Array:
+def evaluate(f: RealFunction, x: Array, strict: bool = True) -> Array:
     """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
 
     Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
@@ -283,7 +294,7 @@ def evaluate(f: Function, x: Array, strict: bool = True) -> Array:
     return value
 
 
-def crude_norm(f: Function, mu: Array, sd: Array) -> Array:
+def crude_norm(f: RealFunction, mu: Array, sd: Array) -> Array:
     """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
 
     Shapes    mu, sd batch -> batch

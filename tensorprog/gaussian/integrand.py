@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import TINY, Estimate
-from tensorprog.gaussian.function import Function, crude_norm
+from tensorprog.gaussian.function import RealFunction, crude_norm
 from tensorprog.gaussian.normal import CORRELATION_SLACK, Correlation, correlation
 from tensorprog.gaussian.rules import product_points
 from tensorprog.language.linalg import pivoted_cholesky
@@ -152,7 +152,7 @@ class FactoredIntegrand(Integrand):
               each variable, which keep a method's knowledge of them for all parts
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[RealFunction, ...]
     mu: tuple[Array, ...]
     var: tuple[Array, ...]
     cov: Array
@@ -164,10 +164,13 @@ class FactoredIntegrand(Integrand):
 
     @staticmethod
     def of(
-        functions: Sequence[Function], mu: Sequence[ArrayLike], var: Sequence[ArrayLike], cov: ArrayLike = 0.0,
+        functions: Sequence[RealFunction], mu: Sequence[ArrayLike], var: Sequence[ArrayLike], cov: ArrayLike = 0.0,
         slack: float = CORRELATION_SLACK, pairs: int = 0,
     ) -> FactoredIntegrand:
-        """From arrays of any shapes that broadcast together with the parameters of the functions."""
+        """From arrays of any shapes that broadcast together with the parameters of the functions.
+
+        Means and variances that are all equal are held once: the batch has axes of length 1 in their place.
+        """
         count = len(functions)
         arrays: list[Array] = [np.asarray(array, dtype=np.float64) for array in (*mu, *var, cov)]
         known = {id(f): _plain(f) for f in functions}
@@ -304,7 +307,7 @@ def _constant(array: Array) -> Array:
     return array.ravel()[:1].reshape((1,) * array.ndim) if array.size and array.min() == array.max() else array
 
 
-def _plain(f: Function) -> Function | None:
+def _plain(f: RealFunction) -> RealFunction | None:
     """f without batch axes, if no parameter varies over the batch."""
     if any(length != 1 for length in f.shape):
         return None
@@ -319,7 +322,7 @@ def _plain(f: Function) -> Function | None:
     return replace(f, kinks=kinks, features=features, terms=terms)
 
 
-def _full_batch(arrays: Sequence[Array], uses: Sequence[tuple[Function, Array]]) -> list[Array]:
+def _full_batch(arrays: Sequence[Array], uses: Sequence[tuple[RealFunction, Array]]) -> list[Array]:
     """Broadcast to the batch that arguments and function parameters, visible or inside `call`, span together."""
     shapes = [array.shape for array in arrays]
     ndim = max(map(len, shapes))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
-from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, refuse_covariance_of_constants, tiled
 from tensorprog.gaussian.normal import correlation
 from tensorprog.language.linalg import alike
@@ -55,7 +55,7 @@ class Elementary:
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
 
 
-def elementary(f: Function) -> Elementary | None:
+def elementary(f: RealFunction) -> Elementary | None:
     """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
     if f.terms is None:
         return None
@@ -85,7 +85,7 @@ def elementary(f: Function) -> Elementary | None:
     return Elementary(constant, at_zero, linear, float(modulus), tuple((float(a), h) for h, a in sigmoids.items()))
 
 
-def _numbers(term: Term) -> tuple[float, float] | None:
+def _numbers(term: FunctionTerm) -> tuple[float, float] | None:
     """Coefficient and scale of a term without shift and without parameters that vary over the batch."""
     values = [np.asarray(value, dtype=np.float64) for value in (term.coefficient, term.scale, term.shift)]
     if any(value.size != 1 for value in values) or (term.kind != "one" and values[2].item() != 0):

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.closed_forms import closed_form
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.function import Function, evaluate
+from tensorprog.gaussian.exponentials import exponential_factor
+from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.gauss_hermite import gauss_hermite
 from tensorprog.gaussian.integrand import (
     FactoredIntegrand,
@@ -93,6 +94,7 @@ LADDER: tuple[Method, ...] = (
     mehler_series,
     independent,
     closed_form,
+    exponential_factor,
     along_a_line,
     over_the_plane,
     gauss_hermite,
@@ -127,7 +129,7 @@ def _climbed(answers: Sequence[Answer], part: Integrand) -> Estimate:
     return best
 
 
-def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
+def mean(f: RealFunction, mu: ArrayLike, var: ArrayLike) -> Estimate:
     """E f(X) for X ~ N(mu, var).
 
     Shapes    mu, var and the parameters of f broadcast to the batch -> Estimate of shape batch
@@ -136,12 +138,13 @@ def mean(f: Function, mu: ArrayLike, var: ArrayLike) -> Estimate:
               exactly 0 for odd f and mu = 0; an integral that overflows has infinite error
     Raises    ValueError for a negative or non-finite argument, FloatingPointError if f returns nan
     """
-    return expectation(FactoredIntegrand.of((f,), (mu,), (var,)))
+    found = expectation(FactoredIntegrand.of((f,), (mu,), (var,)))
+    return found.reshape(np.broadcast_shapes(found.value.shape, np.shape(mu), np.shape(var)))
 
 
 def cross(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu_f: ArrayLike,
     mu_g: ArrayLike,
     var_f: ArrayLike,
@@ -170,7 +173,8 @@ def cross(
     stationary = pairs == 1 and integrand.cov.ndim == 2 and all(array.size == 1 for array in numbers)
     diagonals = toeplitz_values(integrand.cov) if stationary and integrand.plain else None
     if diagonals is None:
-        return expectation(integrand)
+        found = expectation(integrand)
+        return found.reshape(np.broadcast_shapes(found.value.shape, *map(np.shape, (mu_f, mu_g, var_f, var_g))))
     (a, b), (v, w) = ([array.ravel() for array in arrays] for arrays in (integrand.mu, integrand.var))
     found = expectation(FactoredIntegrand.of(integrand.functions, (a, b), (v, w), diagonals, slack))
     return Estimate(*(toeplitz_view(array, integrand.cov.shape) for array in (found.value, found.error)))

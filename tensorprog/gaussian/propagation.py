@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
-from tensorprog.gaussian.function import Function
+from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import elementary, kernel_sensitivity
 from tensorprog.gaussian.ladder import cross, integrate, mean
 
@@ -28,7 +28,7 @@ NEAR, NEAR_ZERO = 1e-7, 1e-100
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
-def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
+def mean_of_estimates(f: RealFunction, mu: Estimate, var: Estimate) -> Estimate:
     """E f(X) for X ~ N(mu, var).
 
     Shapes    as `mean`
@@ -37,8 +37,8 @@ def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
 
 
 def cross_of_estimates(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu: tuple[Estimate, Estimate],
     var: tuple[Estimate, Estimate],
     cov: Estimate,
@@ -121,7 +121,7 @@ def _by_differences(
     return Estimate(result.value, error)
 
 
-def _jumps(f: Function) -> bool:
+def _jumps(f: RealFunction) -> bool:
     """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
     places = np.where(np.isfinite(f.kinks), f.kinks, 0.0)
     if not places.size:

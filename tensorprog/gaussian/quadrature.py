@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import REACH, Function, Term, crude_norm, density, evaluate
+from tensorprog.gaussian.function import REACH, FunctionTerm, RealFunction, crude_norm, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 from tensorprog.gaussian.rules import panel_edges, rule
 
@@ -80,12 +80,12 @@ def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estima
     return lambda part: part.for_members(part.correlation.s > 0, integral)
 
 
-def _conditional_mean(terms: tuple[Term, ...]) -> Conditional:
+def _conditional_mean(terms: tuple[FunctionTerm, ...]) -> Conditional:
     """E of the terms for means and deviations of shape batch + (m,)."""
     return partial(closed_mean, tuple(term.lifted() for term in terms))
 
 
-def probe_window(f: Function, mu: Array, sd: Array) -> tuple[Array, Array]:
+def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array]:
     """Where |f(mu + sd z)| exp(-z^2 / 2) matters: [lo, hi] containing [-REACH, REACH].
 
     Shapes    mu, sd batch -> two arrays of shape batch
@@ -103,7 +103,7 @@ def probe_window(f: Function, mu: Array, sd: Array) -> tuple[Array, Array]:
     return np.minimum(lo, -REACH), np.maximum(hi, REACH)
 
 
-def structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
+def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     """Kinks, feature centres and feature scales of z -> f(mu + sd z).
 
     Shapes    mu, sd batch -> batch + (K,), batch + (L,), batch + (L,)
@@ -152,41 +152,9 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
         return np.asarray(np.where(variation > 0, ratio * variation, 0.0))
 
 
-def _exponential(f: Function) -> Term | None:
-    """The one term c exp(a x + b) that f consists of, if it does."""
-    only = f.terms[0] if f.terms is not None and len(f.terms) == 1 else None
-    return only if only is not None and only.kind == "exp" and only.power == 0 else None
-
-
-def _absorbed(term: Term, mu: Array, sd: Array) -> tuple[Array, Estimate]:
-    """c exp(a x + b) times the density of z, x = mu + sd z, is a mass times the density of z moved by a sd."""
-    shift = np.asarray(term.scale * sd)
-    exponent = np.asarray(term.scale * mu + term.shift)
-    size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + shift * shift
-    mass = np.asarray(term.coefficient * np.exp(exponent + 0.5 * shift * shift))
-    return shift, Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass)))
-
-
-def _without_exponentials(
-    parts: list[tuple[Function, Array, Array]],
-) -> tuple[list[tuple[Function, Array, Array]], Estimate]:
-    """The other parts under the law that the exponentials make of the given one, and the mass of that law.
-
-    So exp(x) at a variance of 1000 does not overflow where exp(500) is the answer.
-    """
-    mass = Estimate.exact(1.0)
-    for k, (f, mu, sd) in enumerate(parts):
-        term = _exponential(f)
-        if term is not None and len(parts) > 1:
-            shift, factor = _absorbed(term, mu, sd)
-            rest, more = _without_exponentials([(g, m + d * shift, d) for g, m, d in parts[:k] + parts[k + 1 :]])
-            return rest, factor * more
-    return parts, mass
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
-    parts: list[tuple[Function, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
+    parts: list[tuple[RealFunction, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
@@ -197,7 +165,6 @@ def integrate_line(
               tolerance times E |product| everywhere, at most `refinements` times
     Raises    FloatingPointError if a function returns nan
     """
-    parts, mass = _without_exponentials(parts)
     batch = parts[0][1].shape
     kinks, centres, scales = (
         np.concatenate(arrays, axis=-1)
@@ -234,18 +201,18 @@ def integrate_line(
         if not np.any(pending) or edges.size * FINE > 4_000_000:
             break
     assert best is not None
-    return (mass * best).settled()
+    return best
 
 
-def _signed_structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
+def _signed_structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     kinks, centres, scales = structure(f, mu, sd)
     return kinks, centres, np.abs(scales)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu: tuple[Array, Array],
     sd: tuple[Array, Array],
     rho: Array,
@@ -263,12 +230,6 @@ def integrate_plane(
     Accuracy  error: twice the difference of two orders (in both variables), plus rounding
     Raises    FloatingPointError if a function returns nan
     """
-    for one, other, first, second in ((f, g, 0, 1), (g, f, 1, 0)):
-        term = _exponential(one)
-        if term is not None:
-            shift, mass = _absorbed(term, mu[first], sd[first])
-            moved = mu[second] + sd[second] * rho * shift
-            return (mass * integrate_line([(other, moved, sd[second])])).settled()
     batch = rho.shape
     kinks, centres, scales = structure(f, mu[0], sd[0])
     g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
@@ -328,7 +289,7 @@ def integrate_plane(
 
 
 def _inner(
-    g: Function, mean: Array, sd: Array, window: tuple[Array, Array], order: int, refine: float
+    g: RealFunction, mean: Array, sd: Array, window: tuple[Array, Array], order: int, refine: float
 ) -> tuple[Array, Array, int]:
     """E g(mean + sd w) and E |g(mean + sd w)| for every outer node, in chunks of nodes.
 

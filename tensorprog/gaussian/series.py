@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import Function, density, evaluate
+from tensorprog.gaussian.function import RealFunction, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 
 Array = NDArray[np.floating]
@@ -78,14 +78,14 @@ def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimat
     return lambda part: product_series(first, second, part.places[0], part.places[1], part.correlation.rho)
 
 
-def _of_laws(f: Function, mu: Array, var: Array) -> HermiteSeries | None:
+def _of_laws(f: RealFunction, mu: Array, var: Array) -> HermiteSeries | None:
     m, v = np.broadcast_arrays(mu, var)
     if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
         return None
     return series(f, m.ravel(), np.sqrt(v.ravel()))
 
 
-def series(f: Function, mu: Array, sd: Array) -> HermiteSeries | None:
+def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     """Coefficients by the trapezoidal rule, which converges geometrically; None if f is not smooth enough for it.
 
     Shapes    mu, sd (m,)

@@ -5,20 +5,23 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, Function, Term, cross, integrand, kernels
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, integrand, kernels
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 
-MIXED = (Term(0.5, 0, "step", -2.0), Term(-1.5, 1, "step", 3.0), Term(0.25, 1), Term(2.0, 0, "erf", -0.7), Term(0.1, 0))
+MIXED = (
+    FunctionTerm(0.5, 0, "step", -2.0), FunctionTerm(-1.5, 1, "step", 3.0), FunctionTerm(0.25, 1),
+    FunctionTerm(2.0, 0, "erf", -0.7), FunctionTerm(0.1, 0),
+)
 ELEMENTARY = {
     "relu": FUNCTIONS["relu"],
     "abs": FUNCTIONS["abs"],
     "erf": FUNCTIONS["erf"],
-    "sign": Function.from_terms((Term(2.0, 0, "step"), Term(-1.0, 0)), parity=-1),
-    "step": Function.from_terms((Term(1.0, 0, "step"),)),
-    "sharp": Function.from_terms((Term(1.0, 0, "erf", 30.0),), parity=-1),
-    "mixed": Function.from_terms(MIXED),
+    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "step": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
+    "sharp": RealFunction.from_terms((FunctionTerm(1.0, 0, "erf", 30.0),), parity=-1),
+    "mixed": RealFunction.from_terms(MIXED),
 }
 RHO = np.array([0.0, 0.3, -0.8, 0.9999, 1 - 1e-9, 1e-9 - 1, 1.0, -1.0])
 
@@ -175,8 +178,8 @@ def test_errors_of_the_law_are_bounded(f):
 
 
 def clip(lo, hi):
-    terms = tuple(Term(*term) for term in ATOMS["clip"].terms(lo, hi) if np.any(term[0]))
-    return Function(lambda x: np.clip(x, lo, hi), np.array([lo, hi]), terms=terms)
+    terms = tuple(FunctionTerm(*term) for term in ATOMS["clip"].terms(lo, hi) if np.any(term[0]))
+    return RealFunction(lambda x: np.clip(x, lo, hi), np.array([lo, hi]), terms=terms)
 
 
 def conditional_clip(lo, hi, mu, sd):

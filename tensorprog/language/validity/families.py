@@ -19,10 +19,9 @@ from tensorprog.language.validity.expressions import (
     check_constant_use,
     check_slots,
     is_bound,
-    is_closed,
     statement_parts,
 )
-from tensorprog.language.validity.numbers import check_constant, check_initial, check_sign
+from tensorprog.language.validity.numbers import check_constant, check_initial, check_values
 
 # ---- declarations --------------------------------------------------------------------------------------------------
 
@@ -120,10 +119,9 @@ def declared_families(checker: Checker, values: bool = True) -> dict[str, Family
             continue
         elif isinstance(entry, Initial):
             check_initial(checker, entry, family)
-        elif not checker.doubtful(entry.variance):
+        else:
             what = f"the variance of {entry.name}"
-            if is_closed(checker, entry.variance, entry.indices, what, entry.span):
-                check_sign(checker, entry.variance, entry.indices, what, entry.span)
+            check_values(checker, entry.variance, entry.indices, what, entry.span, sign=True)
     return families
 
 

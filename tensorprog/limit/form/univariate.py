@@ -1,4 +1,4 @@
-"""Expressions in one variable as `gaussian.Function`: values, kinks, features, parity and exact term expansions."""
+"""Expressions in one variable as functions for `gaussian`: values, kinks, features, parity and sums of terms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.function import Function, Term, merged, terms_affine, terms_product, terms_scaled
+from tensorprog.gaussian.function import FunctionTerm, RealFunction, merged, terms_affine, terms_product, terms_scaled
 from tensorprog.language.atoms import ATOMS, Atom
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
@@ -18,7 +18,7 @@ from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
-__all__ = ["Expansion", "function", "smooth", "whole_number"]
+__all__ = ["TermExpansion", "function", "smooth", "whole_number"]
 
 Array = NDArray[Any]
 MAX_ROOTS = 8
@@ -26,7 +26,7 @@ MOST_POWER = 12  # of a polynomial
 INFINITY = Number(np.inf)
 
 
-def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> Function:
+def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
     """Compile an expression in FORMAL over a batch with the axes named.
 
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
@@ -36,31 +36,31 @@ def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> Function:
     return replace(built, call=compiler.values(expr), parity=compiler.parity(expr), terms=compiler.terms(expr))
 
 
-class Expansion(ABC):
+class TermExpansion(ABC):
     """Expressions of one variable as sums of terms, exactly; numbers in them are arrays or formulas."""
 
     def __init__(self) -> None:
-        self._terms: dict[Expr, tuple[Term, ...] | None] = {}  # a part may occur more than once
+        self._terms: dict[Expr, tuple[FunctionTerm, ...] | None] = {}  # a part may occur more than once
 
     @abstractmethod
     def number(self, part: Expr) -> Any:
         """A part without the variable."""
 
     @abstractmethod
-    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[Term, ...] | None:
+    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""
 
-    def terms(self, expr: Expr) -> tuple[Term, ...] | None:
+    def terms(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
         """The terms that an expression is the sum of, if there are such."""
         if expr not in self._terms:
             self._terms[expr] = self._expanded(expr)
         return self._terms[expr]
 
-    def _expanded(self, expr: Expr) -> tuple[Term, ...] | None:
+    def _expanded(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
         if expr == FORMAL:
-            return (Term(1, 1),)
+            return (FunctionTerm(1, 1),)
         if not _depends(expr):
-            return (Term(self.number(expr), 0),)
+            return (FunctionTerm(self.number(expr), 0),)
         if not isinstance(expr, Call):
             return None
         written = _in_basic_functions(expr)
@@ -88,7 +88,7 @@ class Expansion(ABC):
             return terms_affine(own, *line) if any(term.power == 1 for term in inner) else None
         if len(own) > 1 or own[0].kind != "one" or own[0].power > MOST_POWER:
             return None
-        power: tuple[Term, ...] | None = (replace(own[0], power=0),)
+        power: tuple[FunctionTerm, ...] | None = (replace(own[0], power=0),)
         for _ in range(own[0].power):
             power = None if power is None else terms_product(power, inner)
         return power
@@ -143,18 +143,18 @@ def _in_basic_functions(expr: Call) -> Expr | None:
     return Call("add", (second, hinge)) if expr.atom == "maximum" else Call("subtract", (first, hinge))
 
 
-class _Compiler(Expansion):
+class _Compiler(TermExpansion):
     def __init__(self, scope: Scope, axes: tuple[str, ...]) -> None:
         super().__init__()
         self.scope, self.axes = scope, axes
-        self.built: dict[Expr, Function] = {}
+        self.built: dict[Expr, RealFunction] = {}
 
     def number(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
         value = evaluate(part, self.scope)
         return np.asarray(align(value, self.axes) if value.axes else value.data, dtype=np.float64)
 
-    def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[Term, ...] | None:
+    def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""
         if atom.terms is None:
             return None
@@ -165,7 +165,7 @@ class _Compiler(Expansion):
                 return None
             given = [float(whole)]
         found = atom.terms(*given)
-        return None if found is None else tuple(Term(*term) for term in found if np.any(term[0]))
+        return None if found is None else tuple(FunctionTerm(*term) for term in found if np.any(term[0]))
 
     def own_parity(self, atom: Atom, params: Sequence[Any]) -> int:
         """The parity of a function of one argument: a clip is odd between opposite bounds."""
@@ -191,17 +191,17 @@ class _Compiler(Expansion):
 
         return call
 
-    def build(self, expr: Expr) -> Function:
+    def build(self, expr: Expr) -> RealFunction:
         if expr not in self.built:
             self.built[expr] = self._build(expr)
         return self.built[expr]
 
-    def _build(self, expr: Expr) -> Function:
+    def _build(self, expr: Expr) -> RealFunction:
         if expr == FORMAL:
-            return Function(lambda x: x, np.zeros(0))
+            return RealFunction(lambda x: x, np.zeros(0))
         if not _depends(expr):
             value = self.number(expr)[..., None]
-            return Function(lambda x: np.zeros_like(x) + value, np.zeros(0))
+            return RealFunction(lambda x: np.zeros_like(x) + value, np.zeros(0))
         assert isinstance(expr, Call), expr
         written = _in_basic_functions(expr)
         if written is not None:
@@ -220,7 +220,7 @@ class _Compiler(Expansion):
             return self.atom(expr)
         return self.opaque(expr)
 
-    def product(self, first: Expr, second: Expr) -> Function:
+    def product(self, first: Expr, second: Expr) -> RealFunction:
         for number, other in ((first, second), (second, first)):
             if not _depends(number):
                 return self.build(other).scaled(self.number(number))
@@ -228,7 +228,7 @@ class _Compiler(Expansion):
         call_f, call_g = f.call, g.call
         return replace(f.plus(g), call=lambda x: call_f(x) * call_g(x))
 
-    def atom(self, expr: Call) -> Function:
+    def atom(self, expr: Call) -> RealFunction:
         atom = ATOMS[expr.atom]
         inner = self.build(expr.arguments[0])
         params = _plain([self.number(param) for param in expr.params])
@@ -246,18 +246,18 @@ class _Compiler(Expansion):
         points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
         own = np.stack(points, axis=-1) if kinks else np.zeros(0)
         features = np.array(atom.features(*params), dtype=np.float64).reshape(-1, 2)
-        alone = Function(outer, own, features)
+        alone = RealFunction(outer, own, features)
         line = _affine(self.terms(expr.arguments[0]))
         return self.composed(alone, inner) if line is None else alone.affine(*line)
 
-    def composed(self, outer: Function, inner: Function) -> Function:
+    def composed(self, outer: RealFunction, inner: RealFunction) -> RealFunction:
         """f(g(x)) for g not affine: kinks of f are met where g crosses them."""
         levels = np.concatenate([outer.kinks, *([outer.features[..., 0]] if outer.features.size else [])], axis=-1)
         kinks = [inner.kinks, *(_roots(inner.call, level) for level in np.moveaxis(levels, -1, 0))]
         call_f, call_g = outer.call, inner.call
-        return Function(lambda x: call_f(call_g(x)), _joined(kinks), inner.features)
+        return RealFunction(lambda x: call_f(call_g(x)), _joined(kinks), inner.features)
 
-    def opaque(self, expr: Call) -> Function:
+    def opaque(self, expr: Call) -> RealFunction:
         """where(condition, a, b) and relatives: kinks where a condition switches."""
         kinks: list[Array] = []
         features: list[Array] = []
@@ -272,7 +272,7 @@ class _Compiler(Expansion):
             kinks.append(built.kinks)
             features.append(built.features)
         plain = [f for f in features if f.ndim == 2 and len(f)]
-        return Function(self.values(expr), _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
+        return RealFunction(self.values(expr), _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
 
 
 def _plain(params: Sequence[Array]) -> list[Any]:
@@ -303,7 +303,7 @@ def _depends(expr: Expr) -> bool:
     return any(node == FORMAL for node in walk(expr))
 
 
-def _affine(terms: Sequence[Term] | None) -> tuple[Any, Any] | None:
+def _affine(terms: Sequence[FunctionTerm] | None) -> tuple[Any, Any] | None:
     """(slope, offset) of a sum of terms all of degree at most one."""
     if terms is None or any(term.kind != "one" or term.power > 1 for term in terms):
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments, WeightedGaussian
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
@@ -20,7 +20,7 @@ __all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
-Terms = tuple[Term, ...]
+Terms = tuple[FunctionTerm, ...]
 WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
 
 

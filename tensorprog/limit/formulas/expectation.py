@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
@@ -241,7 +241,7 @@ def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:
+def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
     """The expansion of a factor of one argument."""
     return expand_terms(factor[0].expr, letters_of(factor))
 

@@ -12,10 +12,10 @@ import sympy as sp
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
-from tensorprog.gaussian.function import Term
+from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.atoms import ATOMS, Atom
 from tensorprog.language.expr import Expr, Number, Variable, fold
-from tensorprog.limit.form.univariate import Expansion, whole_number
+from tensorprog.limit.form.univariate import TermExpansion, whole_number
 
 __all__ = ["SymbolicExpansion", "apply", "as_number", "exact", "expand_terms", "scalar_function"]
 
@@ -43,7 +43,7 @@ def _exact(x: float) -> Any:
     return sp.Rational(repr(x))
 
 
-class SymbolicExpansion(Expansion):
+class SymbolicExpansion(TermExpansion):
     """Expressions of one variable as sums of terms whose parameters are sympy expressions."""
 
     def __init__(self, numbers: Mapping[Variable, Any]) -> None:
@@ -54,7 +54,7 @@ class SymbolicExpansion(Expansion):
         """A part without the variable."""
         return scalar_function(part, self.numbers)
 
-    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[Term, ...] | None:
+    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one and its pieces are certain to be in order."""
         if atom.terms is None or (atom.name == "power" and whole_number(params[0]) is None):
             return None
@@ -63,19 +63,19 @@ class SymbolicExpansion(Expansion):
             return None
         found = atom.terms(*params)
         return None if found is None else tuple(
-            Term(exact(c), power, kind, exact(a), exact(b)) for c, power, kind, a, b in found if c != 0
+            FunctionTerm(exact(c), power, kind, exact(a), exact(b)) for c, power, kind, a, b in found if c != 0
         )  # fmt: skip
 
 
-def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[Term, ...] | None:
+def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[FunctionTerm, ...] | None:
     """An expression in FORMAL as terms, its other variables standing for the numbers given; None if it is none."""
     found = SymbolicExpansion(numbers).terms(expr)
-    merged: dict[Term, Any] = {}
+    merged: dict[FunctionTerm, Any] = {}
     for term in found or ():
         c, a, b = map(sp.sympify, (term.coefficient, term.scale, term.shift))
         if any(value.has(sp.oo, -sp.oo, sp.nan, sp.zoo) for value in (c, a, b)):
             return None
-        key = Term(ZERO, term.power, term.kind, *((a, b) if term.kind != "one" else (ONE, ZERO)))
+        key = FunctionTerm(ZERO, term.power, term.kind, *((a, b) if term.kind != "one" else (ONE, ZERO)))
         merged[key] = merged.get(key, ZERO) + c
     return None if found is None else tuple(replace(key, coefficient=c) for key, c in merged.items() if c != 0)
 

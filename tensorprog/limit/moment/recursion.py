@@ -28,11 +28,11 @@ from tensorprog.limit.form.definitions import (
     Reading,
     indicator,
     is_layered,
-    leaves,
     operands_of,
     positions_of,
     random_families,
     readings,
+    reads_beyond,
     single,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, Part, Parts, position_names
@@ -113,7 +113,7 @@ class Recursion(ABC, Generic[V, M]):
             for s in (*program.body, *netsor.body)
             if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
             if s.target.name in netsor.scores
-            or not (self.random & {s.left.name, s.right.name} or any(leaves(program, v) for v in s.inputs))
+            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
         }
 
     def reset(self) -> None:
