@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
     if name == "plots":
         return import_module("tensorprog.show.plots")
     if not name.startswith("_"):
-        from tensorprog.language.functions import function, function_names
+        from tensorprog.language.expr import function, function_names
 
         if name in function_names():
             return function(name)
@@ -72,7 +72,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from tensorprog.language.functions import function_names
+    from tensorprog.language.expr import function_names
 
     return sorted({*__all__, *function_names(), "__version__", "plots"})
 

@@ -58,6 +58,24 @@ for twice in (False, True):
     said = [finding.message for finding in report.findings if finding.rule == "equal outputs"]
     assert said == (["y is x, defined a second time"] if twice else [])
 """,
+    "Adding a Gaussian method": """
+import numpy as np
+from scipy.integrate import quad
+from tensorprog.gaussian import FunctionTerm, RealFunction, cross
+from tensorprog.gaussian.ladder import LADDER
+assert LADDER[-5].__name__ == "one_affine_factor", LADDER
+elu = RealFunction(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), np.zeros(1))
+line = RealFunction.from_terms((FunctionTerm(0.5, 0), FunctionTerm(-2.0, 1)))
+mu, var = np.array([0.3, -0.7]), np.array([1.5, 0.8])
+for first, second in ((elu, line), (line, elu)):
+    m, v = (mu, var) if first is elu else (mu[::-1], var[::-1])
+    found = cross(first, second, *m, *v, 0.6)
+    def integrand(x):
+        y = mu[1] + 0.6 / var[0] * (x - mu[0])
+        return float(elu.call(np.array([x]))[0]) * (0.5 - 2 * y) * np.exp(-((x - mu[0]) ** 2) / (2 * var[0]))
+    exact = quad(integrand, -15, 15, points=[0], epsabs=1e-13)[0] / np.sqrt(2 * np.pi * var[0])
+    assert abs(found.value - exact) <= found.error + 1e-11 and found.error < 1e-12, (found, exact)
+""",
     "Adding an output format": """
 import tensorprog as tp
 from tensorprog.blocks import Grid

@@ -1,6 +1,29 @@
 """Does a theorem apply?  A program in, a `Report` out: a grade, findings, and what to change.
 
-Exact rewrites give a program its normal form (`rewrites`); networkx views say what depends on what (`graph`); every
-expression gets facts by composition (`certificates`) and by what its parts have to do with each other (`relations`);
-numbers are searched that refute a fact (`falsifier`); and each clause of Assumption 1 is a rule (`clauses`).
+A program's way through the check, `check(netsor, numbers)` in `clauses`:
+
+1.  `rewrites` brings it to its normal form by rewrites that are exact at every width, one to a file: weights behind
+    scores are moved inside sums, scores of sums expanded, initial vectors in scores written as MatMuls.  All rules
+    judge the normal form, and speak of the program as it was written: each statement knows what it comes from.
+2.  `graph` answers who depends on whom, which vectors are score operands, and whether two uses of a weight can touch
+    the same matrix.  Families stay families, so that 96 heads take no longer than one.
+3.  `certificates` gives each expression its facts, bounded or not, pseudo-Lipschitz or not, by composition of the facts
+    of its parts; `relations` adds what parts have to do with each other, such as a quotient that stays below 1.
+    A fact holds, fails, or is unknown.
+4.  `falsifier` looks for numbers that refute what could not be certified: so an unknown fact becomes a failing one,
+    with a witness.  The same search attacks the functions that users declare by `tp.atom`.
+5.  `clauses` holds the rules, in the tuple `RULES`: one for each clause of Assumption 1, for what results beyond it
+    cover, and for warnings.  A rule reads a `Context` and yields findings, and claims where it rests on another
+    result.  A finding has its place, its reason, its source and its fixes, which are data: statements to write, weights
+    to declare, expressions to replace.
+6.  The report has the grade that follows: outside if a finding fails or is unknown, extension if there are claims,
+    remark if the inputs of operands are not bounded, else theorem.
+
+A few rules ask for numbers of the limit: the mean of a score, values at the limits of averages, degenerate scores.
+`limit_numbers` has the questions as a protocol.  The check does not know who answers them; without answers it says what
+structure alone can tell.  With the compiler of the limit they are answered by `results.judge`, which is what
+`Program.check` and `tp check` call.
+
+To add a clause: a function with `@rule(name, source)` in a file of `clauses`, and a place in its tuple.
+To add an exact rewrite: a file of `rewrites` with a function of an `Editor`, and a place in its tuple.
 """

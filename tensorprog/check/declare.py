@@ -14,7 +14,7 @@ from tensorprog.check.falsifier.claims import attack
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom, Interval
 from tensorprog.language.atoms.declared import Declaration, DeclaredFunction, enter
 from tensorprog.language.errors import Problem, ProgramError, fail
-from tensorprog.language.functions import Function
+from tensorprog.language.expr import Function
 
 __all__ = ["atom", "declare"]
 

@@ -288,7 +288,7 @@ class _Networks:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
             value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))
-        if self.watched and (wrong := overflow(statement.target, statement.expr, value)):
+        if self.watched and (wrong := overflow(statement, value)):
             raise _Overflowed(wrong)
         self.store(step, value)
 

@@ -1,8 +1,12 @@
-"""Gaussian expectations of one and two variables, each with value and reported error."""
+"""Gaussian expectations of functions of one, two and several variables, each with value and stated error.
+
+In go functions (`RealFunction`, or any callable of several variables) and batches of laws; out comes an `Estimate` for
+each law. `ladder` asks one method after the other; `propagation` adds what errors of the laws do.
+"""
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.expectation import cross, mean
-from tensorprog.gaussian.function import Function, Term
+from tensorprog.gaussian.function import FunctionTerm, RealFunction
+from tensorprog.gaussian.ladder import cross, integrate, mean
 from tensorprog.gaussian.qmc import expect, normal_points
 
-__all__ = ["Estimate", "Function", "Term", "cross", "expect", "mean", "normal_points"]
+__all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "expect", "integrate", "mean", "normal_points"]

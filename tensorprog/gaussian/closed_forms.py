@@ -1,31 +1,364 @@
-"""Closed forms of E f(X) and E f(X) g(Y) for functions that are finite sums of terms.
+"""Closed forms of E f(X) and E f(X) g(Y) for functions that are finite sums of terms, with bounds on their rounding.
 
 Terms are rewritten in standard deviations around the mean and gathered into groups, polynomial(z) * kind(a z + b).
 A step that is on at the mean becomes 1 minus the step that is off there, so that a piecewise polynomial turns into
 the piece that holds the mean plus corrections in the tails: clip(x, -100, 100) is x, up to tails of no weight.
+Their moments are those of `pair_moments`, in numbers with errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import comb
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import comb, factorial
+from typing import Any
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import Term
-from tensorprog.gaussian.law import fused, two_product, two_sum
-from tensorprog.gaussian.measure import Measure
-from tensorprog.gaussian.moments import Factor, line_moments, pair_moments
+from tensorprog.gaussian.function import FunctionTerm
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
+from tensorprog.gaussian.normal import (
+    FAR,
+    fused,
+    gap,
+    half_line_moments,
+    sign_sign,
+    step_sign,
+    step_step,
+    two_product,
+    two_sum,
+)
+from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, Factor, PairMoments, WeightedGaussian
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]  # real, or complex where there is a wave
 
-__all__ = ["closed_cross", "closed_mean"]
+__all__ = ["NumericGaussian", "closed_cross", "closed_form", "closed_mean"]
 
 # a threshold in standard deviations that is infinite for every purpose
 HUGE = 1e100
+# exponents beyond this overflow
+OVERFLOW = 700.0
+ZERO = np.zeros(())
+ROOT_2 = float(np.sqrt(2.0))
+SQRT_2PI = float(np.sqrt(2 * np.pi))
+# erf(z) / z as a polynomial in z^2 for |z|^2 <= 1/2 (scipy's complex erf is good to 1e-13 only)
+ERF_SERIES = np.array([2 * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(16)]) / np.sqrt(np.pi)
+
+# -- the algebra of numbers with errors -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NumericGaussian(WeightedGaussian[Estimate]):
+    """exp(log + wx x + wy y) times a Gaussian law of (x, y), the exponent real or complex.
+
+    Means, variances and covariance are those of the law without the exponential, which is never multiplied out: so
+    large and small factors meet in one exponent, and other factors act on a real law.
+
+    Shapes    all fields broadcast; det = vx vy - c^2, given without cancellation
+    """
+
+    mx: Array
+    my: Array
+    vx: Array
+    vy: Array
+    c: Array
+    det: Array
+    wx: Array = field(default_factory=lambda: ZERO)
+    wy: Array = field(default_factory=lambda: ZERO)
+    log: Estimate = field(default_factory=lambda: Estimate(ZERO, ZERO))
+
+    def swapped(self) -> NumericGaussian:
+        """The measure of (y, x)."""
+        return NumericGaussian(self.my, self.mx, self.vy, self.vx, self.c, self.det, self.wy, self.wx, self.log)
+
+    def times_exp(self, a: Array, b: Array) -> NumericGaussian:
+        """The measure times exp(a x + b)."""
+        return replace(self, wx=self.wx + a, log=self.log + Estimate.rounded(b, 1))
+
+    def times_wave(self, a: Array, b: Array) -> NumericGaussian:
+        """The measure times exp(i (a x + b))."""
+        return self.times_exp(1j * a, 1j * b)
+
+    def times_gaussian(self, a: Array, b: Array) -> NumericGaussian:
+        """The measure times exp(-(a x + b)^2 / 2): `observed` divided by sqrt(n)."""
+        root = -0.5 * np.log(1 + a * a * self.vx)
+        given = self.observed(a, b)
+        return replace(given, log=given.log + Estimate(root, np.asarray(EPS * (1 + np.abs(root)))))
+
+    def observed(self, a: Array, b: Array) -> NumericGaussian:
+        """Without cancellation vx - a^2 vx^2 / n = vx / n, c / n, and vy - a^2 c^2 / n = (vy + a^2 det) / n."""
+        n = 1 + a * a * self.vx
+        u = a * self.mx + b
+        pull = a * u / n
+        size = np.abs(u) * (2 * np.abs(u) + np.abs(a * self.mx) + np.abs(b)) / n
+        density = Estimate(-0.5 * u * u / n, np.asarray(2 * EPS * size))
+        return replace(
+            self,
+            mx=self.mx - self.vx * pull,
+            my=self.my - self.c * pull,
+            vx=self.vx / n,
+            vy=(self.vy + a * a * self.det) / n,
+            c=self.c / n,
+            det=self.det / n,
+            log=self.log + density,
+        )
+
+    def at(self, x: Array, distance: Estimate) -> NumericGaussian:
+        """The measure given x, times exp(-distance^2 / 2)."""
+        d = distance
+        density = Estimate(-0.5 * d.value**2, np.asarray(np.abs(d.value) * d.error + EPS * d.value**2))
+        zero = np.zeros_like(x)
+        spread = np.where(self.vx > 0, self.vx, 1.0)
+        mean = self.my + self.c / spread * (x - self.mx)
+        return replace(self, mx=x, my=mean, vx=zero, vy=self.det / spread, c=zero, det=zero, log=self.log + density)
+
+    @cached_property
+    def _standard(self) -> tuple[Array, Array, Array, Array]:
+        """wx sd_x, wy sd_y, the correlation r, and 1 - r^2."""
+        spread = (self.vx > 0) & (self.vy > 0)
+        product = np.where(spread, self.vx * self.vy, 1.0)
+        r = self.c / np.sqrt(product)
+        return self.wx * np.sqrt(self.vx), self.wy * np.sqrt(self.vy), r, np.where(spread, self.det / product, 1.0)
+
+    @property
+    def tilted(self) -> bool:
+        """Whether there is an exponential."""
+        return not (self.wx is ZERO and self.wy is ZERO)
+
+    @cached_property
+    def pull(self) -> Array:
+        """How far the exponential moves the mean of x, in deviations: u + r v, u = wx sd_x, v = wy sd_y.
+
+        Close to r = +-1 it is (u +- v) -+ (1 - |r|) v, and 1 - |r| = (1 - r^2) / (1 + |r|).
+        """
+        if not self.tilted:
+            return ZERO
+        u, v, r, s2 = self._standard
+        side = np.sign(r)
+        return np.asarray(np.where(np.abs(r) > 0.5, (u + side * v) - side * s2 / (1 + np.abs(r)) * v, u + r * v))
+
+    @cached_property
+    def mean(self) -> Estimate:
+        """The mean of x under the measure made a probability: complex where the exponent is."""
+        if not self.tilted:
+            return Estimate.rounded(self.mx)
+        u, v, _, _ = self._standard
+        sd = np.sqrt(self.vx)
+        value = self.mx + sd * self.pull
+        return Estimate(value, np.asarray(EPS * (4 * np.abs(value) + 2 * sd * (np.abs(u) + np.abs(v)))))
+
+    @property
+    def variance(self) -> Estimate:
+        """The variance of x."""
+        return Estimate.rounded(self.vx)
+
+    @property
+    def covariance(self) -> Estimate:
+        """The covariance of x and y."""
+        return Estimate.rounded(self.c)
+
+    @cached_property
+    def mass(self) -> Estimate:
+        """The integral over the plane."""
+        exponent = self.log + self._gain if self.tilted else self.log
+        value = np.exp(exponent.value)
+        relative = np.expm1(np.minimum(exponent.error, OVERFLOW)) + 2 * EPS * (exponent.value != 0)
+        return Estimate(value, np.asarray(np.abs(value) * relative))
+
+    @property
+    def _gain(self) -> Estimate:
+        """log E exp(W) = E W + Var W / 2, W = wx x + wy y, with Var W = (u + r v)^2 + (1 - r^2) v^2."""
+        u, v, _, s2 = self._standard
+        x, y = self.wx * self.mx, self.wy * self.my
+        variance = self.pull**2 + s2 * v * v
+        rough = np.abs(x) + np.abs(y) + np.abs(variance) + np.abs(self.pull) * (np.abs(u) + np.abs(v))
+        return Estimate(x + y + 0.5 * variance, np.asarray(2 * EPS * rough))
+
+
+class NumericMoments(PairMoments[Estimate]):
+    """Moments with bounds on their rounding.
+
+    A lone sign has the distribution function Phi(z), of a complex z if there is an exponential: exp(-z^2 / 2)
+    erfcx(-z / sqrt2) / 2, Faddeeva's function, bounded for Re z <= 0.
+    """
+
+    zero = Estimate.exact(0.0)
+    half = 0.5
+    root_2 = ROOT_2
+    law: NumericGaussian
+
+    @staticmethod
+    def real(value: Estimate) -> Estimate:
+        """The real part."""
+        return Estimate(np.real(value.value), value.error)
+
+    @staticmethod
+    def imaginary(value: Estimate) -> Estimate:
+        """The imaginary part."""
+        return Estimate(np.imag(value.value), value.error)
+
+    def power(self, p: int, q: int) -> Estimate:
+        """M(p, q), p > 0: where an exponential moves means far away, the recursion loses what the half-line keeps."""
+        found = super().power(p, q)
+        if self.law.tilted and self.first.kind in SIGNS:
+            return found.better_of(self._one_sign(p, q))
+        if self.law.tilted and self.second.kind in SIGNS:
+            return found.better_of(self.swapped._one_sign(q, p))
+        return found
+
+    @property
+    def _blur(self) -> tuple[float, float]:
+        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
+        return (ROOT_2, 1.0) if self.first.kind == "erf" else (1.0, 0.0)
+
+    @cached_property
+    def _scale(self) -> Array:
+        """dV / dx."""
+        return np.asarray(self._blur[0] * self.first.a)
+
+    @cached_property
+    def _deviation(self) -> Array:
+        """Standard deviation of V."""
+        return np.asarray(np.sqrt(self._scale**2 * self.law.vx + self._blur[1]))
+
+    @property
+    def slope(self) -> Estimate:
+        """The jump of A times the density of V where V is as probable as can be."""
+        jump = 2.0 if self.first.kind == "erf" else 1.0
+        return Estimate.rounded(jump / SQRT_2PI * self._scale / _positive(self._deviation))
+
+    @property
+    def second_on_boundary(self) -> Factor:
+        """The distance of y from its threshold, given x at its own, without the cancellation in mean - threshold."""
+        if self.second.kind != "step":
+            return self.second
+        r, s = self._sign_correlation()
+        return replace(self.second, distance=gap(self.swapped.distance, self.distance, r, s))
+
+    @cached_property
+    def threshold(self) -> Array:
+        """Where the step of A sits; so many deviations from the mean that its density is 0 if it sits farther out."""
+        a, law = self.first.a, self.law
+        sd = np.sqrt(law.vx)
+        with np.errstate(over="ignore"):
+            t = np.where(a == 0, np.inf, -self.first.b / np.where(a == 0, 1.0, a))
+            return np.asarray(law.mx + np.clip(t - law.mx, -self._far * sd, self._far * sd))
+
+    @cached_property
+    def _shift(self) -> Array:
+        """How far exponentials move E V, in deviations of V: real for exp, imaginary for waves."""
+        if not self.law.tilted:
+            return self.law.pull
+        return np.asarray(self._scale * np.sqrt(self.law.vx) / _positive(self._deviation) * self.law.pull)
+
+    @property
+    def _far(self) -> Array:
+        """Standardised thresholds that are as good as infinite."""
+        return np.asarray(FAR + np.abs(self._shift))
+
+    @cached_property
+    def distance(self) -> Estimate:
+        """E V / sd V before the law is multiplied by exponentials."""
+        if self.first.distance is not None:
+            return self.first.distance  # type: ignore[no-any-return]
+        a, b, m = self.first.a, self.first.b, self.law.mx
+        unit, sd, far = self._blur[0], self._deviation, self._far
+        value, size = unit * (a * m + b), unit * np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
+        with np.errstate(over="ignore"):
+            h = np.where(sd > 0, value / _positive(sd), np.where(value > 0, np.inf, -np.inf))
+            inexact = EPS * (4 * np.minimum(np.abs(h), far) + 2 * size / _positive(sd))
+        return Estimate(np.clip(h, -far, far), np.where(np.abs(h) >= far, 0.0, np.minimum(inexact, 1.0)))
+
+    def _sign_correlation(self) -> tuple[Array, Array]:
+        """Correlation r of the two sign variables and sqrt(1 - r^2).
+
+        U = a x + noise n1, V = c y + noise n2: var U var V - cov^2 = a^2 c^2 det + a^2 vx n2 + c^2 vy n1 + n1 n2.
+        """
+        law = self.law
+        a, n1 = self._scale, self._blur[1]
+        c, n2 = self.swapped._scale, self.swapped._blur[1]
+        u, v = a * a * law.vx + n1, c * c * law.vy + n2
+        flat = (u == 0) | (v == 0)
+        product = np.where(flat, 1.0, u * v)
+        det = a * a * c * c * law.det + a * a * law.vx * n2 + c * c * law.vy * n1 + n1 * n2
+        r = np.where(flat, 0.0, a * c * law.c / np.sqrt(product))
+        s = np.where(flat, 1.0, np.sqrt(det / product))
+        return np.clip(r, -1.0, 1.0), np.minimum(s, 1.0)
+
+    def one_sign(self) -> Estimate:
+        """E[A(x)], the weight included."""
+        return self._one_sign(0, 0)
+
+    def two_signs(self) -> Estimate:
+        """E[A(x) B(y)], the weight included."""
+        first, second = self.first.kind, self.second.kind
+        orthant = sign_sign if first == "erf" else step_step if second == "step" else step_sign
+        return self.law.mass * orthant(self.distance, self.swapped.distance, *self._sign_correlation())
+
+    @cached_property
+    def _whole(self) -> NumericMoments:
+        """The moments without factors."""
+        return NumericMoments(self.law, NO_FACTOR, NO_FACTOR)
+
+    def _one_sign(self, p: int, q: int) -> Estimate:
+        """E[x^p y^q 1(V > 0)] or E[x^p y^q sign V], exponentials included.
+
+        Given V = v sd_V the means of x and y are those given V = 0 plus kappa v, kappa = Cov(., V) / sd_V, and the
+        density of v with the exponentials is that at 0 times exp(z v - v^2 / 2), z = distance + shift. So x^p y^q
+        becomes a polynomial in v, its coefficients moments given V = 0, where nothing overflows or cancels. The side
+        of V on which Re z is negative is integrated, the other is the rest.
+        """
+        h = self.distance
+        z = h.value + self._shift
+        on = np.real(z) > 0
+        side = np.where(on, -1.0, 1.0)
+        moved = h.error + 4 * EPS * np.abs(self._shift)
+        line = half_line_moments(p + q, side * z, moved)
+        along, across = (
+            Estimate.rounded(side * self._scale * cov / _positive(self._deviation)) for cov in (self.law.vx, self.law.c)
+        )
+        tail = Estimate.exact(0.0)
+        for i in range(p + 1):
+            for j in range(q + 1):
+                power = _power(along, i) * _power(across, j) * float(comb(p, i) * comb(q, j))
+                tail = tail + self.boundary(p - i, q - j) * power * line[i + j]
+        tail, whole = tail * (1 / SQRT_2PI), self._whole(p, q)
+        if self.first.kind == "step":
+            return (whole - tail).where(on, tail)
+        outer = whole - tail * 2.0
+        result = outer.where(on, -outer)
+        if p + q > 0:
+            return result
+        # relatively accurate where it is small
+        near = np.where(np.abs(z) < 1, z, 0) / ROOT_2
+        inner = near * polyval(near * near, ERF_SERIES)
+        small = whole * Estimate(inner, np.asarray(8 * EPS * np.abs(inner) + 2 * moved))
+        return small.where(np.abs(z) < 1, result)
+
+
+def line_moments(factor: Factor) -> Callable[[int, int], Estimate]:
+    """Moments m(0, q) = E[y^q B(y)] of a standard normal variable: x is another one that nobody uses."""
+    zero, one = np.zeros_like(factor.b), np.ones_like(factor.b)
+    return NumericMoments.of(NumericGaussian(zero, zero, one, one, zero, one), NO_FACTOR, factor)
+
+
+def _positive(sd: Array) -> Array:
+    """To divide by: 1 for 0."""
+    return np.asarray(np.where(sd > 0, sd, 1.0))
+
+
+def _power(base: Estimate, exponent: int) -> Estimate:
+    result = Estimate.exact(1.0)
+    for _ in range(exponent):
+        result = result * base
+    return result
+
+
+# -- sums of terms -----------------------------------------------------------------------------------------------------
 
 
 class _Sum:
@@ -71,14 +404,14 @@ class _Factored:
     coefficients: list[Estimate | None]
 
 
-def _gather(terms: Sequence[Term], mu: Array, sd: Array) -> list[_Factored]:
+def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> list[_Factored]:
     """Terms as polynomials in z = (x - mu) / sd times one factor each, anchored at the mean.
 
     x^p = sum over k of comb(p, k) mu^(p-k) (x - mu)^k; scale x + shift = (scale sd) z + (scale mu + shift).
     """
     shape = mu.shape
     base = _Group("one", np.zeros(shape), np.zeros(shape), [])
-    groups: list[tuple[Term, _Group]] = []
+    groups: list[tuple[FunctionTerm, _Group]] = []
     for term in terms:
         group = base
         if term.kind != "one":
@@ -109,7 +442,7 @@ def _gather(terms: Sequence[Term], mu: Array, sd: Array) -> list[_Factored]:
     ]
 
 
-def _same_argument(first: Term, second: Term) -> bool:
+def _same_argument(first: FunctionTerm, second: FunctionTerm) -> bool:
     return (
         first.kind == second.kind
         and np.array_equal(first.scale, second.scale)
@@ -140,17 +473,32 @@ def _anchor(group: _Group, base: _Group) -> None:
     group.a, group.b = (np.where(flip, -part, part) for part in (group.a, group.b))
 
 
-def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:
+def closed_form(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """For functions that are sums of terms."""
+    if not isinstance(integrand, FactoredIntegrand) or any(f.terms is None for f in integrand.functions):
+        return None
+    terms = [f.terms or () for f in integrand.functions]
+
+    def answer(part: FactoredIntegrand) -> Estimate:
+        mu, sd = ([np.broadcast_to(array, part.shape) for array in arrays] for arrays in (part.mu, part.sd))
+        if len(terms) == 1:
+            return closed_mean(terms[0], mu[0], sd[0])
+        law = part.correlation
+        return closed_cross(terms[0], terms[1], (mu[0], mu[1]), (sd[0], sd[1]), law.rho, law.s)
+
+    return answer
+
+
+def closed_mean(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Estimate:
     """E f(X) for f the sum of the terms, X of mean mu and standard deviation sd > 0.
 
     Shapes    mu, sd of one shape, the batch, against which parameters of the terms broadcast -> batch
     Accuracy  error bounds the rounding to first order; infinite where the result is not finite
     """
     total = Estimate(np.zeros(mu.shape), np.zeros(mu.shape))
-    zero, one = np.zeros(mu.shape), np.ones(mu.shape)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for group in _gather(terms, mu, sd):
-            moments = line_moments(zero, one, group.factor)
+            moments = line_moments(group.factor)
             for k, c in enumerate(group.coefficients):
                 if c is not None:
                     total = total + c * moments(0, k)
@@ -158,7 +506,8 @@ def closed_mean(terms: Sequence[Term], mu: Array, sd: Array) -> Estimate:
 
 
 def closed_cross(
-    f: Sequence[Term], g: Sequence[Term], mu: tuple[Array, Array], sd: tuple[Array, Array], rho: Array, s: Array
+    f: Sequence[FunctionTerm], g: Sequence[FunctionTerm], mu: tuple[Array, Array], sd: tuple[Array, Array],
+    rho: Array, s: Array,
 ) -> Estimate:
     """E f(X) g(Y).
 
@@ -171,13 +520,13 @@ def closed_cross(
     rho, s = np.where(line, 0.0, rho), np.where(line, 1.0, s)
     shape = rho.shape
     zero, one = np.zeros(shape), np.ones(shape)
-    law = Measure(zero, zero, one, one, rho, s * s)
+    law = NumericGaussian(zero, zero, one, one, rho, s * s)
     total = Estimate(zero, zero)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         others = _gather(g, mu[1], sd[1])
         for first in _gather(f, mu[0], sd[0]):
             for second in others:
-                moments = pair_moments(law, first.factor, second.factor)
+                moments = NumericMoments.of(law, first.factor, second.factor)
                 for p, c in enumerate(first.coefficients):
                     for q, d in enumerate(second.coefficients):
                         if c is not None and d is not None:

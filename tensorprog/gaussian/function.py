@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,27 @@ from scipy import special
 
 Array = NDArray[np.floating]
 
-__all__ = ["KINDS", "Function", "Term", "polynomial_terms", "terms_affine", "terms_call", "times_polynomial"]
+__all__ = [
+    "KINDS",
+    "REACH",
+    "FunctionTerm",
+    "RealFunction",
+    "concatenate",
+    "crude_norm",
+    "density",
+    "evaluate",
+    "merged",
+    "terms_affine",
+    "terms_call",
+    "terms_product",
+    "terms_scaled",
+]
+
+MOST_TERMS = 60  # that a product has more than its longer factor
+
+# where sizes of functions are looked for, in deviations
+REACH = 9.0
+SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 KINDS: dict[str, Callable[[Array], Array]] = {
     "one": lambda t: np.ones_like(t),
@@ -25,9 +47,9 @@ KINDS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
-    """coefficient * x**power * kind(scale * x + shift).
+@dataclass(frozen=True)
+class FunctionTerm:
+    """coefficient * x**power * kind(scale * x + shift), its parameters numbers, arrays of them, or formulas.
 
     `kind` is one of "one" (the constant 1), "step" (1 where its argument is positive, else 0), "erf", "exp", "sin",
     "cos" and "gaussian" (exp(-t**2 / 2)).
@@ -36,11 +58,11 @@ class Term:
     Raises    ValueError for an unknown kind or a negative power
     """
 
-    coefficient: Array | float
+    coefficient: Any
     power: int
     kind: str = "one"
-    scale: Array | float = 1.0
-    shift: Array | float = 0.0
+    scale: Any = 1
+    shift: Any = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -53,13 +75,13 @@ class Term:
         """The batch shape its parameters need."""
         return np.broadcast_shapes(np.shape(self.coefficient), np.shape(self.scale), np.shape(self.shift))
 
-    def lifted(self) -> Term:
+    def lifted(self) -> FunctionTerm:
         """The same term for a batch with one more axis at the end (its parameters do not vary along that axis)."""
         return replace(
             self, coefficient=_lift(self.coefficient), scale=_lift(self.scale), shift=_lift(self.shift)
         )
 
-    def flat(self) -> Term:
+    def flat(self) -> FunctionTerm:
         """The same term with numbers for parameter arrays of one element."""
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
@@ -72,7 +94,7 @@ class Term:
         return np.asarray(value * KINDS[self.kind](np.asarray(_lift(self.scale) * x + _lift(self.shift))))
 
 
-def _lift(parameter: Array | float) -> Array:
+def _lift(parameter: Any) -> Array:
     return np.asarray(parameter, dtype=np.float64)[..., None]
 
 
@@ -81,7 +103,7 @@ def _no_features() -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class RealFunction:
     """A real function of one real variable, as Gaussian expectations see it.
 
     call      x of shape batch + (m,) -> values of the same shape; parameter arrays inside are already shaped
@@ -98,7 +120,7 @@ class Function:
     kinks: Array
     features: Array = field(default_factory=_no_features)
     parity: int = 0
-    terms: tuple[Term, ...] | None = None
+    terms: tuple[FunctionTerm, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -107,7 +129,7 @@ class Function:
         return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
 
     @staticmethod
-    def from_terms(terms: Sequence[Term], features: Array | None = None, parity: int = 0) -> Function:
+    def from_terms(terms: Sequence[FunctionTerm], features: Array | None = None, parity: int = 0) -> RealFunction:
         """The function a list of terms defines: steps give its kinks, erf and gaussian their own features.
 
         Shapes    parameters of the terms broadcast against the batch
@@ -132,7 +154,7 @@ class Function:
             np.stack([np.broadcast_to(c, shape), np.broadcast_to(w, shape)], axis=-1)
             for c, w in zip(centres, widths, strict=True)
         ]
-        return Function(
+        return RealFunction(
             call=terms_call(tuple(terms)),
             kinks=np.stack(stacked, axis=-1) if stacked else np.zeros(0),
             features=features if features is not None else (np.stack(own, axis=-2) if own else _no_features()),
@@ -140,7 +162,7 @@ class Function:
             terms=tuple(terms),
         )
 
-    def affine(self, a: Array | float, b: Array | float = 0.0) -> Function:
+    def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
         """x -> f(a x + b).
 
         Shapes    a and b broadcast against the batch
@@ -152,7 +174,7 @@ class Function:
             kinks = np.where(a1 == 0, np.inf, (self.kinks - b1) / a1)
             centres = np.where(a1 == 0, np.inf, (self.features[..., 0] - b1) / a1)
             widths = np.where(a1 == 0, np.inf, self.features[..., 1] / np.abs(a1))
-        return Function(
+        return RealFunction(
             call=lambda x: call(np.asarray(a1 * x + b1)),
             kinks=kinks,
             features=np.stack(np.broadcast_arrays(centres, widths), axis=-1),
@@ -160,20 +182,18 @@ class Function:
             terms=None if self.terms is None else terms_affine(self.terms, slope, offset),
         )
 
-    def scaled(self, factor: Array | float) -> Function:
+    def scaled(self, factor: Array | float) -> RealFunction:
         """x -> factor * f(x)."""
         c = np.asarray(factor, dtype=np.float64)
         call, c1 = self.call, c[..., None]
-        terms = self.terms
-        if terms is not None:
-            terms = tuple(replace(term, coefficient=c * term.coefficient) for term in terms)
+        terms = None if self.terms is None else terms_scaled(self.terms, c)
         return replace(self, call=lambda x: np.asarray(c1 * call(x)), terms=terms)
 
-    def plus(self, other: Function) -> Function:
+    def plus(self, other: RealFunction) -> RealFunction:
         """x -> f(x) + g(x)."""
         first, second = self.call, other.call
         joint = None if self.terms is None or other.terms is None else self.terms + other.terms
-        return Function(
+        return RealFunction(
             call=lambda x: np.asarray(first(x) + second(x)),
             kinks=concatenate(self.kinks, other.kinks, 1),
             features=concatenate(self.features, other.features, 2),
@@ -192,7 +212,7 @@ def concatenate(first: Array, second: Array, trailing: int) -> Array:
     return np.concatenate(parts, axis=-trailing)
 
 
-def terms_call(terms: tuple[Term, ...]) -> Callable[[Array], Array]:
+def terms_call(terms: tuple[FunctionTerm, ...]) -> Callable[[Array], Array]:
     """The function of x (shape batch + (m,)) that the terms sum to."""
 
     def call(x: Array) -> Array:
@@ -204,29 +224,85 @@ def terms_call(terms: tuple[Term, ...]) -> Callable[[Array], Array]:
     return call
 
 
-def polynomial_terms(*coefficients: Array | float) -> tuple[Term, ...]:
-    """Terms of c0 + c1 x + c2 x**2 + ..."""
-    return tuple(Term(c, k) for k, c in enumerate(coefficients))
+# -- sums of terms, of numbers or formulas ----------------------------------------------------------------------------
 
 
-def times_polynomial(terms: Sequence[Term], *coefficients: Array | float) -> tuple[Term, ...]:
-    """Terms of (c0 + c1 x + ...) times the given sum."""
-    return tuple(
-        replace(term, coefficient=np.asarray(c) * term.coefficient, power=term.power + k)
-        for term in terms
-        for k, c in enumerate(coefficients)
-    )
-
-
-def terms_affine(terms: Sequence[Term], a: Array | float, b: Array | float) -> tuple[Term, ...]:
-    """Terms of f(a x + b), the powers expanded by the binomial theorem."""
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    result: list[Term] = []
+def merged(terms: Sequence[FunctionTerm]) -> tuple[FunctionTerm, ...]:
+    """The same sum with one term for each power of its polynomial part."""
+    powers: dict[int, Any] = {}
     for term in terms:
-        scale, shift = np.asarray(term.scale * a), np.asarray(term.scale * b + term.shift)
-        for k in range(term.power + 1):
-            if k < term.power and not np.any(b):
-                continue
-            c = comb(term.power, k) * np.asarray(term.coefficient) * a**k * b ** (term.power - k)
-            result.append(Term(c, k, term.kind, scale, shift))
-    return tuple(result)
+        if term.kind == "one":
+            powers[term.power] = powers[term.power] + term.coefficient if term.power in powers else term.coefficient
+    rest = tuple(term for term in terms if term.kind != "one")
+    return (*(FunctionTerm(c, power) for power, c in powers.items() if np.any(c != 0)), *rest)
+
+
+def terms_scaled(terms: Sequence[FunctionTerm], factor: Any) -> tuple[FunctionTerm, ...]:
+    """Terms of factor * f(x)."""
+    return tuple(replace(term, coefficient=factor * term.coefficient) for term in terms)
+
+
+def terms_product(f: Sequence[FunctionTerm], g: Sequence[FunctionTerm]) -> tuple[FunctionTerm, ...] | None:
+    """Terms of f(x) g(x), which there are where one of the two is a polynomial."""
+    for polynomial, other in ((f, g), (g, f)):
+        if all(term.kind == "one" for term in polynomial) and (len(polynomial) - 1) * len(other) <= MOST_TERMS:
+            return merged([
+                replace(t, coefficient=p.coefficient * t.coefficient, power=p.power + t.power)
+                for p, t in product(polynomial, other)
+            ])
+    return None
+
+
+def terms_affine(terms: Sequence[FunctionTerm], a: Any, b: Any) -> tuple[FunctionTerm, ...]:
+    """Terms of f(a x + b), the powers expanded by the binomial theorem."""
+    return tuple(
+        FunctionTerm(
+            comb(term.power, k) * term.coefficient * a**k * b ** (term.power - k), k,
+            term.kind, term.scale * a, term.scale * b + term.shift,
+        )
+        for term in terms
+        for k in range(term.power + 1)
+        if k == term.power or np.any(b != 0)
+    )  # fmt: skip
+
+
+# -- values and sizes --------------------------------------------------------------------------------------------------
+
+
+def density(z: Array) -> Array:
+    """Standard normal density."""
+    return np.asarray(np.exp(-0.5 * z * z) / SQRT_2PI)
+
+
+def evaluate(f: RealFunction, x: Array, strict: bool = True) -> Array:
+    """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
+
+    Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
+    """
+    with np.errstate(all="ignore"):
+        value = np.asarray(f.call(x), dtype=np.float64)
+    # a function may answer with leading axes of length 1
+    value = value.reshape(x.shape) if value.size == x.size else np.broadcast_to(value, x.shape)
+    if not strict:
+        return np.where(np.isnan(value), 0.0, value)
+    if np.isnan(value).any():
+        bad = x[np.isnan(value)].flat[0]
+        raise FloatingPointError(
+            f"a function in a Gaussian expectation returned nan at x = {bad!r}\n"
+            "  needed  a finite real value on the whole real line"
+        )
+    return value
+
+
+def crude_norm(f: RealFunction, mu: Array, sd: Array) -> Array:
+    """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
+
+    Shapes    mu, sd batch -> batch
+    """
+    z = np.linspace(-REACH, REACH, 37)
+    values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
+    scale = np.abs(values).max(axis=-1, keepdims=True)
+    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    with np.errstate(over="ignore"):
+        mean_square = ((values / scale) ** 2 * density(z)).sum(axis=-1) * (z[1] - z[0])
+    return np.asarray(scale[..., 0] * np.sqrt(mean_square))

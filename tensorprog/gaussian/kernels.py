@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
-from tensorprog.gaussian.function import Function, Term
-from tensorprog.gaussian.law import correlation
-from tensorprog.gaussian.tiles import tiled
+from tensorprog.gaussian.function import FunctionTerm, RealFunction
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, refuse_covariance_of_constants, tiled
+from tensorprog.gaussian.normal import correlation
 from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
-__all__ = ["Elementary", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
+__all__ = ["Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
@@ -55,7 +55,7 @@ class Elementary:
     sigmoids: tuple[tuple[float, float], ...]  # amplitude, spread
 
 
-def elementary(f: Function) -> Elementary | None:
+def elementary(f: RealFunction) -> Elementary | None:
     """f in that form, if its terms have it: step(x) = (1 + sign x) / 2 and x step(x) = (x + |x|) / 2."""
     if f.terms is None:
         return None
@@ -85,12 +85,30 @@ def elementary(f: Function) -> Elementary | None:
     return Elementary(constant, at_zero, linear, float(modulus), tuple((float(a), h) for h, a in sigmoids.items()))
 
 
-def _numbers(term: Term) -> tuple[float, float] | None:
+def _numbers(term: FunctionTerm) -> tuple[float, float] | None:
     """Coefficient and scale of a term without shift and without parameters that vary over the batch."""
     values = [np.asarray(value, dtype=np.float64) for value in (term.coefficient, term.scale, term.shift)]
     if any(value.size != 1 for value in values) or (term.kind != "one" and values[2].item() != 0):
         return None
     return values[0].item(), values[1].item()
+
+
+def arc_kernel(integrand: Integrand) -> Estimate | None:
+    """The first method: all members at once, with one bound on the error for all that have the same variances."""
+    if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
+        return None
+    f, g = map(elementary, integrand.functions)
+    if f is None or g is None or any(map(np.any, integrand.mu)):
+        return None
+    v, w = integrand.var
+    # variances are zero or far from under- and overflow
+    if not all(np.all((var == 0) | ((var > SMALL) & (var < LARGE))) for var in (v, w)):
+        return None
+    refuse_covariance_of_constants(v, w, integrand.cov, integrand.slack)
+    swap = (1, 0, 2) if integrand.functions[0] is integrand.functions[1] and integrand.pairs else None
+    compute = partial(kernel, f, g, slack=integrand.slack)
+    (value,) = tiled(compute, (v, w, integrand.cov), TILE, pairs=integrand.pairs, swap=swap)
+    return Estimate(value, np.broadcast_to(kernel_error(f, g, v, w), value.shape))
 
 
 def kernel_size(f: Elementary, var: Array) -> Array:

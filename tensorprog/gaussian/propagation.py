@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
-from tensorprog.gaussian.expectation import cross, mean
-from tensorprog.gaussian.function import Function
+from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import elementary, kernel_sensitivity
-from tensorprog.gaussian.several import integrate
+from tensorprog.gaussian.ladder import cross, integrate, mean
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -29,7 +28,7 @@ NEAR, NEAR_ZERO = 1e-7, 1e-100
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
 
 
-def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
+def mean_of_estimates(f: RealFunction, mu: Estimate, var: Estimate) -> Estimate:
     """E f(X) for X ~ N(mu, var).
 
     Shapes    as `mean`
@@ -38,8 +37,8 @@ def mean_of_estimates(f: Function, mu: Estimate, var: Estimate) -> Estimate:
 
 
 def cross_of_estimates(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu: tuple[Estimate, Estimate],
     var: tuple[Estimate, Estimate],
     cov: Estimate,
@@ -82,7 +81,7 @@ def several_of_estimates(
 
     Shapes    call maps z of shape batch + (dim, m) to batch + (m,); entries of mu and cov of shape batch
               -> Estimate of shape batch
-    Accuracy  as `several.integrate`, with the effect of the errors of all means and covariances
+    Accuracy  as `integrate`, with the effect of the errors of all means and covariances
     """
     places = list(combinations_with_replacement(range(len(mu)), 2))
 
@@ -122,7 +121,7 @@ def _by_differences(
     return Estimate(result.value, error)
 
 
-def _jumps(f: Function) -> bool:
+def _jumps(f: RealFunction) -> bool:
     """Whether f jumps at a kink: then it changes as much close to the kink as eight times further away."""
     places = np.where(np.isfinite(f.kinks), f.kinks, 0.0)
     if not places.size:

@@ -13,18 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.language.linalg import pivoted_cholesky
+from tensorprog.gaussian.integrand import Integrand, JointIntegrand
 
 if TYPE_CHECKING:
     from scipy.stats import qmc
 
 Array = NDArray[np.floating]
 
-__all__ = ["deviations", "expect", "normal_points", "spread_factor", "standard_errors", "weighted_sums"]
+__all__ = ["REPLICATES", "deviations", "expect", "normal_points", "quasi_monte_carlo", "standard_errors"]
 
+REPLICATES = 16
 KEPT = 1 << 22  # coordinates of points that are kept for the next function: larger sets are made again
 COVERED = 0.999  # of errors from replicates hold
-NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
+FIRST_LOG2 = 7  # points for a replicate, to begin with
+MOST, LEAST = 1 << 20, 1 << 14  # points for a member, alone and in a large batch
+BUDGET = 1 << 26  # multiplications for a batch of middling size
 
 
 def normal_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
@@ -67,20 +70,6 @@ def _kept_points(dim: int, log2_size: int, replicates: int, seed: int) -> Array:
     return normal_points(dim, log2_size, replicates, seed)
 
 
-def spread_factor(cov: Array) -> Array:
-    """L with L L^T = cov, singular or not, of which small changes of cov make small changes.
-
-    Among rows that would do equally well the first is taken, whatever their rounding, so that effects of errors in
-    cov can be seen as differences over the same points.
-
-    Shapes    cov (..., d, d) -> (..., d, d)
-    """
-    d = cov.shape[-1]
-    if not d:
-        return np.zeros(cov.shape)
-    return pivoted_cholesky(cov, np.einsum("...ii->...i", cov) * (1 + np.arange(d) / 64))[0]
-
-
 def standard_errors(replicates: Sequence[Array] | Array) -> Array:
     """How far the mean over replicates, the first axis, may be off: its standard error times Student's t.
 
@@ -99,7 +88,7 @@ def standard_errors(replicates: Sequence[Array] | Array) -> Array:
 
 
 @lru_cache(maxsize=16)
-def deviations(count: int) -> float:
+def deviations(count: int = REPLICATES) -> float:
     """How many standard errors are stated for a mean over so many replicates: 4.07 for 16."""
     return float(special.stdtrit(count - 1, 0.5 + COVERED / 2))
 
@@ -112,7 +101,7 @@ def expect(
     tolerance: float = 1e-6,
     min_log2: int = 10,
     max_log2: int = 16,
-    replicates: int = 16,
+    replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
     """E call(Z) for Z ~ N(mean, cov) in d dimensions, cov singular or not.
@@ -130,43 +119,39 @@ def expect(
     if replicates < 2 or min_log2 > max_log2:
         raise ValueError(f"need replicates >= 2 and min_log2 <= max_log2; got {replicates}, {min_log2}, {max_log2}")
     mu, sigma = np.asarray(mean, dtype=np.float64), np.asarray(cov, dtype=np.float64)
-    d = mu.shape[-1]
-    batch = np.broadcast_shapes(mu.shape[:-1], sigma.shape[:-2])
-    shift, factor = np.broadcast_to(mu, (*batch, d)), spread_factor(sigma)
-    total, square, done = np.zeros((replicates, *batch)), np.zeros(batch), 0
+    mu = np.broadcast_to(mu, (*np.broadcast_shapes(mu.shape[:-1], sigma.shape[:-2]), mu.shape[-1]))
+    return _by_doubling(JointIntegrand(call, mu, sigma, False, tolerance), min_log2, max_log2, replicates, seed)
+
+
+def quasi_monte_carlo(integrand: Integrand) -> Callable[[JointIntegrand], Estimate] | None:
+    """The last method: any function of several variables, fewer points for each member of a larger batch."""
+    if not isinstance(integrand, JointIntegrand):
+        return None
+    last = int(math.log2(most_points(integrand) // REPLICATES))
+    return lambda part: _by_doubling(part, FIRST_LOG2, last, REPLICATES, 7919)
+
+
+def most_points(integrand: JointIntegrand) -> int:
+    """How many points a member may take."""
+    shape: tuple[int, ...] = integrand.mu.shape
+    return min(MOST, max(LEAST, BUDGET // max(1, math.prod(shape) * shape[-1])))
+
+
+def _by_doubling(integrand: JointIntegrand, min_log2: int, max_log2: int, replicates: int, seed: int) -> Estimate:
+    """Twice the points for every replicate, until the error is within the tolerance."""
+    d = integrand.mu.shape[-1]
+    total, square, done = np.zeros((replicates, *integrand.shape)), np.zeros(integrand.shape), 0
     for log2_size in range(min_log2, max_log2 + 1):
         # a zero-dimensional Gaussian needs no points: the function is a constant
         points = _point_sets(max(d, 1), log2_size, replicates, seed)[:, done:, :d]
         for number, new in enumerate(points):
-            sums = weighted_sums(call, shift, factor, new, np.ones(len(new)))
+            sums = integrand.sums(new, np.ones(len(new)))
             total[number] += sums[0]
             square += sums[1]
         done = 2**log2_size
         averages = total / done
         size = np.sqrt(square / (done * replicates))
         error = standard_errors(averages) + 8 * EPS * size
-        if np.all(error <= tolerance * size):
+        if np.all(error <= integrand.tolerance * size):
             break
     return Estimate(np.asarray(averages.mean(axis=0)), np.asarray(error))
-
-
-def weighted_sums(
-    call: Callable[[Array], Array], shift: Array, factor: Array, points: Array, weights: Array
-) -> tuple[Array, Array]:
-    """Sums of weights * call and of weights * call**2 over points of N(0, I), in chunks that bound the memory.
-
-    Shapes    shift batch + (d,), factor (...) + (d, d), points (m, d), weights (m,) -> batch, twice
-    Raises    FloatingPointError if call returns nan
-    """
-    m, d = points.shape
-    batch = shift.shape[:-1]
-    chunk = max(1, NUMBERS // max(1, math.prod(batch) * d))
-    value, square = np.zeros(batch), np.zeros(batch)
-    for start in range(0, m, chunk):
-        part = slice(start, start + chunk)
-        z = shift[..., None] + np.matmul(factor, points[part].T)
-        f = np.broadcast_to(np.asarray(call(z), dtype=np.float64), (*batch, z.shape[-1]))
-        if np.isnan(f).any():
-            raise FloatingPointError("a function in a Gaussian expectation returned nan")
-        value, square = value + f @ weights[part], square + np.square(f) @ weights[part]
-    return np.asarray(value), np.asarray(square)

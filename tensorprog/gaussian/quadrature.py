@@ -7,29 +7,30 @@ where the function grows (or lives) far out. Two orders on the same panels give 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import Function, Term
-from tensorprog.gaussian.panels import panel_edges, rule
+from tensorprog.gaussian.function import REACH, FunctionTerm, RealFunction, crude_norm, density, evaluate
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
+from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
 
-__all__ = ["crude_norm", "evaluate", "integrate_line", "integrate_plane"]
+__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_the_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
-# the window reaches at least this far: the mass outside is 2e-19; what may be lost there, relative to the norms
-REACH = 9.0
+# the window reaches REACH at least: the mass outside is 2e-19; what may be lost there, relative to the norms
 TRUNCATION = 1e-17
 # beyond this the normal density is below the smallest float
 HORIZON = 38.0
 # drop where |f| times density is e^-50 = 2e-22 of its maximum
 NEGLIGIBLE = 50.0
-SQRT_2PI = float(np.sqrt(2 * np.pi))
 # safety factor on differences between rules that have not converged
 UNRESOLVED = 4.0
 # how often panels are halved: where the integrand is an array of numbers, and where it is integrals
@@ -40,32 +41,51 @@ CHUNK = 400_000
 BUDGET = 60_000_000
 
 
-def density(z: Array) -> Array:
-    """Standard normal density."""
-    return np.asarray(np.exp(-0.5 * z * z) / SQRT_2PI)
+def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """One variable behind all functions: there is but one, or the correlation is +-1."""
+    if not isinstance(integrand, FactoredIntegrand):
+        return None
+
+    def integral(part: FactoredIntegrand) -> Estimate:
+        laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
+        parts = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
+        if len(parts) == 2:
+            g, mu, sd = parts[1]
+            parts[1] = g, mu, sd * np.where(part.correlation.rho < 0, -1.0, 1.0)
+        return integrate_line(parts)
+
+    if len(integrand.functions) == 1:
+        return integral
+    return lambda part: part.for_members(part.correlation.s == 0, integral)
 
 
-def evaluate(f: Function, x: Array, strict: bool = True) -> Array:
-    """f at x of shape batch + (m,), without warnings, always of the shape of x; not strict: 0 for nan.
+def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """Two variables; a line is enough where one function has a closed conditional mean of rounding accuracy."""
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
+        return None
 
-    Raises    FloatingPointError if f returns nan: a nan is a bug of the function or an argument outside its domain
-    """
-    with np.errstate(all="ignore"):
-        value = np.asarray(f.call(x), dtype=np.float64)
-    # a function may answer with leading axes of length 1
-    value = value.reshape(x.shape) if value.size == x.size else np.broadcast_to(value, x.shape)
-    if not strict:
-        return np.where(np.isnan(value), 0.0, value)
-    if np.isnan(value).any():
-        bad = x[np.isnan(value)].flat[0]
-        raise FloatingPointError(
-            f"a function in a Gaussian expectation returned nan at x = {bad!r}\n"
-            "  needed  a finite real value on the whole real line"
-        )
-    return value
+    def integral(part: FactoredIntegrand) -> Estimate:
+        (f, g), law = part.functions, part.correlation
+        (mu_f, mu_g), (sd_f, sd_g) = ([np.broadcast_to(a, part.shape) for a in arrays] for arrays in (part.mu, part.sd))
+        result: Estimate | None = None
+        if g.terms is not None:
+            result = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s, _conditional_mean(g.terms))
+        elif f.terms is not None:
+            result = integrate_plane(g, f, (mu_g, mu_f), (sd_g, sd_f), law.rho, law.s, _conditional_mean(f.terms))
+        if result is not None and not np.any(part.pending(result)):
+            return result
+        numeric = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s)
+        return numeric if result is None else result.better_of(numeric)
+
+    return lambda part: part.for_members(part.correlation.s > 0, integral)
 
 
-def probe_window(f: Function, mu: Array, sd: Array) -> tuple[Array, Array]:
+def _conditional_mean(terms: tuple[FunctionTerm, ...]) -> Conditional:
+    """E of the terms for means and deviations of shape batch + (m,)."""
+    return partial(closed_mean, tuple(term.lifted() for term in terms))
+
+
+def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array]:
     """Where |f(mu + sd z)| exp(-z^2 / 2) matters: [lo, hi] containing [-REACH, REACH].
 
     Shapes    mu, sd batch -> two arrays of shape batch
@@ -83,21 +103,7 @@ def probe_window(f: Function, mu: Array, sd: Array) -> tuple[Array, Array]:
     return np.minimum(lo, -REACH), np.maximum(hi, REACH)
 
 
-def crude_norm(f: Function, mu: Array, sd: Array) -> Array:
-    """sqrt(E f(X)^2) to a digit or so: a yardstick for errors, not a result.
-
-    Shapes    mu, sd batch -> batch
-    """
-    z = np.linspace(-REACH, REACH, 37)
-    values = evaluate(f, mu[..., None] + sd[..., None] * z, strict=False)
-    scale = np.abs(values).max(axis=-1, keepdims=True)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-    with np.errstate(over="ignore"):
-        mean_square = ((values / scale) ** 2 * density(z)).sum(axis=-1) * (z[1] - z[0])
-    return np.asarray(scale[..., 0] * np.sqrt(mean_square))
-
-
-def structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
+def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     """Kinks, feature centres and feature scales of z -> f(mu + sd z).
 
     Shapes    mu, sd batch -> batch + (K,), batch + (L,), batch + (L,)
@@ -146,41 +152,9 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
         return np.asarray(np.where(variation > 0, ratio * variation, 0.0))
 
 
-def _exponential(f: Function) -> Term | None:
-    """The one term c exp(a x + b) that f consists of, if it does."""
-    only = f.terms[0] if f.terms is not None and len(f.terms) == 1 else None
-    return only if only is not None and only.kind == "exp" and only.power == 0 else None
-
-
-def _absorbed(term: Term, mu: Array, sd: Array) -> tuple[Array, Estimate]:
-    """c exp(a x + b) times the density of z, x = mu + sd z, is a mass times the density of z moved by a sd."""
-    shift = np.asarray(term.scale * sd)
-    exponent = np.asarray(term.scale * mu + term.shift)
-    size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + shift * shift
-    mass = np.asarray(term.coefficient * np.exp(exponent + 0.5 * shift * shift))
-    return shift, Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass)))
-
-
-def _without_exponentials(
-    parts: list[tuple[Function, Array, Array]],
-) -> tuple[list[tuple[Function, Array, Array]], Estimate]:
-    """The other parts under the law that the exponentials make of the given one, and the mass of that law.
-
-    So exp(x) at a variance of 1000 does not overflow where exp(500) is the answer.
-    """
-    mass = Estimate.exact(1.0)
-    for k, (f, mu, sd) in enumerate(parts):
-        term = _exponential(f)
-        if term is not None and len(parts) > 1:
-            shift, factor = _absorbed(term, mu, sd)
-            rest, more = _without_exponentials([(g, m + d * shift, d) for g, m, d in parts[:k] + parts[k + 1 :]])
-            return rest, factor * more
-    return parts, mass
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
-    parts: list[tuple[Function, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
+    parts: list[tuple[RealFunction, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
@@ -191,7 +165,6 @@ def integrate_line(
               tolerance times E |product| everywhere, at most `refinements` times
     Raises    FloatingPointError if a function returns nan
     """
-    parts, mass = _without_exponentials(parts)
     batch = parts[0][1].shape
     kinks, centres, scales = (
         np.concatenate(arrays, axis=-1)
@@ -228,18 +201,18 @@ def integrate_line(
         if not np.any(pending) or edges.size * FINE > 4_000_000:
             break
     assert best is not None
-    return (mass * best).settled()
+    return best
 
 
-def _signed_structure(f: Function, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
+def _signed_structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     kinks, centres, scales = structure(f, mu, sd)
     return kinks, centres, np.abs(scales)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
-    f: Function,
-    g: Function,
+    f: RealFunction,
+    g: RealFunction,
     mu: tuple[Array, Array],
     sd: tuple[Array, Array],
     rho: Array,
@@ -257,12 +230,6 @@ def integrate_plane(
     Accuracy  error: twice the difference of two orders (in both variables), plus rounding
     Raises    FloatingPointError if a function returns nan
     """
-    for one, other, first, second in ((f, g, 0, 1), (g, f, 1, 0)):
-        term = _exponential(one)
-        if term is not None:
-            shift, mass = _absorbed(term, mu[first], sd[first])
-            moved = mu[second] + sd[second] * rho * shift
-            return (mass * integrate_line([(other, moved, sd[second])])).settled()
     batch = rho.shape
     kinks, centres, scales = structure(f, mu[0], sd[0])
     g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
@@ -322,7 +289,7 @@ def integrate_plane(
 
 
 def _inner(
-    g: Function, mean: Array, sd: Array, window: tuple[Array, Array], order: int, refine: float
+    g: RealFunction, mean: Array, sd: Array, window: tuple[Array, Array], order: int, refine: float
 ) -> tuple[Array, Array, int]:
     """E g(mean + sd w) and E |g(mean + sd w)| for every outer node, in chunks of nodes.
 

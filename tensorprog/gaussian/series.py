@@ -9,18 +9,19 @@ norms are known: E f^2 minus the sum of a_k^2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import Function
-from tensorprog.gaussian.quadrature import density, evaluate
+from tensorprog.gaussian.function import RealFunction, density, evaluate
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 
 Array = NDArray[np.floating]
 
-__all__ = ["Series", "product_series", "series"]
+__all__ = ["HermiteSeries", "mehler_series", "product_series", "series"]
 
 ORDERS = (48, 128, 256)
 # |h_k(z)| density(z)^(1/2) <= 1, and density(13.5)^(1/2) is below 1e-19
@@ -28,12 +29,13 @@ REACH = 13.5
 # the trapezoidal rule errs by exp(-NEGLIGIBLE)
 NEGLIGIBLE = 40.0
 MOST_NODES = 4000
+MOST_LAWS = 1 << 14  # of a variable whose coefficients are held at once
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
 ENOUGH = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class HermiteSeries:
     """Hermite coefficients of f(mu + sd z) for many (mu, sd), and what bounds the errors of products.
 
     Shapes    coefficients (K, m); norm, tail, steep, rough (m,): (E f^2)^(1/2), the norm of what the coefficients leave
@@ -46,12 +48,12 @@ class Series:
     steep: Array
     rough: Array
 
-    def cut(self, order: int) -> Series:
+    def cut(self, order: int) -> HermiteSeries:
         """The same with fewer terms."""
         if order >= len(self.coefficients):
             return self
         left = np.square(self.coefficients[order:]).sum(axis=0)
-        return Series(self.coefficients[:order], self.norm, np.sqrt(self.tail**2 + left), self.steep, self.rough)
+        return HermiteSeries(self.coefficients[:order], self.norm, np.sqrt(self.tail**2 + left), self.steep, self.rough)
 
     def order(self) -> int:
         """The least order after which little enough is left of all members, or the largest."""
@@ -61,7 +63,29 @@ class Series:
         return ORDERS[-1]
 
 
-def series(f: Function, mu: Array, sd: Array) -> Series | None:
+def mehler_series(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """For two functions one of which is no sum of terms; coefficients are computed once for each law of a variable."""
+    if not isinstance(integrand, FactoredIntegrand) or not integrand.plain or len(integrand.functions) == 1:
+        return None
+    if all(f.terms is not None for f in integrand.functions):
+        return None
+    one = _of_laws(integrand.functions[0], integrand.mu[0], integrand.var[0])
+    two = None if one is None else _of_laws(integrand.functions[1], integrand.mu[1], integrand.var[1])
+    if one is None or two is None:
+        return None
+    order = max(one.order(), two.order())
+    first, second = one.cut(order), two.cut(order)
+    return lambda part: product_series(first, second, part.places[0], part.places[1], part.correlation.rho)
+
+
+def _of_laws(f: RealFunction, mu: Array, var: Array) -> HermiteSeries | None:
+    m, v = np.broadcast_arrays(mu, var)
+    if m.size > MOST_LAWS or not (np.isfinite(m).all() and np.isfinite(v).all() and np.all(v >= 0)):
+        return None
+    return series(f, m.ravel(), np.sqrt(v.ravel()))
+
+
+def series(f: RealFunction, mu: Array, sd: Array) -> HermiteSeries | None:
     """Coefficients by the trapezoidal rule, which converges geometrically; None if f is not smooth enough for it.
 
     Shapes    mu, sd (m,)
@@ -97,7 +121,7 @@ def series(f: Function, mu: Array, sd: Array) -> Series | None:
     rough = np.sqrt(np.square(coefficients - coarse).sum(axis=0)) + 8 * EPS * np.sqrt(squares)
     left = np.maximum(squares - np.square(coefficients).sum(axis=0), 0.0) + 4 * EPS * squares
     steep = np.sqrt((np.arange(2, order + 2)[:, None] * np.square(coefficients)).sum(axis=0))
-    return Series(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
+    return HermiteSeries(coefficients, np.sqrt(squares), np.sqrt(left), steep, rough)
 
 
 def hermite(z: Array, order: int) -> Array:
@@ -113,7 +137,9 @@ def hermite(z: Array, order: int) -> Array:
     return found
 
 
-def product_series(f: Series, g: Series, first: NDArray[np.intp], second: NDArray[np.intp], rho: Array) -> Estimate:
+def product_series(
+    f: HermiteSeries, g: HermiteSeries, first: NDArray[np.intp], second: NDArray[np.intp], rho: Array
+) -> Estimate:
     """E f(X) g(Y) for members `first` of f and `second` of g at correlations rho.
 
     Shapes    all broadcast to the batch; f and g of one order

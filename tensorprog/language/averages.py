@@ -53,7 +53,7 @@ class Averages:
         dot = next(s for s in self.netsor.body if s.target.name == family)
         for statement in self.netsor.body:
             if isinstance(dot, Dot) and statement.target.name == dot.left.name:
-                yield from (str(statement), dot.left.name)
+                yield from (f"{statement} (made for {statement.span.text})", str(statement), dot.left.name)
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""

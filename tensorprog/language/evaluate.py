@@ -24,7 +24,7 @@ from tensorprog.language.expr import (
     is_call,
 )
 from tensorprog.language.named_arrays import COORDINATE, Open, add, align, broadcast, contract, gather, take, union
-from tensorprog.language.records import ConstantDef, Draft, Range, Table
+from tensorprog.language.records import ConstantDef, Draft, Nonlin, Range, Table
 
 __all__ = ["Scope", "constant_array", "evaluate", "index_array", "overflow"]
 
@@ -85,13 +85,19 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
     return gather(Open(axes, result), dict(zip(expr.indices, expr.at, strict=True)), scope.ranges, starts)
 
 
-def overflow(target: Variable, expr: Expr, value: Open) -> str:
-    """What is wrong with the values that a statement took: inf or no number; '' if nothing, and -inf may be a mask."""
+def overflow(statement: Nonlin, value: Open) -> str:
+    """What is wrong with the values that a statement took: inf or no number; '' if nothing, and -inf may be a mask.
+
+    A statement that was added to a program is told with what it was made for, which its span has.
+    """
     with np.errstate(all="ignore"):
         if bool((value.data < np.inf).all()):
             return ""
+    of = statement.span.text
+    written = not of or of.partition("=")[0].replace(" ", "") == str(statement.target).replace(" ", "")
+    made = "" if written else f" (made for {of})"
     return (
-        f"{target} = Nonlin({expr}) took values that are not finite numbers: it overflows, or leaves the domain of a "
+        f"{statement}{made} took values that are not finite numbers: it overflows, or leaves the domain of a "
         "function (log, sqrt, division)"
     )
 

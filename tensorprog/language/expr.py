@@ -21,9 +21,9 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
-    "COMPARISONS", "LOGICAL", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "IndexValue", "Number", "Operand",
-    "Reduction", "Variable", "as_expr", "call", "factors", "fold", "is_call", "linear_arguments", "product_of",
-    "rebuild", "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
+    "COMPARISONS", "LOGICAL", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue", "Number",
+    "Operand", "Reduction", "Variable", "as_expr", "call", "factors", "fold", "function", "function_names", "is_call",
+    "linear_arguments", "product_of", "rebuild", "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
 ]
 
 V = TypeVar("V")
@@ -52,21 +52,24 @@ class Affine:
         """One index alone."""
         return cls(((name, 1),))
 
-    def __add__(self, other: Affine | int) -> Affine:
+    def _plus(self, other: Affine | int, sign: int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.offset + other)
+            return Affine(self.terms, self.offset + sign * other)
         terms = dict(self.terms)
         for name, value in other.terms:
-            terms[name] = terms.get(name, 0) + value
-        return Affine.of(terms, self.offset + other.offset)
+            terms[name] = terms.get(name, 0) + sign * value
+        return Affine.of(terms, self.offset + sign * other.offset)
+
+    def __add__(self, other: Affine | int) -> Affine:
+        return self._plus(other, 1)
+
+    def __sub__(self, other: Affine | int) -> Affine:
+        return self._plus(other, -1)
 
     def __mul__(self, factor: int) -> Affine:
         return Affine(tuple((name, factor * value) for name, value in self.terms if factor), factor * self.offset)
 
     __rmul__ = __mul__
-
-    def __sub__(self, other: Affine | int) -> Affine:
-        return self + -1 * other
 
     def at(self, values: Mapping[str, Affine]) -> Affine:
         """The form with indices replaced by affine forms; indices without a value stay."""
@@ -388,6 +391,72 @@ def call(name: str, *args: Operand, column: int = 0, **keywords: Operand) -> Exp
             fix = f"declare {other} under constants, or use {alternative} if it is a vector or a score"
             raise ProgramError(Problem(message, fix=fix))
     return Call(name, tuple(given[: atom.arity]) + tuple(values[key] for key in names), column)
+
+
+def function_names() -> list[str]:
+    """Names of all functions, sorted."""
+    return sorted({*ATOMS, *REDUCTIONS, *PAIRWISE})
+
+
+def function(name: str) -> Function:
+    """The function of this name.
+
+    Raises    ProgramError with the closest name
+    """
+    if name not in ATOMS and name not in REDUCTIONS and name not in PAIRWISE:
+        raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names())))
+    return Function(name)
+
+
+class Function:
+    """A function on expressions: `f(x)` acts coordinatewise, `f[i](x)` over an index; most have one of the two."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        atom = ATOMS.get(PAIRWISE.get(name, name))
+        over = REDUCTIONS.get(name)
+        docs = ([atom.doc] if atom else []) + ([f"over indices: {over.doc}"] if over else [])
+        self.__doc__ = "; ".join(docs)
+
+    def __call__(self, *args: Operand, **params: Operand) -> Expr:
+        """Apply the function to expressions and numbers, the parameters last or by name."""
+        return self.applied(args, params)
+
+    def applied(self, args: Sequence[Operand], params: Mapping[str, Operand], column: int = 0) -> Expr:
+        """The function of these arguments, read from this column of a text."""
+        name = self.__name__
+        if name in PAIRWISE:
+            if len(args) < 2 or params:
+                over = f", or {name}[i](x[i]) over an index" if name in REDUCTIONS else ""
+                raise ProgramError(Problem(f"{name} takes two or more arguments", fix=f"{name}(x, y){over}"))
+            return reduce(lambda x, y: call(PAIRWISE[name], x, y, column=column), args[1:], as_expr(args[0]))
+        if name not in ATOMS:
+            raise ProgramError(Problem(f"{name} acts over indices", fix=f"{name}[i](x[i])"))
+        if "column" in params:
+            raise ProgramError(f"{name}: column is not one of its parameters")
+        return call(name, *args, column=column, **params)  # type: ignore[arg-type]  # column was refused
+
+    def __getitem__(self, indices: Any) -> Callable[[Operand], Expr]:
+        """The function over the indices given, to be applied to one expression."""
+        name = self.__name__
+        names = indices if isinstance(indices, tuple) else (indices,)
+        for index in names if name in REDUCTIONS else ():
+            if not isinstance(index, IndexValue):
+                raise ProgramError(Problem(f"{name}[...] takes indices, not {index!s}", fix='i = P.index("i", 4), then '
+                                                                                         f"{name}[i](x[i])"))
+        return self.over([index.name for index in names if isinstance(index, IndexValue)])
+
+    def over(self, indices: Sequence[str], column: int = 0) -> Callable[[Operand], Expr]:
+        """The function over the indices named."""
+        name = self.__name__
+        if name not in REDUCTIONS:
+            raise ProgramError(Problem(f"{name} does not act over indices", fix=f"{name}(x)"))
+        if len(set(indices)) != len(indices) or not indices:
+            raise ProgramError(f"{name}[...] {'names an index twice' if indices else 'needs an index'}")
+        return lambda arg: Reduction(name, tuple(indices), as_expr(arg), column)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}: {self.__doc__}>"
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

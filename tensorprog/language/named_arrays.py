@@ -87,7 +87,7 @@ def take(
     rules = tuple(boundaries) or ("",) * len(slots)
     sizes = array.shape[len(lead) : len(lead) + len(slots)]
     indices = [name for slot in slots for name in slot.indices]
-    outside = [_leaves(slot, start, size, ranges) for slot, start, size in zip(slots, starts, sizes, strict=True)]
+    outside = [_reads_beyond(slot, start, size, ranges) for slot, start, size in zip(slots, starts, sizes, strict=True)]
     simple = len(set(indices)) == len(indices) and all(
         len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
     )
@@ -157,7 +157,7 @@ def gather(
     return Open(axes, align(result, axes))
 
 
-def _leaves(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:
+def _reads_beyond(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:
     low, high = slot.bounds(ranges)
     return low < start or high >= start + size
 

@@ -26,9 +26,10 @@ from tensorprog.language.expr import (
     Variable,
     call,
     fold,
+    function,
+    function_names,
     is_call,
 )
-from tensorprog.language.functions import function, function_names
 
 __all__ = [
     "MAX_DEPTH", "Names", "affine", "as_slot", "constant_value", "parse_expression", "parse_statement", "parse_target",

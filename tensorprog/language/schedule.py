@@ -9,8 +9,8 @@ from typing import Any
 import networkx as nx
 
 from tensorprog.language.errors import Problem
-from tensorprog.language.expr import Affine, Variable
-from tensorprog.language.records import Draft, Range, Statement
+from tensorprog.language.expr import Affine, Variable, is_call, walk
+from tensorprog.language.records import Draft, Nonlin, Range, Statement
 
 __all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps", "upstream"]
 
@@ -126,9 +126,12 @@ def _order(
         else:
             statement = body[members[0]]
             names = ", ".join(dict.fromkeys(str(body[m].target) for m in members))
+            nonlins = [s for s in map(body.__getitem__, members) if isinstance(s, Nonlin)]
+            masked = any(is_call(node, "where") for nonlin in nonlins for node in walk(nonlin.expr))
             raise _Circular(Problem(
                 f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
-                f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases",
+                f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases"
+                + ("; what conditions leave out is not looked at" if masked else ""),
                 statement.span,
                 "refer to earlier members only, e.g. s[t] = Nonlin(tanh(u[t])), u[t] = MatMul(W, s[t-1]), s[0] given "
                 "(Sakai et al. 2025, footnote 2)",

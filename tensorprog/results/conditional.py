@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tensorprog.check.rewrites.tools.editor import Editor
 from tensorprog.check.rewrites.tools.linear import Stuck
-from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.errors import NotCompiledError, Span
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -139,6 +139,7 @@ class _Output:
     def __post_init__(self) -> None:
         self.netsor = self.editor.netsor
         self.width = self.netsor.families[self.name].width
+        self._span = Span(text=f"the conditional law of {self.name}")
         self.target, self.expr = self._combination()
         self.last = self._last()
 
@@ -264,12 +265,12 @@ class _Output:
         for part in parts[1:]:
             total = Call("add", (total, part))
         variance = Variable(self.editor.name(f"variance_{self.name}"), self.target.slots)
-        made.append(Nonlin(variance, total))
+        made.append(Nonlin(variance, total, span=self._span))
         self.variance = variance.name
         rest = self._picked(self.expr, self._remainder)
         if rest is not None:
             mean = Variable(self.editor.name(f"mean_{self.name}"), self.target.slots)
-            made.append(Nonlin(mean, rest, "" if variables(rest) else self.width))
+            made.append(Nonlin(mean, rest, "" if variables(rest) else self.width, self._span))
             self.mean = mean.name
         return made
 
@@ -287,11 +288,11 @@ class _Output:
         assert combination is not None
         slots = slots_of((*self._free, *fresh.values()))
         if not isinstance(combination, Variable):
-            vector = Nonlin(Variable(self.editor.name(f"w_{self.name}_{weight}"), slots), combination)
+            vector = Nonlin(Variable(self.editor.name(f"w_{self.name}_{weight}"), slots), combination, span=self._span)
             made.append(vector)
             combination = vector.target
         square = Variable(self.editor.name(f"square_{self.name}_{weight}"), slots)
-        made.append(Dot(square, combination, combination, "1/n"))
+        made.append(Dot(square, combination, combination, "1/n", self._span))
         variance = substitute(declared.variance, dict(zip(declared.indices, values, strict=True)))
         part = square if variance == Number(1) else Call("multiply", (variance, square))
         return Reduction("sum", tuple(fresh.values()), part) if fresh else part

@@ -3,11 +3,12 @@
 The numbers of a law come from averages over the scores by rules that choose their nodes; its draws come from random
 numbers, and networks from random weights.  So a rule that misses a spike, or a density that is a comb, is seen here.
 
-    z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / 3)
+    z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / t)
 
-with the sign of the difference.  Shares of draws have exact binomial tails, whatever their number.  At finite width
-an expectation is a + b/n + c/n**2 + .., and what is compared is a, from a fit of a, b and c to all widths.  Outputs
-that are Gaussian given all but the weights used last enter by these Gaussians, with far less noise than by draws.
+with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.qmc`).  Shares of
+draws have exact binomial tails, whatever their number.  At finite width an expectation is a + b/n + c/n**2 + .., and
+what is compared is a, from a fit of a, b and c to all widths.  Outputs that are Gaussian given all but the weights used
+last enter by these Gaussians, with far less noise than by draws.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
+from tensorprog.gaussian.qmc import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
-from tensorprog.language.formats import BRACKETS, label, plain_fields, quantity
+from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
+from tensorprog.language.samples import column
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.divergence import kl_gaussian
-from tensorprog.results.law_summary import column, members, split
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.law import NumericLaw
@@ -514,14 +516,14 @@ def _score(stated: Number, found: Number, rounding: float) -> float:
     excess = abs(other - value) - error - rounding
     if excess <= 0:
         return 0.0
-    scale = math.hypot(se, error / 3)
+    scale = math.hypot(se, error / deviations())
     return math.copysign(excess / scale if scale > 0 else math.inf, other - value)
 
 
 def _binomial(hits: int, count: int, low: float, high: float, error: float) -> float:
     """z of a number of hits by the exact tails of a binomial law with a probability between low and high.
 
-    An error that is not small beside the standard error is allowed three times over, as in `_score`.
+    An error that is not small beside the standard error makes z smaller, as in `_score`.
     """
     from scipy.special import bdtr, bdtrc, ndtri
 
@@ -532,7 +534,7 @@ def _binomial(hits: int, count: int, low: float, high: float, error: float) -> f
     low, high = min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
     share = min(max(hits / count, 1 / count), 1 - 1 / count)
     se = math.sqrt(share * (1 - share) / count)
-    weight = se / math.hypot(se, error / 3)
+    weight = se / math.hypot(se, error / deviations())
     if hits > count * high:
         return weight * float(-ndtri(min(0.5, max(1e-300, bdtrc(hits - 1, count, high)))))
     if hits < count * low:

@@ -301,10 +301,8 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements that reach no output are dropped one by one."""
-    def relevant(netsor: Netsor, more: Any) -> set[str]:
-        return {netsor.body[position].target.name for position in Structure(netsor).relevant}
-
-    monkeypatch.setattr(sys.modules[STEPS["unused"].__module__], "_used", relevant)
+    monkeypatch.setattr(sys.modules[STEPS["unused"].__module__], "_used",
+                        lambda netsor, more: Structure(netsor).relevant)
 
 
 BROKEN = (broken_terms, broken_slots, broken_names, broken_softmax, broken_variance, broken_factor, broken_constants,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorprog.gaussian import Function, Term
+from tensorprog.gaussian import FunctionTerm, RealFunction
 from tensorprog.language.atoms import ATOMS
 
 REFERENCES = json.loads(Path(__file__).with_name("references.json").read_text())
@@ -23,12 +23,12 @@ def from_atom(name, *given):
     atom = ATOMS[name]
     params = given or tuple(atom.params.values())
     terms = atom.terms(*params) if atom.terms is not None else None
-    return Function(
+    return RealFunction(
         call=lambda x: atom.numpy(x, *params),
         kinks=np.array(atom.kinks(*params)),
         features=np.reshape(np.array(atom.features(*params), dtype=float), (-1, 2)),
         parity=atom.parity,
-        terms=None if terms is None else tuple(Term(*term) for term in terms),
+        terms=None if terms is None else tuple(FunctionTerm(*term) for term in terms),
     )
 
 

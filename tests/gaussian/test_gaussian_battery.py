@@ -9,8 +9,8 @@ import pytest
 from battery import CLOSED, FUNCTIONS, LAWS, MARGINALS, QUADRATURE, REFERENCES, USED, cases, honest, roots, violations
 from scipy import special
 
-from tensorprog.gaussian import cross, expectation, half_line, mean, moments
-from tensorprog.gaussian.law import Correlation
+from tensorprog.gaussian import closed_forms, cross, integrand, mean, normal
+from tensorprog.gaussian.normal import Correlation
 from tensorprog.language.atoms import ATOMS
 
 PAIRS = {(f, g): values for f, g, values in REFERENCES["pairs"]}
@@ -93,22 +93,22 @@ def test_a_factor_wrong_by_a_billionth_is_seen(f):
     [("step_step", "step(x)", "step(x)"), ("sign_sign", "erf(x)", "erf(x)"), ("step_sign", "relu(x)", "erf(x)")],
 )
 def test_an_orthant_probability_wrong_by_a_billionth_is_seen(name, f, g, monkeypatch):
-    right = getattr(moments, name)
-    monkeypatch.setattr(moments, name, lambda *given: right(*given) + 1e-9)
+    right = getattr(closed_forms, name)
+    monkeypatch.setattr(closed_forms, name, lambda *given: right(*given) + 1e-9)
     with pytest.raises(AssertionError):
         check(FUNCTIONS[f], FUNCTIONS[g], cases(f, g, (SELF | PAIRS)[f, g]))
 
 
 @pytest.mark.parametrize("f", ["relu(x)", "gelu(x)", "x * erf(x)", "abs(x)"])
 def test_a_density_wrong_by_a_billionth_is_seen(f, monkeypatch):
-    monkeypatch.setattr(moments, "SQRT_2PI", moments.SQRT_2PI * (1 + 1e-9))
+    monkeypatch.setattr(closed_forms, "SQRT_2PI", closed_forms.SQRT_2PI * (1 + 1e-9))
     with pytest.raises(AssertionError):
         check(FUNCTIONS[f], FUNCTIONS[f], cases(f, f, SELF[f, f]))
 
 
 @pytest.mark.parametrize(("f", "g"), [("step(x)", "sin(x)"), ("erf(x)", "cos(x)"), ("relu(x)", "exp(x)")])
 def test_a_faddeeva_function_wrong_by_a_billionth_is_seen(f, g, monkeypatch):
-    monkeypatch.setattr(half_line, "special", SimpleNamespace(erfcx=lambda y: (1 + 1e-9) * special.erfcx(y)))
+    monkeypatch.setattr(normal, "special", SimpleNamespace(erfcx=lambda y: (1 + 1e-9) * special.erfcx(y)))
     with pytest.raises(AssertionError):
         check(FUNCTIONS[f], FUNCTIONS[g], cases(f, g, PAIRS[f, g]))
 
@@ -118,7 +118,7 @@ def test_a_correlation_that_cancels_is_seen(monkeypatch):
         rho = np.clip(cov / np.sqrt(var_f * var_g), -1, 1)
         return Correlation(rho, np.sqrt(1 - rho**2))
 
-    monkeypatch.setattr(expectation, "correlation", naive)
+    monkeypatch.setattr(integrand, "correlation", naive)
     with pytest.raises(AssertionError):
         check(FUNCTIONS["sign(x)"], FUNCTIONS["sign(x)"], cases("sign(x)", "sign(x)", SELF["sign(x)", "sign(x)"]))
 

@@ -7,10 +7,10 @@ from gaussian_functions import FUNCTIONS, clip_terms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorprog.gaussian import Estimate, Function, Term, cross, mean
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, mean
 
 TANH, RELU, GELU, CLIP = (FUNCTIONS[name] for name in ("tanh", "relu", "gelu", "clip"))
-EVEN = Function(lambda x: x * x / (1 + x * x), np.zeros(0), np.array([[0.0, 1.0]]), 1)
+EVEN = RealFunction(lambda x: x * x / (1 + x * x), np.zeros(0), np.array([[0.0, 1.0]]), 1)
 
 
 def test_odd_functions_of_centred_variables_have_exact_zeros():
@@ -73,7 +73,7 @@ def test_batches_of_every_shape_broadcast(shapes):
 
 def test_parameter_arrays_vary_over_the_batch():
     width = np.array([[0.5], [3.0]])
-    clips = Function(
+    clips = RealFunction(
         lambda x: np.clip(x, -width[..., None], width[..., None]),
         np.stack([-width, width], -1),
         terms=clip_terms(width),
@@ -82,12 +82,12 @@ def test_parameter_arrays_vary_over_the_batch():
     table = cross(clips, TANH, 0.1, 0.0, var, 1.0, 0.4)
     assert table.value.shape == (2, 3)
     for i, w in enumerate((0.5, 3.0)):
-        one = Function(lambda x, w=w: np.clip(x, -w, w), np.array([-w, w]), terms=clip_terms(w))
+        one = RealFunction(lambda x, w=w: np.clip(x, -w, w), np.array([-w, w]), terms=clip_terms(w))
         row = cross(one, TANH, 0.1, 0.0, var, 1.0, 0.4)
         assert np.all(np.abs(row.value - table.value[i]) <= row.error + table.error[i])
     # parameters that only the call knows about
     slope = np.array([1.0, 2.0])[:, None]
-    hidden = Function(lambda x: np.tanh(slope * x), np.zeros(0), np.array([[0.0, 0.5]]))
+    hidden = RealFunction(lambda x: np.tanh(slope * x), np.zeros(0), np.array([[0.0, 0.5]]))
     assert mean(hidden, 0.3, 1.0).value.shape == (2,)
     assert cross(hidden, hidden, 0.3, 0.1, 1.0, 1.0, 0.5).value.shape == (2,)
 
@@ -107,13 +107,13 @@ def test_large_batches_run_in_blocks():
 def test_functions_compiled_for_a_batch_may_have_axes_of_length_one():
     # a width of shape (1, 1) varies over no batch axis, and calls answer with all batch axes
     width = np.ones((1, 1))
-    boxed = Function(
+    boxed = RealFunction(
         lambda x: np.clip(x, -width[..., None], width[..., None]),
         np.stack([-width, width], -1),
         terms=clip_terms(width),
     )
     law = (0.1, 0.0, np.ones((3, 1)), [1.0, 2.0], 0.4)
-    for f in (boxed, Function(boxed.call, boxed.kinks)):
+    for f in (boxed, RealFunction(boxed.call, boxed.kinks)):
         assert np.allclose(cross(f, TANH, *law).value, cross(CLIP, TANH, *law).value, rtol=0, atol=1e-15)
         assert np.allclose(mean(f, 0.1, np.ones((3, 2))).value, mean(CLIP, 0.1, 1.0).value, rtol=0, atol=1e-15)
 
@@ -131,8 +131,8 @@ def test_hinges_far_from_a_wide_or_narrow_variable():
 
 
 def test_missing_features_show_in_the_reported_error():
-    bare = Function(lambda x: np.tanh(40 * x - 13), np.zeros(0))
-    told = Function(lambda x: np.tanh(40 * x - 13), np.zeros(0), np.array([[13 / 40, 1 / 40]]))
+    bare = RealFunction(lambda x: np.tanh(40 * x - 13), np.zeros(0))
+    told = RealFunction(lambda x: np.tanh(40 * x - 13), np.zeros(0), np.array([[13 / 40, 1 / 40]]))
     for rho in (0.4, 1.0):
         rough, fine = (cross(f, f, 0.0, 0.0, 1.0, 1.0, rho) for f in (bare, told))
         assert fine.error < 1e-12
@@ -140,13 +140,13 @@ def test_missing_features_show_in_the_reported_error():
 
 
 def test_overflow_is_stated_and_nan_is_refused():
-    exponential = Function(np.exp, np.zeros(0), terms=(Term(1.0, 0, "exp"),))
+    exponential = RealFunction(np.exp, np.zeros(0), terms=(FunctionTerm(1.0, 0, "exp"),))
     assert mean(exponential, 0.0, 1e6).error == np.inf
     assert mean(exponential, 0.0, 4.0).value == pytest.approx(np.exp(2.0), rel=1e-14)
-    bare = Function(np.exp, np.zeros(0))
+    bare = RealFunction(np.exp, np.zeros(0))
     assert cross(bare, bare, 0.0, 0.0, 4.0, 4.0, 3.0).value == pytest.approx(np.exp(7.0), rel=1e-11)
     with pytest.raises(FloatingPointError, match="returned nan"):
-        mean(Function(np.log, np.zeros(0)), 0.0, 1.0)
+        mean(RealFunction(np.log, np.zeros(0)), 0.0, 1.0)
 
 
 def test_impossible_arguments_are_refused():
@@ -197,3 +197,11 @@ def test_the_ladder_and_plain_quadrature_agree_within_their_errors(f, g, mu, log
 def test_importing_the_package_leaves_scipy_stats_alone():
     code = "import sys, tensorprog.gaussian; sys.exit('scipy.stats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "elu"])
+def test_equal_laws_give_a_result_for_each(name):
+    f, ones = FUNCTIONS[name], np.ones(5)
+    assert mean(f, 0.2 * ones, 1.3 * ones).value.shape == (5,)
+    assert cross(f, f, 0.0, 0.0, ones[:, None], np.ones(3), 0.5).value.shape == (5, 3)
+    assert cross(f, f, 0.1 * ones, 0.0, ones, 1.0, 0.5).error.shape == (5,)

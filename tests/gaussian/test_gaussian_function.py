@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, Function, Term, mean
-from tensorprog.gaussian.function import polynomial_terms, terms_call, times_polynomial
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, mean
+from tensorprog.gaussian.function import terms_call, terms_product
 
 X = np.linspace(-3, 3, 101)
 
@@ -36,20 +36,20 @@ def test_sums_scalings_and_polynomial_factors():
     assert both.kinks.tolist() == [0.0]
     assert relu.plus(relu).terms is not None
     assert tanh.plus(tanh).parity == -1
-    terms = times_polynomial((Term(1.0, 1, "sin"),), 2.0, 3.0)
+    terms = terms_product((FunctionTerm(1.0, 1, "sin"),), (FunctionTerm(2.0, 0), FunctionTerm(3.0, 1)))
     assert np.allclose(terms_call(terms)(X), (2 + 3 * X) * X * np.sin(X))
-    f = Function.from_terms(polynomial_terms(1.0, 2.0, 3.0))
+    f = RealFunction.from_terms((FunctionTerm(1.0, 0), FunctionTerm(2.0, 1), FunctionTerm(3.0, 2)))
     assert np.allclose(f.call(X), 1 + 2 * X + 3 * X**2)
-    g = Function.from_terms((Term(1.0, 0, "step", 2.0, -1.0), Term(1.0, 0, "erf", 2.0)))
+    g = RealFunction.from_terms((FunctionTerm(1.0, 0, "step", 2.0, -1.0), FunctionTerm(1.0, 0, "erf", 2.0)))
     assert g.kinks.tolist() == [0.5]
     assert g.features.tolist() == [[0.0, 0.5]]
 
 
 def test_unknown_kinds_are_refused():
     with pytest.raises(ValueError, match="unknown kind"):
-        Term(1.0, 0, "tanh")
+        FunctionTerm(1.0, 0, "tanh")
     with pytest.raises(ValueError, match="power"):
-        Term(1.0, -1)
+        FunctionTerm(1.0, -1)
 
 
 def test_estimates_carry_their_errors():

@@ -5,20 +5,23 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, Function, Term, cross, expectation, tiles
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, integrand, kernels
 from tensorprog.gaussian.kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 
-MIXED = (Term(0.5, 0, "step", -2.0), Term(-1.5, 1, "step", 3.0), Term(0.25, 1), Term(2.0, 0, "erf", -0.7), Term(0.1, 0))
+MIXED = (
+    FunctionTerm(0.5, 0, "step", -2.0), FunctionTerm(-1.5, 1, "step", 3.0), FunctionTerm(0.25, 1),
+    FunctionTerm(2.0, 0, "erf", -0.7), FunctionTerm(0.1, 0),
+)
 ELEMENTARY = {
     "relu": FUNCTIONS["relu"],
     "abs": FUNCTIONS["abs"],
     "erf": FUNCTIONS["erf"],
-    "sign": Function.from_terms((Term(2.0, 0, "step"), Term(-1.0, 0)), parity=-1),
-    "step": Function.from_terms((Term(1.0, 0, "step"),)),
-    "sharp": Function.from_terms((Term(1.0, 0, "erf", 30.0),), parity=-1),
-    "mixed": Function.from_terms(MIXED),
+    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "step": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
+    "sharp": RealFunction.from_terms((FunctionTerm(1.0, 0, "erf", 30.0),), parity=-1),
+    "mixed": RealFunction.from_terms(MIXED),
 }
 RHO = np.array([0.0, 0.3, -0.8, 0.9999, 1 - 1e-9, 1e-9 - 1, 1.0, -1.0])
 
@@ -100,10 +103,10 @@ def test_tiles_halves_and_threads_change_nothing(f, monkeypatch):
     v = np.diag(c)
     args = (function, function, 0, 0, v[:, None], v, c)
     whole = cross(*args)
-    monkeypatch.setattr(expectation, "BLOCK", 50)
-    monkeypatch.setattr(expectation, "KERNEL_TILE", 50)
+    monkeypatch.setattr(integrand, "PART", 50)
+    monkeypatch.setattr(kernels, "TILE", 50)
     for processors in (1, 4):
-        monkeypatch.setattr(tiles, "_processors", lambda count=processors: count)
+        monkeypatch.setattr(integrand, "_processors", lambda count=processors: count)
         tiled, half = cross(*args), cross(*args, pairs=1)
         assert np.array_equal(half.value, half.value.T)
         for found in (tiled, half):
@@ -143,12 +146,12 @@ def test_stationary_covariances_are_computed_on_their_diagonals(f):
 
 def test_toeplitz_matrices():
     values = np.arange(6.0)
-    view = tiles.toeplitz_view(values, (4, 3))
+    view = integrand.toeplitz_view(values, (4, 3))
     assert np.array_equal(view, [[3, 4, 5], [2, 3, 4], [1, 2, 3], [0, 1, 2]])
-    assert np.array_equal(tiles.toeplitz_values(view), values)
+    assert np.array_equal(integrand.toeplitz_values(view), values)
     changed = view.copy()
     changed[3, 2] = 7
-    assert tiles.toeplitz_values(changed) is None
+    assert integrand.toeplitz_values(changed) is None
 
 
 @pytest.mark.parametrize("f", ["relu", "abs", "erf", "sharp"])
@@ -175,8 +178,8 @@ def test_errors_of_the_law_are_bounded(f):
 
 
 def clip(lo, hi):
-    terms = tuple(Term(*term) for term in ATOMS["clip"].terms(lo, hi) if np.any(term[0]))
-    return Function(lambda x: np.clip(x, lo, hi), np.array([lo, hi]), terms=terms)
+    terms = tuple(FunctionTerm(*term) for term in ATOMS["clip"].terms(lo, hi) if np.any(term[0]))
+    return RealFunction(lambda x: np.clip(x, lo, hi), np.array([lo, hi]), terms=terms)
 
 
 def conditional_clip(lo, hi, mu, sd):

@@ -7,10 +7,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from tensorprog.gaussian import Function, Term, cross, mean
-from tensorprog.gaussian.half_line import half_line_moments
-from tensorprog.gaussian.law import correlation, fused
-from tensorprog.gaussian.panels import gauss_legendre, panel_edges, rule
+from tensorprog.gaussian import FunctionTerm, RealFunction, cross, mean
+from tensorprog.gaussian.normal import correlation, fused, half_line_moments
+from tensorprog.gaussian.rules import gauss_legendre, panel_edges, rule
 
 KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
 
@@ -80,8 +79,8 @@ def random_function(rng):
     for kind in rng.choice(KINDS, size=rng.integers(1, 4)):
         wide = 1.0 if kind in ("exp", "sin", "cos") else 10 ** rng.uniform(-1, 1)
         scale, shift = shared if rng.random() < 0.4 else (rng.normal() * wide, rng.normal())
-        terms.append(Term(rng.normal(), int(rng.integers(0, 4)), str(kind), scale, shift))
-    return Function.from_terms(terms)
+        terms.append(FunctionTerm(rng.normal(), int(rng.integers(0, 4)), str(kind), scale, shift))
+    return RealFunction.from_terms(terms)
 
 
 @pytest.mark.turns(3)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, Function, Term, cross, mean
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, mean
 from tensorprog.gaussian.propagation import cross_of_estimates, mean_of_estimates
 
 FUNCTIONS = FUNCTIONS | {
-    "one": Function.from_terms((Term(1.0, 0),), parity=1),
-    "sign": Function.from_terms((Term(2.0, 0, "step"), Term(-1.0, 0)), parity=-1),
-    "positive": Function.from_terms((Term(1.0, 0, "step"),)),
+    "one": RealFunction.from_terms((FunctionTerm(1.0, 0),), parity=1),
+    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "positive": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
 }
 # pairs with a kernel whose value depends on the variances
 KERNELS = ["relu relu", "abs abs", "erf erf", "sign erf", "identity sign", "identity erf", "relu abs", "relu erf",

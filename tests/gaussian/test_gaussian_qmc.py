@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tensorprog.gaussian import expect, normal_points
+from tests.stated import STATED
 
 
 def test_points_are_finite_reproducible_and_nearly_normal():
@@ -41,7 +42,7 @@ def test_errors_are_honest_over_seeds():
     z = []
     for seed in range(20):
         r = expect(lambda z: np.tanh(z).prod(axis=-2), [0.5, 0.2, 0.1], np.eye(3), max_log2=10, seed=seed)
-        z.append((r.value, r.error / 3))
+        z.append((r.value, r.error / STATED))
     values, errors = np.array(z).T
     truth = values.mean()
     assert np.sqrt(np.mean(((values - truth) / errors) ** 2)) < 2

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian import Estimate, integrate
+from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.propagation import several_of_estimates
-from tensorprog.gaussian.qmc import spread_factor
-from tensorprog.gaussian.several import integrate
 
 
 def covariances(count, dim, seed, rank=None):

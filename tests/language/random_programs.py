@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tensorprog import ProgramError
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.builder import Builder
-from tensorprog.language.expr import Expr, call
-from tensorprog.language.functions import function
+from tensorprog.language.expr import Expr, call, function
 from tests.reading import Netsor
 
 ONE = sorted(

@@ -12,8 +12,7 @@ import pytest
 
 from tensorprog import ProgramError
 from tensorprog.language.builder import Builder
-from tensorprog.language.expr import Number, Variable
-from tensorprog.language.functions import function, function_names
+from tensorprog.language.expr import Number, Variable, function, function_names
 from tensorprog.language.schema import INDEX, INITIAL, WEIGHT
 from tests.reading import dump, load, loads
 

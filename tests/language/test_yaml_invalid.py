@@ -98,6 +98,7 @@ CASES = {
         "Q has shape [d, n], but r has width d", "q = MatMul(Q.T, r), or shape: [d, d] for Q"),
     # order
     "circular": (program("«q[i] = Nonlin(tanh(q[i]))"), "circular definition: q[i] depends on itself", "footnote 2"),
+    "circular mask": (program("«q[i] = Nonlin(sum[j](where(j < i, q[j], 0)))"), "not looked at", "footnote 2"),
     "circular pair": (program(["«q = MatMul(V, r)", "r = Nonlin(tanh(q))"]), "q, r depend on each other", "footnote 2"),
     "increasing": (program(["q[3] = Nonlin(1)", "«r[i] = Nonlin(tanh(q[i+1]))", "q[i] = MatMul(V, r[i])"]), "without an index that decreases", ""),
     "around": (program("«q[k] = Nonlin(tanh(q[k-1]))", indices="{i: s, j: s, t: 1..s, k: {size: 3, boundary: wrap}}"),
@@ -152,6 +153,9 @@ CASES = {
     "comparison": (program("q[i] = Nonlin(«u[i] * (i < 1))"), "can only be the condition", "where("),
     "chained": (program("q[i] = Nonlin(where(«0 < i < 2, u[i], 0))"), "comparisons do not chain", "(a < b) & (b < c)"),
     "infinite": (program("q[i] = Nonlin(u[i] * «9**9**9)"), "9**9**9 is not a finite number", ""),
+    "clip of nothing": (program("q[i] = Nonlin(u[i] + «clip(u[i], 2 - i, 1))"), "the lower bound is above the upper one at i=0",
+                        "lower, upper"),
+    "min of inf": (program("q[i] = Nonlin(2 * «min(u[i], inf))"), "min(u[i], inf): inf bounds nothing", "alone"),
     "exponent": (program("q[i] = Nonlin(«u[i]**1e300)"), "the exponent 1e+300 is too large", "1000"),
 }
 

@@ -10,6 +10,7 @@ import tensorprog as tp
 from tensorprog.limit.law import averaging
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.shipped import shipped_programs
+from tests.stated import STATED
 
 from . import oracles
 
@@ -44,7 +45,7 @@ def test_outputs_of_all_tokens_agree_with_a_plain_simulation() -> None:
     _, _, y = oracles.attention_draws(400_000, 4, 2, seed=1, c=c)
     cov, error = law.cov("y", with_error=True)
     products = y[:, :, None] * y[:, None, :]
-    z = (products.mean(axis=0) - cov) / np.hypot(products.std(axis=0) / np.sqrt(len(y)), error / 3)
+    z = (products.mean(axis=0) - cov) / np.hypot(products.std(axis=0) / np.sqrt(len(y)), error / STATED)
     assert np.abs(z).max() < 4.9
     fourth = (y**4).mean(axis=0)
     z = (fourth - law.moment("y", 4)) / ((y**4).std(axis=0) / np.sqrt(len(y)))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tensorprog import Law
 from tests.reading import loads
+from tests.stated import STATED
 
 from . import oracles
 
@@ -131,4 +132,4 @@ outputs: [y]
     value, error = law.cov("y", with_error=True)
     products = np.einsum("ni,nj->nij", draws, draws)
     spread = products.std(axis=0) / np.sqrt(len(draws))
-    assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / 3))
+    assert np.all(np.abs(products.mean(axis=0) - value) <= 5 * np.hypot(spread, error / STATED))

@@ -271,3 +271,10 @@ def test_the_error_of_covariances_that_draws_are_made_with_is_kept() -> None:
         found = layers.at(np.ones((1, layers.dim)))
         _values(found, SECOND)
         assert low <= found.relative < high
+
+
+def test_errors_of_averages_drawn_behind_layers_are_remembered() -> None:
+    law = Law(loads(TWO))
+    averages = law.averages({"a": "tanh(y[1])**2"}, 4)["a"]
+    assert np.all((averages > 0) & (averages < 1))
+    assert 0 < law.error < 1e-3

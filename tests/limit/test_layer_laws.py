@@ -12,6 +12,7 @@ from tensorprog import Law
 from tensorprog.limit.draw.layers import Conditioned
 from tensorprog.limit.law import conditional_moments
 from tests.reading import loads
+from tests.stated import STATED
 
 Array = NDArray[np.float64]
 TEXT = """
@@ -36,10 +37,10 @@ C = np.array([[1.0, 1.0], [1.0, 4.0]])
 
 
 def _known(found: tuple[Array, Array], exact: Array | float, most: float = 0.1) -> None:
-    """Within five standard errors, of which the stated error is three; and that error is small, but there is one."""
+    """Within five standard errors, in units of the stated error; and that error is small, but there is one."""
     value, error = (np.asarray(part) for part in found)
     scale = np.abs(exact).max()
-    assert np.all(np.abs(value - exact) <= 5 / 3 * error), (value, error, exact)
+    assert np.all(np.abs(value - exact) <= 5 / STATED * error), (value, error, exact)
     assert 0 < error.max() <= most * scale, (error, scale)
 
 
@@ -85,14 +86,14 @@ def test_joint_laws_are_averages_of_normal_laws(law: Law) -> None:
     each = np.exp(-np.einsum("pni,nij,pnj->pn", off, inverse, off) / 2) / (2 * math.pi * root)
     value, error = law.density(["y[1]", "y[2]"], points, with_error=True)
     spread = each.std(axis=1) / math.sqrt(each.shape[1])
-    assert np.all(np.abs(value - each.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / 3))
+    assert np.all(np.abs(value - each.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
     rng = np.random.default_rng(1)
     q = rng.standard_normal((400_000, 2, 2)) @ np.linalg.cholesky(C).T
     y = np.einsum("nci,nc->ni", q, rng.standard_normal((400_000, 2))) / math.sqrt(2) + (q**2).mean(axis=1)
     below = np.all(y <= points[:, None], axis=-1)
     value, error = law.cdf(["y[1]", "y[2]"], points, with_error=True)
     spread = below.std(axis=1) / math.sqrt(below.shape[1])
-    assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / 3))
+    assert np.all(np.abs(value - below.mean(axis=1)) <= 5 * np.hypot(spread, np.asarray(error) / STATED))
 
 
 @pytest.mark.turns(6)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import tensorprog as tp
 from tensorprog import Law
 from tests.reading import judge, loads
+from tests.stated import STATED
 
 from . import oracles
 
@@ -54,9 +55,9 @@ def _law(text: str, accuracy: float | None = None, **constants: float) -> Law:
 
 
 def _agree(first: tuple[Array, Array], second: tuple[Array, Array]) -> None:
-    """Two estimates within five standard errors: stated errors are three of them."""
+    """Two estimates within five standard errors."""
     difference = np.abs(np.asarray(first[0]) - np.asarray(second[0]))
-    assert np.all(difference <= 5 / 3 * np.hypot(first[1], second[1])), (first, second)
+    assert np.all(difference <= 5 / STATED * np.hypot(first[1], second[1])), (first, second)
 
 
 def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

@@ -13,6 +13,7 @@ from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.shipped import shipped_programs
+from tests.stated import STATED
 
 from . import oracles
 
@@ -93,12 +94,12 @@ def test_all_moments_of_a_mixed_sum_agree_with_a_plain_simulation() -> None:
     np.testing.assert_allclose(law.mean("y"), 0.3 * np.arange(3), atol=1e-12)
     cov, error = law.cov("y", with_error=True)
     products = centred[:, :, None] * centred[:, None, :]
-    z = (products.mean(axis=0) - cov) / np.hypot(products.std(axis=0) / np.sqrt(len(y)), error / 3)
+    z = (products.mean(axis=0) - cov) / np.hypot(products.std(axis=0) / np.sqrt(len(y)), error / STATED)
     assert np.abs(z).max() < 4.9
     for order in (2, 4, 6):
         value, error = law.moment("y", order, with_error=True)
         powers = centred**order
-        z = (powers.mean(axis=0) - value) / np.hypot(powers.std(axis=0) / np.sqrt(len(y)), error / 3)
+        z = (powers.mean(axis=0) - value) / np.hypot(powers.std(axis=0) / np.sqrt(len(y)), error / STATED)
         assert np.abs(z).max() < 4.9
     assert np.all(np.abs(law.moment("y", 3)) < 1e-12)
     np.testing.assert_allclose(law.var("y"), np.diagonal(cov), rtol=1e-3)
@@ -181,11 +182,11 @@ def test_joint_laws_agree_with_a_plain_simulation() -> None:
     for orders in ((1, 1), (2, 2), (1, 3), (4, 0)):
         value, error = law.moment(names, orders, with_error=True)
         powers = (pair ** np.array(orders)).prod(axis=1)
-        assert abs(powers.mean() - value) < 4.9 * np.hypot(powers.std() / 1e3, error / 3)
+        assert abs(powers.mean() - value) < 4.9 * np.hypot(powers.std() / 1e3, error / STATED)
     points = np.array([[0.0, 0.0], [0.3, -0.2], [-0.8, 1.0], [0.5, 0.5]])
     value, error = law.cdf(names, points, with_error=True)
     below = (pair[:, None] <= points).all(axis=-1)
-    z = (below.mean(axis=0) - value) / np.hypot(below.std(axis=0) / 1e3, error / 3)
+    z = (below.mean(axis=0) - value) / np.hypot(below.std(axis=0) / 1e3, error / STATED)
     assert np.abs(z).max() < 4.9
     # a box in place of a point: the density integrated over it by a product rule, exact for a smooth function
     nodes, weights = np.polynomial.legendre.leggauss(6)
@@ -193,10 +194,10 @@ def test_joint_laws_agree_with_a_plain_simulation() -> None:
     density, error = law.density(names, grid, with_error=True)
     expected = np.einsum("i,j,ij->", weights, weights, density) * 0.01
     inside = ((pair[:, 0] > 0.1) & (pair[:, 0] < 0.3) & (pair[:, 1] > -0.2) & (pair[:, 1] < 0.0)).mean()
-    assert abs(inside - expected) < 4.9 * np.hypot(np.sqrt(expected) / 1e3, error.max() * 0.04 / 3)
+    assert abs(inside - expected) < 4.9 * np.hypot(np.sqrt(expected) / 1e3, error.max() * 0.04 / STATED)
     three = law.cdf(("y[0]", "y[1]", "y[2]"), np.zeros(3), with_error=True)
     below = (y < 0).all(axis=1)
-    assert abs(below.mean() - three[0]) < 4.9 * np.hypot(below.std() / 1e3, three[1] / 3)
+    assert abs(below.mean() - three[0]) < 4.9 * np.hypot(below.std() / 1e3, three[1] / STATED)
 
 
 def test_joint_laws_of_gaussian_variables_are_exact() -> None:
@@ -376,7 +377,7 @@ def test_unbounded_variances_have_a_law_like_any_other(coefficient: str) -> None
     grid = np.array([-4.0, -1.0, -0.1, 0.0, 0.3, 2.0])
     value, error = law.cdf("y", grid, with_error=True)
     below = (y[:, None] <= grid).mean(axis=0)
-    assert np.abs((below - value) / np.hypot(np.sqrt(below * (1 - below) / len(y)), error / 3)).max() < 4.9
+    assert np.abs((below - value) / np.hypot(np.sqrt(below * (1 - below) / len(y)), error / STATED)).max() < 4.9
     levels = np.array([0.1, 0.7])
     np.testing.assert_allclose(law.cdf("y", law.quantile("y", levels)), levels, rtol=1e-9)
 
@@ -401,4 +402,4 @@ def test_scores_of_huge_variance_are_not_taken_for_smooth() -> None:
     weights /= weights.sum(axis=1, keepdims=True)
     v = np.square(weights).sum(axis=1)
     value, error = law.var("y[0]", with_error=True)
-    assert abs(v.mean() - value) < 4.9 * np.hypot(v.std() / 1e3, error / 3)
+    assert abs(v.mean() - value) < 4.9 * np.hypot(v.std() / 1e3, error / STATED)

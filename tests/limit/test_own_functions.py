@@ -14,7 +14,7 @@ from scipy.special import ndtr
 import tensorprog as tp
 from tensorprog.check.declare import declare
 from tensorprog.gaussian import mean
-from tensorprog.gaussian.function import Function
+from tensorprog.gaussian.function import RealFunction
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.atoms.declared import Declaration
 
@@ -71,7 +71,7 @@ def test_errors_are_honest_where_kinks_are_not_declared(jumps: bool) -> None:
         atom = declare(Declaration("knots", fn))
         del ATOMS["knots"]
         assert atom.kinks is not None
-        found = mean(Function(atom.numpy, np.array(atom.kinks()), np.array(atom.features())), 0.0, 1.0)
+        found = mean(RealFunction(atom.numpy, np.array(atom.kinks()), np.array(atom.features())), 0.0, 1.0)
         assert abs(float(found.value) - exact) <= float(found.error) + 1e-14
 
 

@@ -17,6 +17,7 @@ from tensorprog.limit.draw import draws, normals, sampler
 from tensorprog.limit.draw.normals import Points, Streams
 from tensorprog.limit.draw.sampler import Sampler
 from tests.reading import loads
+from tests.stated import STATED
 
 Array = NDArray[np.float64]
 
@@ -346,12 +347,12 @@ def test_heads_that_meet_in_crossed_weights_only_are_dependent() -> None:
     p, t = scores[:, :3, 0, 1], scores[:, 1:, 1, 0]
     var = x[0, 0] * np.square(np.tanh(2 * p) * np.tanh(2 * t)).sum(axis=1)
     found, error = law.moment("y", 4, with_error=True)
-    z = (3 * np.square(var).mean() - found) / np.hypot(3 * np.square(var).std() / np.sqrt(size), error / 3)
+    z = (3 * np.square(var).mean() - found) / np.hypot(3 * np.square(var).std() / np.sqrt(size), error / STATED)
     assert abs(z) < 4.9
     assert law.density_method("y") == "conditional"
     density, error = law.density("y", [0.0, 0.5, 1.5], with_error=True)
     each = stats.norm.pdf([[0.0], [0.5], [1.5]], scale=np.sqrt(var))
-    z = (each.mean(axis=1) - density) / np.hypot(each.std(axis=1) / np.sqrt(size), error / 3)
+    z = (each.mean(axis=1) - density) / np.hypot(each.std(axis=1) / np.sqrt(size), error / STATED)
     assert np.abs(z).max() < 4.9
 
 

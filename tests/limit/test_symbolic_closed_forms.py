@@ -12,14 +12,13 @@ import sympy as sp
 
 import tensorprog as tp
 from tensorprog.gaussian import cross, mean
-from tensorprog.gaussian.function import Function
-from tensorprog.gaussian.function import Term as NumericTerm
+from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.language.expr import Call, Expr, Number, Variable, call
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
 from tensorprog.limit.formulas.expectation import factor_of
-from tensorprog.limit.formulas.terms import Term, expand_terms
+from tensorprog.limit.formulas.terms import expand_terms
 
 ANY = float("inf")
 ZEROS = (sp.S.Zero, sp.S.Zero)
@@ -34,16 +33,16 @@ LAWS = [(0, 0, 1.3, 0.8, 0.6), (0, 0, 0.9, 0.9, -0.5), (0.4, -0.3, 1.3, 0.8, 0.7
 
 
 @cache
-def terms(name: str) -> tuple[Term, ...]:
+def terms(name: str) -> tuple[FunctionTerm, ...]:
     found = expand_terms(FUNCTIONS[name], {})
     assert found is not None
     return found
 
 
 @cache
-def numeric(name: str) -> Function:
-    return Function.from_terms([
-        NumericTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
+def numeric(name: str) -> RealFunction:
+    return RealFunction.from_terms([
+        FunctionTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
     ])
 
 

@@ -18,7 +18,7 @@ def test_a_part_that_occurs_again_is_built_once(monkeypatch: pytest.MonkeyPatch)
     count = 0
     build = univariate._Compiler._build
 
-    def counted(self: univariate._Compiler, expr: univariate.Expr) -> univariate.Function:
+    def counted(self: univariate._Compiler, expr: univariate.Expr) -> univariate.RealFunction:
         nonlocal count
         count += 1
         return build(self, expr)

@@ -17,14 +17,14 @@ def unused(editor: Editor, but: Collection[str] = ()) -> Iterator[Rewrite]:
     """Drop the statements on which neither the outputs nor the families `but` depend."""
     kept = _used(editor.netsor, but)
     for position, statement in enumerate(editor.netsor.body):
-        if statement.target.name not in kept:
+        if position not in kept:
             editor.dropped.add(position)
             editor.prune = True
             yield Rewrite("unused", editor.origin[position], statement.span.line, f"{statement.target} is dropped")
 
 
-def _used(netsor: Netsor, more: Collection[str]) -> set[str]:
-    """Families that the outputs, and `more`, depend on, each with all its definitions."""
+def _used(netsor: Netsor, more: Collection[str]) -> set[int]:
+    """Statements of the families that the outputs, and `more`, depend on, each family with all its definitions."""
     names: set[str] = set()
     waiting = [*netsor.outputs, *more]
     while waiting:
@@ -32,4 +32,4 @@ def _used(netsor: Netsor, more: Collection[str]) -> set[str]:
         if name not in names:
             names.add(name)
             waiting += [read.name for p in netsor.families[name].statements for read in netsor.body[p].inputs]
-    return names
+    return {position for position, statement in enumerate(netsor.body) if statement.target.name in names}

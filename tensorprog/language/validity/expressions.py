@@ -39,9 +39,11 @@ class Checker:
         self.warnings: list[Problem] = []
         self.used: set[str] = set()
 
-    def error(self, message: str, span: Span = Span(), fix: str = "") -> None:
-        """Note a problem."""
+    def error(self, message: str, span: Span = Span(), fix: str = "", breaks: str = "") -> None:
+        """Note a problem; of the name that it breaks nothing is known any more."""
         self.problems.append(Problem(message, span, fix))
+        if breaks:
+            self.unknown.add(breaks)
 
     def doubtful(self, *parts: Expr | Table) -> bool:
         """Whether an unknown constant or index occurs."""

@@ -19,10 +19,9 @@ from tensorprog.language.validity.expressions import (
     check_constant_use,
     check_slots,
     is_bound,
-    is_closed,
     statement_parts,
 )
-from tensorprog.language.validity.numbers import check_constant, check_initial, check_sign
+from tensorprog.language.validity.numbers import check_constant, check_initial, check_values
 
 # ---- declarations --------------------------------------------------------------------------------------------------
 
@@ -46,40 +45,34 @@ def check_names(checker: Checker) -> None:
         for name, span in names:
             if name in seen:
                 checker.error(f"{name} is bound twice: as {seen[name]} and as {kind}", span,
-                              "give one of them another name")
-                checker.unknown.add(name)
+                              "give one of them another name", breaks=name)
             check_name(checker, name, span)
             seen[name] = kind
     for statement in netsor.body:
         name = statement.target.name
         if name in seen:
             checker.error(f"{name} is bound twice: as {seen[name]} and by this statement", statement.span,
-                          "give the statement a new name on the left")
-            checker.unknown.add(name)
+                          "give the statement a new name on the left", breaks=name)
         check_name(checker, name, statement.span)
     for index in netsor.indices:
-        if not 0 < index.stop - index.start <= MAX_INDEX:
-            checker.unknown.add(index.name)
-        if index.stop <= index.start:
+        size = index.stop - index.start
+        if size < 1:
             checker.error(f"index {index.name} is empty: it runs from {index.start} to {index.stop - 1}", index.span,
-                          "give it a size of at least 1")
-        elif index.stop - index.start > MAX_INDEX:
-            size = index.stop - index.start
+                          "give it a size of at least 1", breaks=index.name)
+        elif size > MAX_INDEX:
             checker.error(f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed", index.span,
-                          "choose a smaller size")
+                          "choose a smaller size", breaks=index.name)
     known = [index.name for index in netsor.indices]
     declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
     for declaration in declarations:
         for name in declaration.indices:
             if name not in known:
                 checker.error(f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index",
-                              declaration.span, did_you_mean(name, known))
-                checker.unknown.add(declaration.name)
+                              declaration.span, did_you_mean(name, known), breaks=declaration.name)
             checker.used.add(name)
         if len(set(declaration.indices)) != len(declaration.indices):
             checker.error(f"{declaration.name} carries an index twice", declaration.span,
-                          f"two indices with the same range: {declaration.name}[i,j]")
-            checker.unknown.add(declaration.name)
+                          f"two indices with the same range: {declaration.name}[i,j]", breaks=declaration.name)
         if not checker.unknown.isdisjoint(declaration.indices):
             checker.unknown.add(declaration.name)
 
@@ -99,12 +92,10 @@ def check_constants(checker: Checker) -> None:
     """Values of the constants; one whose value is wrong becomes unknown."""
     for constant in checker.netsor.constants:
         before = len(checker.problems)
-        if constant.name not in checker.unknown and not (
-                isinstance(constant.value, Expr) and checker.doubtful(constant.value)):
+        doubtful = isinstance(constant.value, Expr) and checker.doubtful(constant.value)
+        if constant.name not in checker.unknown and not doubtful:
             check_constant(checker, constant)
-        else:
-            checker.unknown.add(constant.name)
-        if len(checker.problems) > before:
+        if doubtful or len(checker.problems) > before:
             checker.unknown.add(constant.name)
 
 
@@ -128,10 +119,9 @@ def declared_families(checker: Checker, values: bool = True) -> dict[str, Family
             continue
         elif isinstance(entry, Initial):
             check_initial(checker, entry, family)
-        elif not checker.doubtful(entry.variance):
+        else:
             what = f"the variance of {entry.name}"
-            if is_closed(checker, entry.variance, entry.indices, what, entry.span):
-                check_sign(checker, entry.variance, entry.indices, what, entry.span)
+            check_values(checker, entry.variance, entry.indices, what, entry.span, sign=True)
     return families
 
 
@@ -163,39 +153,31 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
         counts = {len(s.target.slots) for s in statements}
         if len(counts) > 1:
             checker.error(f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
-                          statements[-1].span, "one name has one list of indices")
-            checker.unknown.add(name)
-            continue
-        sides = [is_left_side(checker, s) for s in statements]
-        if not all(sides):
-            checker.unknown.add(name)
+                          statements[-1].span, "one name has one list of indices", breaks=name)
             continue
         before = len(checker.problems)
-        family = joined(checker, name, positions, statements, whole)
-        if len(checker.problems) == before:
+        for statement in statements:
+            check_left_side(checker, statement)
+        family = joined(checker, name, positions, statements, whole) if len(checker.problems) == before else None
+        if family is not None and len(checker.problems) == before:
             families[name] = family
         else:
             checker.unknown.add(name)
     return families
 
 
-def is_left_side(checker: Checker, statement: Statement) -> bool:
-    """Whether a left side consists of different plain indices and whole numbers."""
-    ok = True
+def check_left_side(checker: Checker, statement: Statement) -> None:
+    """A left side consists of different plain indices and whole numbers."""
     seen = set()
     for slot in statement.target.slots:
         if slot.bare is None and slot.terms:
             checker.error(f"{statement.target}: the left side takes plain indices or whole numbers, not {slot}",
                           statement.span, "shift the index on the right side instead")
-            ok = False
         if slot.bare in seen and slot.bare is not None:
             checker.error(f"{statement.target}: index {slot.bare} stands twice on the left", statement.span)
-            ok = False
         if slot.bare is not None and slot.bare.endswith("_"):
             checker.error(f"{statement.target}: {slot.bare} is reserved for second copies of indices", statement.span)
-            ok = False
         seen.add(slot.bare)
-    return ok
 
 
 def joined(

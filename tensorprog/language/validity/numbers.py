@@ -26,44 +26,44 @@ ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covar
 MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
 
 
+def check_values(
+    checker: Checker, value: Expr | Table, indices: Sequence[str], what: str, span: Span, sign: bool = False
+) -> None:
+    """A table has a value for each value of its indices, and all are finite; with `sign`, not negative either."""
+    shape = tuple(stop - start for start, stop in checker.index_ranges(indices))
+    if isinstance(value, Table) and value.shape != shape:
+        asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
+        checker.error(f"{what} has shape {value.shape}, but {asked}", span)
+    elif isinstance(value, Table) and not np.isfinite(value.array).all():
+        checker.error(f"{what} has entries that are not finite", span)
+    elif isinstance(value, Expr) and not checker.doubtful(value) and is_closed(checker, value, indices, what, span):
+        values = evaluated(checker, value, indices, what, span)
+        finite = values is None or bool(np.isfinite(values).all())
+        if values is not None and sign and not (finite and (values >= 0).all()):
+            checker.error(f"{what} must be finite and not negative", span, "a variance is the square of a scale")
+        elif not finite:
+            checker.error(f"{what} is not finite for some indices", span)
+
+
 def check_constant(checker: Checker, constant: ConstantDef) -> None:
     """Value of one constant."""
-    what = f"constant {constant.name}"
-    if isinstance(constant.value, Table):
-        shape = tuple(stop - start for start, stop in checker.index_ranges(constant.indices))
-        if constant.value.shape != shape:
-            checker.error(f"{what} has shape {constant.value.shape}, but its indices "
-                          f"[{','.join(constant.indices)}] ask for {shape}", constant.span)
-        elif not np.isfinite(constant.value.array).all():
-            checker.error(f"{what} has entries that are not finite", constant.span)
-    elif isinstance(constant.value, Expr):
-        if not is_closed(checker, constant.value, constant.indices, what, constant.span):
-            return
-        if any(isinstance(checker.netsor.constant[node.name].value, Expr)
-               for node in walk(constant.value) if isinstance(node, Constant)):
-            checker.error(f"{what} is made of another indexed expression", constant.span, "write it out")
-            return
-        values = evaluated(checker, constant.value, constant.indices, what, constant.span)
-        if values is not None and not np.isfinite(values).all():
-            checker.error(f"{what} is not finite for some indices", constant.span)
-    elif not math.isfinite(constant.value):
-        checker.error(f"{what} must be a finite number", constant.span)
+    what, value = f"constant {constant.name}", constant.value
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            checker.error(f"{what} must be a finite number", constant.span)
+        return
+    used = {node.name for node in walk(value) if isinstance(node, Constant)} if isinstance(value, Expr) else set()
+    if any(isinstance(other.value, Expr) for other in checker.netsor.constants if other.name in used):
+        checker.error(f"{what} is made of another indexed expression", constant.span, "write it out")
+    else:
+        check_values(checker, value, constant.indices, what, constant.span)
 
 
 def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     """Mean and covariance of an initial vector."""
     what = f"initial vector {initial.name}"
     members = math.prod(family.shape)
-    if isinstance(initial.mean, Table):
-        if initial.mean.shape != family.shape:
-            checker.error(f"{what}: mean has shape {initial.mean.shape}, not {family.shape}", initial.span)
-        elif not np.isfinite(initial.mean.array).all():
-            checker.error(f"{what}: mean has entries that are not finite", initial.span)
-    elif not checker.doubtful(initial.mean) and is_closed(
-            checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span):
-        values = evaluated(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
-        if values is not None and not np.isfinite(values).all():
-            checker.error(f"{what}: mean is not finite", initial.span)
+    check_values(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
     if initial.data is not None:
         check_data(checker, initial, members)
         return
@@ -83,7 +83,7 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
         checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
                       "let fewer indices appear with a second copy")
     elif not joint:
-        check_sign(checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span)
+        check_values(checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, sign=True)
     else:
         rest = [name for name in initial.indices if name not in copies]
         axes = [*rest, *joint, *(f"{name}_" for name in joint)]
@@ -111,9 +111,7 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
     if isinstance(initial.cov, Table):
         checker.error(f"{what}: the variance that goes with data is one number", initial.span, "variance: 1")
         return
-    what = f"the variance of {initial.name}"
-    if not checker.doubtful(initial.cov) and is_closed(checker, initial.cov, (), what, initial.span):
-        check_sign(checker, initial.cov, (), what, initial.span)
+    check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
 def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> None:
@@ -138,13 +136,6 @@ def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str,
     if lowest < -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))):
         checker.error(f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})", span,
                       "save it in double precision, or give the vectors themselves: data:")
-
-
-def check_sign(checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span) -> None:
-    """A variance must be finite and not negative for all its indices."""
-    values = evaluated(checker, expr, indices, what, span)
-    if values is not None and not (np.isfinite(values).all() and (values >= 0).all()):
-        checker.error(f"{what} must be finite and not negative", span, "a variance is the square of a scale")
 
 
 def evaluated(
@@ -177,6 +168,7 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
         if not isinstance(statement, Nonlin):
             continue
         check_infinity(checker, statement.expr, statement)
+        check_clips(checker, statement)
         for node in walk(statement.expr):
             if not (isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max")):
                 continue
@@ -204,10 +196,14 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
-    """No value is inf; `bound`: whether it may stand here, as a bound that is none, e.g. of a clip or of min."""
+    """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
     if isinstance(expr, Number) and expr.value == math.inf and not bound:
         checker.error("inf is no value: only -inf is one, as a mask under softmax, logsumexp or max", statement.span,
                       "where(condition, x, -inf) masks x where the condition does not hold")
+    if is_call(expr, "minimum") and Number(math.inf) in expr.children:
+        checker.error(f"{expr}: inf bounds nothing, so that this is its other argument",
+                      statement.span.at(expr.column), "write that alone")
+        return
     for k, child in enumerate(expr.children):
         if isinstance(expr, Call):
             last = expr.atom != "where" and k >= ATOMS[expr.atom].arity
@@ -215,6 +211,23 @@ def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool 
         else:
             free = False
         check_infinity(checker, child, statement, free)
+
+
+def check_clips(checker: Checker, statement: Nonlin) -> None:
+    """The lower bound of a clip is not above the upper one: numpy would give the one, a formula the other."""
+    for node in walk(statement.expr):
+        if not is_call(node, "clip"):
+            continue
+        _, low, high = node.args
+        names = sorted(constants_and_indices(Call("less", (low, high))) & checker.netsor.index.keys())
+        if checker.size(names) > MAX_CHECKED:
+            continue
+        wrong = np.argwhere(index_array(checker.netsor, Call("greater", (low, high)), names))
+        if len(wrong):
+            place = zip(names, wrong[0], strict=True)
+            at = ", ".join(f"{name}={checker.netsor.ranges[name][0] + value}" for name, value in place)
+            checker.error(f"{node}: the lower bound is above the upper one{' at ' + at if at else ''}",
+                          statement.span.at(node.column), "clip(x, lower, upper)")
 
 
 def _seen(checker: Checker, hidden: Expr, free: Sequence[str], reduced: Sequence[str]) -> bool:

@@ -1,1 +1,7 @@
-"""Random scores: draws of (Z, p-ring), and of what stands behind them, layer after layer."""
+"""Draws of what stays random in the limit: scores, and variables that depend on them.
+
+In goes the compiler of `moment` with standard normals: streams of a seed, or quasi-random points (`normals`).  Out come
+values of the variables asked for: behind one layer of scores from `sampler`, with factors of second moments from
+`weight_factors`; behind several layers, or of widths that stay finite, from `layers`.  `draws` is what `law.sample`
+fills.
+"""

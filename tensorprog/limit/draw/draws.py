@@ -58,7 +58,7 @@ class Draws(Mapping[str, NDArray[Any]]):
         self._block = 1 << max(0, min(BLOCK, CHUNK // max(1, self.sampler.dim)).bit_length() - 1)
         shapes = {name: self._families[name].shape for name in self.sampler.scores}
         later = {n for n, shape in shapes.items() if n not in held and self._block * math.prod(shape) > CHUNK}
-        self._later = () if self.sampler.averages else later
+        self._later = later if isinstance(self.sampler, Sampler) and not self.sampler.averages else ()
         # results of draws that take many numbers are worked on some at a time
         self._together = max(1, min(self._block, TOGETHER // self.sampler.numbers(self._later)))
         self._check(held, self.sampler.most(self._block, self._together, self._later))

@@ -241,14 +241,14 @@ class Conditioned(Compiler):
         moment = IndexedValues((Term(frozenset(), self.mean(name)),), self.over(position_names(self.netsor, name)))
         spread = moment.error and self.netsor.families[name].kind == "vector"  # beside which the error counts
         size = self.replicated(name, name).size ** 0.5 if spread else 0.0
-        return self._at(moment, _places(whole if box is None else box, ""), size)
+        return self._numbers_at(moment, _places(whole if box is None else box, ""), size)
 
     def variances(self, name: str, box: Box) -> Array:
         """Variances of the members in a box, of a vector or of a score given what its operands depend on.
 
         Shapes    (draws, *members)
         """
-        return self._at(self._moment(name, name), _places(box, "") | _places(box, "_"))
+        return self._numbers_at(self._moment(name, name), _places(box, "") | _places(box, "_"))
 
     def covariances(self, f: str, g: str, first: Box | None = None, second: Box | None = None) -> Array:
         """Covariances of the members in two boxes, by default all, of two vectors or two scores.
@@ -258,7 +258,7 @@ class Conditioned(Compiler):
         one, two = (
             self.netsor.families[name].ranges if box is None else box for name, box in ((f, first), (g, second))
         )
-        return self._at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
+        return self._numbers_at(self._moment(f, g), _places(one, "", len(two)) | _places(two, "_"))
 
     def _moment(self, f: str, g: str) -> IndexedValues:
         return self.score(f, g) if f in self.scores else self.centred(f, g)
@@ -283,8 +283,8 @@ class Conditioned(Compiler):
             for q in gaussian:
                 second = second + self.expectation(p, q, pairs).widened(pairs)
         places = _places(box, "")
-        means = self._at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
-        return means + drawn, self._at(second, places | _places(box, "_")) - means**2
+        means = self._numbers_at(IndexedValues((Term(frozenset(), mean),), self.over(whole)), places, second.size**0.5)
+        return means + drawn, self._numbers_at(second, places | _places(box, "_")) - means**2
 
     def score_variances(self, name: str, box: Box) -> Array:
         """Variances of scores of finite width given their right operands, which stand on other weights.
@@ -300,9 +300,9 @@ class Conditioned(Compiler):
 
         product = squared(left, self.base(left.name, left.name))
         product = product * squared(right, self.replicated(right.name, right.name))
-        return self._at(product, _places(box, ""))
+        return self._numbers_at(product, _places(box, ""))
 
-    def _at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
+    def _numbers_at(self, moment: IndexedValues, places: Mapping[str, Array], size: float = 0.0) -> Array:
         """The numbers at places; errors count beside the largest of them, or beside `size` if that is larger."""
         self._note(moment.error, max(moment.size, size))
         shape = np.broadcast_shapes(*(place.shape for place in places.values()))
@@ -327,7 +327,7 @@ class Layers:
     def __init__(self, compiler: Compiler, wanted: Collection[str], bases: Collection[str] = ()) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
         self.wanted, self.bases = tuple(wanted), frozenset(bases)
-        self.averages: dict[str, Any] = {}
+        self.inner = 0.0  # the largest error of the averages drawn so far
         refuse_cells(compiler)
         self.columns = Columns(self.netsor, compiler.recurrences.steps)
         self.scores = {name: compiler.dot(name) for name in self.netsor.scores if name in compiler.random}
@@ -409,8 +409,9 @@ class Layers:
         ranges = position_names(self.netsor, name)
         sizes = {axis: stop - start for axis, (start, stop) in ranges.items()}
         if not self._is_vector(name):
-            axes = (REPLICATE, *ranges)
-            data = broadcast(found.average(name).value, axes, sizes | {REPLICATE: found.normals.draws})
+            axes, average = (REPLICATE, *ranges), found.average(name)
+            self.inner = max(self.inner, float(np.max(average.estimate.error, initial=0.0)))
+            data = broadcast(average.value, axes, sizes | {REPLICATE: found.normals.draws})
             return Open((BATCH, *ranges), data)
         value = found.vector(name, ranges)
         value = Open(value.axes, value.data[..., :1]) if COORDINATE in value.axes else value

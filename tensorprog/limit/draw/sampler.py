@@ -36,7 +36,7 @@ from tensorprog.language.substitute import compose, indices_of
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.weight_factors import RANK, Rows, factor_rows
-from tensorprog.limit.form.definitions import Box, held_ranges, leaves, pieced, place, target_box
+from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.numbers import initial_draws
@@ -86,6 +86,11 @@ class Sampler:
     def dim(self) -> int:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
+
+    @property
+    def inner(self) -> float:
+        """The largest error of the averages drawn so far."""
+        return max((average.error for average in self.averages.values()), default=0.0)
 
     @property
     def demanded(self) -> int:
@@ -373,7 +378,7 @@ class Sampler:
                 if ranges is not None and all(known):
                     self._make_room(step, values, draws)
                     result = walk(statement.expr, Scope(self.netsor, ranges, reader, pieces=pieces))
-                    wrong = overflow(statement.target, statement.expr, result) if walk is evaluate else ""
+                    wrong = overflow(statement, result) if walk is evaluate else ""
                     if wrong:  # ranges over boxes may be infinite
                         raise NotFiniteError(f"a draw of the limit: {wrong}")
                     self._enter(step, self.over_positions(statement, result, ranges), ranges, values)
@@ -427,7 +432,7 @@ class Sampler:
     def _read(self, value: Open, reference: Variable, box: Box, ranges: Mapping[str, Range]) -> Open:
         """The members of a box that a reference reads."""
         starts = [start for start, _ in box]
-        if leaves(self.netsor, reference, ranges):
+        if reads_beyond(self.netsor, reference, ranges):
             trail = (COORDINATE,) if COORDINATE in value.axes else ()
             rules = self.netsor.families[reference.name].boundaries
             return take(value.data, (BATCH,), starts, reference.slots, trail, ranges, rules)

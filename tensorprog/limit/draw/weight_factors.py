@@ -16,7 +16,7 @@ from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.named_arrays import COORDINATE, Open, affine_values, contract, gather, multiply
 from tensorprog.language.substitute import compose
 from tensorprog.language.weight_members import Grouping
-from tensorprog.limit.form.definitions import leaves
+from tensorprog.limit.form.definitions import reads_beyond
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import difference
@@ -138,7 +138,7 @@ def _factor(
 def _apart(compiler: Compiler, groups: Sequence[Grouping]) -> bool:
     """Whether the structure of second moments says that all columns of a member are orthogonal."""
     for k, first in enumerate(groups):
-        if not first.separable or leaves(compiler.netsor, first.statement.vector, first.ranges):
+        if not first.separable or reads_beyond(compiler.netsor, first.statement.vector, first.ranges):
             return False
         for second in groups[: k + 1]:
             moment = _at_columns(compiler, first, second)
@@ -170,7 +170,7 @@ def _varies(compiler: Compiler, first: Grouping, second: Grouping) -> bool:
     """Whether the moments of the vectors of two families may differ from one member of their weight to another."""
     if not (first.separable and second.separable):
         return True
-    if any(leaves(compiler.netsor, group.statement.vector, group.ranges) for group in (first, second)):
+    if any(reads_beyond(compiler.netsor, group.statement.vector, group.ranges) for group in (first, second)):
         return True
     if not (first.reads_members or second.reads_members):
         return False

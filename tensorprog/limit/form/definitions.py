@@ -15,8 +15,8 @@ from tensorprog.language.substitute import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
-    "carried", "depth", "held_ranges", "indicator", "is_layered", "leaves", "not_compiled", "pieced",
-    "place", "random_families", "readings", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
+    "carried", "depth", "held_ranges", "indicator", "is_layered", "not_compiled", "pieced", "place",
+    "random_families", "readings", "reads_beyond", "reduces_numbered", "reductions", "refuse_steps", "shown_at",
     "single", "target_box", "without_transposes",
 ]  # fmt: skip
 
@@ -109,7 +109,7 @@ def held_ranges(statement: Statement, box: Sequence[Range], ranges: Mapping[str,
     return held
 
 
-def leaves(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
+def reads_beyond(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range] | None = None) -> bool:
     """Whether a reference reads beyond a boundary while its indices run over the ranges, by default their own."""
     spans = netsor.ranges if ranges is None else ranges
     return readings(reference, netsor.families[reference.name], spans) != [Reading(reference.slots)]
@@ -225,7 +225,7 @@ def refuse_steps(netsor: Netsor) -> None:
         if len(netsor.families[name].statements) > 1:
             raise NotCompiledError(f"formulas for the several definitions of {name} are not compiled by this version")
         for reference in statement.references:
-            if leaves(netsor, reference):
+            if reads_beyond(netsor, reference):
                 raise NotCompiledError(f"{reference} reads beyond its boundary: no formulas in this version")
 
 
@@ -290,7 +290,7 @@ class _Beyond:
         """The copy, and the MatMul whose output the operand is; nothing for any other operand."""
         positions = self.netsor.families[operand.name].statements
         statement = self.netsor.body[positions[0]] if len(positions) == 1 else None
-        if not leaves(self.netsor, operand) or not isinstance(statement, MatMul):
+        if not reads_beyond(self.netsor, operand) or not isinstance(statement, MatMul):
             return []
         places = list(zip(statement.target.slots, operand.slots, strict=True))
         names = {own.bare: slot for own, slot in places if own.bare}

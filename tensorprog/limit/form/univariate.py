@@ -1,47 +1,177 @@
-"""Expressions in one variable as `gaussian.Function`: values, kinks, features, parity and exact term expansions."""
+"""Expressions in one variable as functions for `gaussian`: values, kinks, features, parity and sums of terms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.function import Function, Term
-from tensorprog.language.atoms import ATOMS
+from tensorprog.gaussian.function import FunctionTerm, RealFunction, merged, terms_affine, terms_product, terms_scaled
+from tensorprog.language.atoms import ATOMS, Atom
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
-__all__ = ["function", "smooth"]
+__all__ = ["TermExpansion", "function", "smooth", "whole_number"]
 
 Array = NDArray[Any]
 MAX_ROOTS = 8
+MOST_POWER = 12  # of a polynomial
 INFINITY = Number(np.inf)
 
 
-def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> Function:
+def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
     """Compile an expression in FORMAL over a batch with the axes named.
 
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
     """
     compiler = _Compiler(scope, axes)
     built = compiler.build(expr)
-    return Function(compiler.values(expr), built.kinks, built.features, built.parity, built.terms)
+    return replace(built, call=compiler.values(expr), parity=compiler.parity(expr), terms=compiler.terms(expr))
 
 
-class _Compiler:
+class TermExpansion(ABC):
+    """Expressions of one variable as sums of terms, exactly; numbers in them are arrays or formulas."""
+
+    def __init__(self) -> None:
+        self._terms: dict[Expr, tuple[FunctionTerm, ...] | None] = {}  # a part may occur more than once
+
+    @abstractmethod
+    def number(self, part: Expr) -> Any:
+        """A part without the variable."""
+
+    @abstractmethod
+    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
+        """A function of one argument as a sum of terms, if it is one."""
+
+    def terms(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
+        """The terms that an expression is the sum of, if there are such."""
+        if expr not in self._terms:
+            self._terms[expr] = self._expanded(expr)
+        return self._terms[expr]
+
+    def _expanded(self, expr: Expr) -> tuple[FunctionTerm, ...] | None:
+        if expr == FORMAL:
+            return (FunctionTerm(1, 1),)
+        if not _depends(expr):
+            return (FunctionTerm(self.number(expr), 0),)
+        if not isinstance(expr, Call):
+            return None
+        written = _in_basic_functions(expr)
+        if written is not None:
+            return self.terms(written)
+        if expr.atom == "divide" and not _depends(expr.args[1]):
+            above = self.terms(expr.args[0])
+            return None if above is None else terms_scaled(above, 1 / self.number(expr.args[1]))
+        known = [self.terms(arg) for arg in expr.arguments]
+        first, second = known[0], known[-1]
+        if first is None or second is None:
+            return None
+        if expr.atom in ("add", "subtract"):
+            return first + (terms_scaled(second, -1) if expr.atom == "subtract" else second)
+        if expr.atom == "negative":
+            return terms_scaled(first, -1)
+        if expr.atom == "multiply":
+            return terms_product(first, second)
+        own = self.pieces(ATOMS[expr.atom], [self.number(param) for param in expr.params]) if len(known) == 1 else None
+        inner = merged(first)
+        if own is None or not inner or any(term.kind != "one" for term in inner):
+            return None
+        line = _affine(inner)
+        if line is not None:
+            return terms_affine(own, *line) if any(term.power == 1 for term in inner) else None
+        if len(own) > 1 or own[0].kind != "one" or own[0].power > MOST_POWER:
+            return None
+        power: tuple[FunctionTerm, ...] | None = (replace(own[0], power=0),)
+        for _ in range(own[0].power):
+            power = None if power is None else terms_product(power, inner)
+        return power
+
+    def parity(self, expr: Expr) -> int:
+        """+1 for a function that is even, -1 for one that is odd, 0 where neither is seen at once."""
+        if expr == FORMAL:
+            return -1
+        if not _depends(expr):
+            return 1
+        if not isinstance(expr, Call):
+            return 0
+        if expr.atom in ("add", "subtract"):
+            shift = next((arg for arg in expr.args if not _depends(arg)), None)
+            if shift is not None and not np.any(self.number(shift) != 0):
+                return self.parity(expr.args[expr.args.index(shift) - 1])
+            first, second = map(self.parity, expr.args)
+            return first if first == second else 0
+        if expr.atom in ("multiply", "divide"):
+            return self.parity(expr.args[0]) * self.parity(expr.args[1])
+        written = _in_basic_functions(expr)
+        if written is not None or ATOMS[expr.atom].arity != 1:
+            return 0 if written is None else self.parity(written)
+        inner = self.parity(expr.arguments[0])
+        own = self.own_parity(ATOMS[expr.atom], [self.number(param) for param in expr.params])
+        return 1 if inner == 1 else own if inner == -1 else 0
+
+    def own_parity(self, atom: Atom, params: Sequence[Any]) -> int:
+        """The parity of a function of one argument."""
+        whole = whole_number(params[0]) if atom.name == "power" else None
+        return atom.parity if whole is None else (-1) ** (whole % 2)
+
+
+def whole_number(value: Any) -> int | None:
+    """The one whole number that a number, a formula or all entries of an array are, if they are one."""
+    first = value.flat[0] if isinstance(value, np.ndarray) and value.size else value
+    if not np.all(value == first) or not getattr(first, "is_number", True) or abs(first) == np.inf:
+        return None
+    return int(first) if first == int(first) else None
+
+
+def _in_basic_functions(expr: Call) -> Expr | None:
+    """max(a, b) = b + relu(a - b) and min(a, b) = a - relu(a - b); clips where one is a number, possibly infinite."""
+    if expr.atom not in ("maximum", "minimum"):
+        return None
+    first, second = expr.args
+    for number, other in ((first, second), (second, first)):
+        if not _depends(number):
+            span = (number, INFINITY) if expr.atom == "maximum" else (Call("negative", (INFINITY,)), number)
+            return Call("clip", (other, *span))
+    hinge = Call("relu", (Call("subtract", (first, second)),))
+    return Call("add", (second, hinge)) if expr.atom == "maximum" else Call("subtract", (first, hinge))
+
+
+class _Compiler(TermExpansion):
     def __init__(self, scope: Scope, axes: tuple[str, ...]) -> None:
+        super().__init__()
         self.scope, self.axes = scope, axes
-        self.built: dict[Expr, Function] = {}  # a part may occur more than once
+        self.built: dict[Expr, RealFunction] = {}
 
-    def numbers(self, part: Expr) -> Array:
+    def number(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
         value = evaluate(part, self.scope)
         return np.asarray(align(value, self.axes) if value.axes else value.data, dtype=np.float64)
+
+    def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[FunctionTerm, ...] | None:
+        """A function of one argument as a sum of terms, if it is one."""
+        if atom.terms is None:
+            return None
+        given = _plain(params)
+        if atom.name == "power":
+            whole = whole_number(params[0])
+            if whole is None:
+                return None
+            given = [float(whole)]
+        found = atom.terms(*given)
+        return None if found is None else tuple(FunctionTerm(*term) for term in found if np.any(term[0]))
+
+    def own_parity(self, atom: Atom, params: Sequence[Any]) -> int:
+        """The parity of a function of one argument: a clip is odd between opposite bounds."""
+        if atom.name == "clip" and np.all(params[0] == -params[1]) and np.all(params[0] <= 0):
+            return -1
+        return super().own_parity(atom, params)
 
     def values(self, expr: Expr) -> Callable[[Array], Array]:
         """The expression as a function of x with shape batch + (m,)."""
@@ -61,17 +191,21 @@ class _Compiler:
 
         return call
 
-    def build(self, expr: Expr) -> Function:
+    def build(self, expr: Expr) -> RealFunction:
         if expr not in self.built:
             self.built[expr] = self._build(expr)
         return self.built[expr]
 
-    def _build(self, expr: Expr) -> Function:
+    def _build(self, expr: Expr) -> RealFunction:
         if expr == FORMAL:
-            return Function.from_terms((Term(1.0, 1),), parity=-1)
+            return RealFunction(lambda x: x, np.zeros(0))
         if not _depends(expr):
-            return Function.from_terms((Term(self.numbers(expr), 0),), parity=1)
+            value = self.number(expr)[..., None]
+            return RealFunction(lambda x: np.zeros_like(x) + value, np.zeros(0))
         assert isinstance(expr, Call), expr
+        written = _in_basic_functions(expr)
+        if written is not None:
+            return self.build(written)
         if expr.atom == "add":
             return self.build(expr.args[0]).plus(self.build(expr.args[1]))
         if expr.atom == "subtract":
@@ -79,106 +213,51 @@ class _Compiler:
         if expr.atom == "negative":
             return self.build(expr.args[0]).scaled(-1.0)
         if expr.atom == "divide" and not _depends(expr.args[1]):
-            return self.build(expr.args[0]).scaled(1 / self.numbers(expr.args[1]))
+            return self.build(expr.args[0]).scaled(1 / self.number(expr.args[1]))
         if expr.atom == "multiply":
             return self.product(expr.args[0], expr.args[1])
-        if expr.atom in ("maximum", "minimum"):  # max(a, b) = b + relu(a - b), min(a, b) = a - relu(a - b)
-            first, second = expr.args
-            for number, other in ((first, second), (second, first)):
-                if not _depends(number):  # possibly infinite
-                    span = (number, INFINITY) if expr.atom == "maximum" else (Call("negative", (INFINITY,)), number)
-                    return self.build(Call("clip", (other, *span)))
-            hinge = self.build(Call("relu", (Call("subtract", (first, second)),)))
-            if expr.atom == "maximum":
-                return self.build(second).plus(hinge)
-            return self.build(first).plus(hinge.scaled(-1.0))
         if ATOMS[expr.atom].arity == 1:
             return self.atom(expr)
         return self.opaque(expr)
 
-    def product(self, first: Expr, second: Expr) -> Function:
+    def product(self, first: Expr, second: Expr) -> RealFunction:
         for number, other in ((first, second), (second, first)):
             if not _depends(number):
-                return self.build(other).scaled(self.numbers(number))
+                return self.build(other).scaled(self.number(number))
         f, g = self.build(first), self.build(second)
-        terms: tuple[Term, ...] | None = None
-        if f.terms is not None and g.terms is not None:
-            for poly, other_terms in ((f.terms, g.terms), (g.terms, f.terms)):
-                if all(term.kind == "one" for term in poly):
-                    terms = tuple(
-                        Term(np.asarray(p.coefficient) * t.coefficient, p.power + t.power, t.kind, t.scale, t.shift)
-                        for p in poly
-                        for t in other_terms
-                    )
-                    break
-        joined = f.plus(g)
         call_f, call_g = f.call, g.call
-        return Function(lambda x: call_f(x) * call_g(x), joined.kinks, joined.features, f.parity * g.parity, terms)
+        return replace(f.plus(g), call=lambda x: call_f(x) * call_g(x))
 
-    def atom(self, expr: Call) -> Function:
+    def atom(self, expr: Call) -> RealFunction:
         atom = ATOMS[expr.atom]
-        params = [self.numbers(param) for param in expr.params]
         inner = self.build(expr.arguments[0])
-        values = [np.asarray(value, dtype=np.float64) for value in params]
-        plain: list[Any] = [float(v) if v.ndim == 0 else v for v in values]
-        uniform: list[Any] = plain
-        if expr.atom == "power" and not isinstance(plain[0], float):
-            uniform = [float(values[0].flat[0])] if np.all(values[0] == values[0].flat[0]) else plain
-        lifted = [v[..., None] if isinstance(v, np.ndarray) else v for v in uniform]
+        params = _plain([self.number(param) for param in expr.params])
+        if expr.atom == "power" and np.ndim(params[0]) and np.all(params[0] == params[0].flat[0]):
+            params = [float(params[0].flat[0])]
+        lifted = [p[..., None] if isinstance(p, np.ndarray) else p for p in params]
         numpy = atom.numpy
 
         def outer(t: Array) -> Array:
             with np.errstate(all="ignore"):
                 return np.asarray(numpy(t, *lifted), dtype=np.float64)
 
-        scalar_power = expr.atom != "power" or isinstance(uniform[0], float)
-        kinks = atom.kinks(*uniform) if atom.kinks is not None and scalar_power else (0.0,)
+        known = atom.kinks is not None and (expr.atom != "power" or np.ndim(params[0]) == 0)
+        kinks = atom.kinks(*params) if atom.kinks is not None and known else (0.0,)
         points = np.broadcast_arrays(*(np.asarray(k, dtype=np.float64) for k in kinks))
         own = np.stack(points, axis=-1) if kinks else np.zeros(0)
-        features = np.array(atom.features(*uniform), dtype=np.float64).reshape(-1, 2)
-        parity = atom.parity
-        if expr.atom == "power" and isinstance(uniform[0], float) and uniform[0] == int(uniform[0]):
-            parity = 1 if uniform[0] % 2 == 0 else -1
-        if expr.atom == "clip" and np.array_equal(values[0], -values[1]) and np.all(values[0] <= 0):
-            parity = -1
-        terms = None
-        if atom.terms is not None and scalar_power:
-            raw = atom.terms(*uniform)
-            terms = None if raw is None else tuple(Term(*term) for term in raw if np.any(term[0]))
-        alone = Function(outer, own, features, parity, terms)
-        line = _affine(inner)
-        if line is not None:
-            return alone.affine(*line)
-        return self.composed(alone, inner, expr.atom)
+        features = np.array(atom.features(*params), dtype=np.float64).reshape(-1, 2)
+        alone = RealFunction(outer, own, features)
+        line = _affine(self.terms(expr.arguments[0]))
+        return self.composed(alone, inner) if line is None else alone.affine(*line)
 
-    def composed(self, outer: Function, inner: Function, name: str) -> Function:
+    def composed(self, outer: RealFunction, inner: RealFunction) -> RealFunction:
         """f(g(x)) for g not affine: kinks of f are met where g crosses them."""
-        roots = [inner.kinks]
         levels = np.concatenate([outer.kinks, *([outer.features[..., 0]] if outer.features.size else [])], axis=-1)
-        for level in np.moveaxis(levels, -1, 0):
-            roots.append(_roots(inner.call, level))
-        shape = np.broadcast_shapes(*(root.shape[:-1] for root in roots))
-        kinks = np.concatenate([np.broadcast_to(r, (*shape, r.shape[-1])) for r in roots], axis=-1)
-        if inner.parity == 1:
-            parity = 1
-        else:
-            parity = outer.parity if inner.parity == -1 else 0
-        terms: tuple[Term, ...] | None = None
-        if name == "power" and inner.terms is not None and all(term.kind == "one" for term in inner.terms):
-            assert outer.terms is None or len(outer.terms) == 1
-            if outer.terms is not None and outer.terms[0].power <= 8:
-                product: tuple[Term, ...] = (Term(1.0, 0),)
-                for _ in range(outer.terms[0].power):
-                    product = tuple(
-                        Term(np.asarray(a.coefficient) * b.coefficient, a.power + b.power)
-                        for a in product
-                        for b in inner.terms
-                    )
-                terms = product
+        kinks = [inner.kinks, *(_roots(inner.call, level) for level in np.moveaxis(levels, -1, 0))]
         call_f, call_g = outer.call, inner.call
-        return Function(lambda x: call_f(call_g(x)), kinks, inner.features, parity, terms)
+        return RealFunction(lambda x: call_f(call_g(x)), _joined(kinks), inner.features)
 
-    def opaque(self, expr: Call) -> Function:
+    def opaque(self, expr: Call) -> RealFunction:
         """where(condition, a, b) and relatives: kinks where a condition switches."""
         kinks: list[Array] = []
         features: list[Array] = []
@@ -192,12 +271,19 @@ class _Compiler:
             built = self.build(arg)
             kinks.append(built.kinks)
             features.append(built.features)
-        shape = np.broadcast_shapes(*(k.shape[:-1] for k in kinks))
-        joined = np.concatenate([np.broadcast_to(k, (*shape, k.shape[-1])) for k in kinks], axis=-1)
         plain = [f for f in features if f.ndim == 2 and len(f)]
-        merged = np.concatenate(plain) if plain else np.zeros((0, 2))
+        return RealFunction(self.values(expr), _joined(kinks), np.concatenate(plain) if plain else np.zeros((0, 2)))
 
-        return Function(self.values(expr), joined, merged)
+
+def _plain(params: Sequence[Array]) -> list[Any]:
+    """Parameters without axes as floats."""
+    return [float(p) if p.ndim == 0 else p for p in params]
+
+
+def _joined(kinks: Sequence[Array]) -> Array:
+    """All kinks along the last axis."""
+    shape = np.broadcast_shapes(*(k.shape[:-1] for k in kinks))
+    return np.concatenate([np.broadcast_to(k, (*shape, k.shape[-1])) for k in kinks], axis=-1)
 
 
 def smooth(expr: Expr) -> bool:
@@ -217,13 +303,12 @@ def _depends(expr: Expr) -> bool:
     return any(node == FORMAL for node in walk(expr))
 
 
-def _affine(inner: Function) -> tuple[Array, Array] | None:
-    """(slope, offset) of a function whose terms are all of degree at most one."""
-    if inner.terms is None or any(term.kind != "one" or term.power > 1 for term in inner.terms):
+def _affine(terms: Sequence[FunctionTerm] | None) -> tuple[Any, Any] | None:
+    """(slope, offset) of a sum of terms all of degree at most one."""
+    if terms is None or any(term.kind != "one" or term.power > 1 for term in terms):
         return None
-    slope = sum((np.asarray(t.coefficient, dtype=np.float64) for t in inner.terms if t.power == 1), np.zeros(()))
-    offset = sum((np.asarray(t.coefficient, dtype=np.float64) for t in inner.terms if t.power == 0), np.zeros(()))
-    return np.asarray(slope), np.asarray(offset)
+    slope, offset = (sum((t.coefficient for t in terms if t.power == k), 0) for k in (1, 0))
+    return slope, offset
 
 
 def _roots(call: Callable[[Array], Array], level: Array) -> Array:

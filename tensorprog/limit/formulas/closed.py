@@ -1,60 +1,166 @@
-"""E f(X) and E f(X) g(Y) for Gaussian X, Y as sympy expressions: Gaussian integration by parts (Stein).
+"""E f(X) and E f(X) g(Y) for Gaussian X, Y as sympy expressions: the algebra of formulas for `gaussian.pair_moments`.
 
-The recursion is that of `gaussian.moments`, without its care for rounding and with exact zeros; the singular case, one
-variable behind both, is an integral over a line:
-
-    M(p, q) = m M(p-1, q) + v ((p-1) M(p-2, q) + M(p-1, q; A')) + c (q M(p-1, q-1) + M(p-1, q; B'))
+The singular case, one variable behind both, is an integral over a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy as sp
 
+from tensorprog.gaussian.function import FunctionTerm
+from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments, WeightedGaussian
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
-from tensorprog.limit.formulas.terms import Term
 
 __all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
 
-SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 ZERO, ONE = sp.S.Zero, sp.S.One
-Terms = tuple[Term, ...]
+ROOT_2PI = sp.sqrt(2 * sp.pi)
+Terms = tuple[FunctionTerm, ...]
 WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
 
 
-class Law(NamedTuple):
-    """Means, variances and covariance of (x, y)."""
+class SymbolicGaussian(WeightedGaussian[Any]):
+    """mass * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
 
-    mx: Any
-    my: Any
-    vx: Any
-    vy: Any
-    c: Any
+    def __init__(self, law: Sequence[Any], mass: Any = ONE, wave: Sequence[Any] = (ZERO, ZERO, ZERO)) -> None:
+        self.mx, self.my, self.vx, self.vy, self.c = law
+        self.weight, self.wave = mass, wave
+
+    def swapped(self) -> SymbolicGaussian:
+        """The measure of (y, x)."""
+        ux, uy, phase = self.wave
+        return SymbolicGaussian((self.my, self.mx, self.vy, self.vx, self.c), self.weight, (uy, ux, phase))
+
+    def times_exp(self, a: Any, b: Any) -> SymbolicGaussian:
+        """The measure times exp(a x + b)."""
+        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.vx / 2)
+        law = self.mx + a * self.vx, self.my + a * self.c, self.vx, self.vy, self.c
+        return SymbolicGaussian(law, mass, self.wave)
+
+    def times_wave(self, a: Any, b: Any) -> SymbolicGaussian:
+        """The measure times exp(i (a x + b))."""
+        ux, uy, phase = self.wave
+        return SymbolicGaussian((self.mx, self.my, self.vx, self.vy, self.c), self.weight, (ux + a, uy, phase + b))
+
+    def observed(self, a: Any, b: Any) -> SymbolicGaussian:
+        """The measure given a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0."""
+        n, u = 1 + a**2 * self.vx, a * self.mx + b
+        pull = a * u / n
+        means = self.mx - self.vx * pull, self.my - self.c * pull
+        law = *means, self.vx / n, self.vy - a**2 * self.c**2 / n, self.c / n
+        return SymbolicGaussian(law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
+
+    def times_gaussian(self, a: Any, b: Any) -> SymbolicGaussian:
+        """The measure times exp(-(a x + b)^2 / 2)."""
+        given = self.observed(a, b)
+        given.weight = given.weight / sp.sqrt(1 + a**2 * self.vx)
+        return given
+
+    def at(self, x: Any, distance: Any) -> SymbolicGaussian:
+        """The measure given x, times exp(-distance^2 / 2)."""
+        mean = self.my + self.c / self.vx * (x - self.mx)
+        law = x, mean, ZERO, (self.vx * self.vy - self.c**2) / self.vx, ZERO
+        return SymbolicGaussian(law, self.weight * ROOT_2PI * phi(distance), self.wave)
 
     @property
-    def swapped(self) -> Law:
-        """The law of (y, x)."""
-        return Law(self.my, self.mx, self.vy, self.vx, self.c)
+    def variance(self) -> Any:
+        """The variance of x."""
+        return self.vx
 
     @property
-    def det(self) -> Any:
-        """vx vy - c^2."""
-        return self.vx * self.vy - self.c**2
+    def covariance(self) -> Any:
+        """The covariance of x and y."""
+        return self.c
+
+    @property
+    def mean(self) -> Any:
+        """The mean of x under the measure made a probability."""
+        ux, uy, _ = self.wave
+        return self.mx + sp.I * (ux * self.vx + uy * self.c)
+
+    @property
+    def mass(self) -> Any:
+        """E exp(i W) = exp(-Var W / 2) (cos E W + i sin E W)."""
+        ux, uy, phase = self.wave
+        if ux == uy == 0:
+            return self.weight
+        centre = ux * self.mx + uy * self.my + phase
+        variance = ux**2 * self.vx + uy**2 * self.vy + 2 * ux * uy * self.c
+        return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
 
 
-class Factor(NamedTuple):
-    """kind(a x + b)."""
+class SymbolicMoments(PairMoments[Any]):
+    """Moments as formulas of phi, Phi and Phi2."""
 
-    kind: str
-    a: Any
-    b: Any
+    zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
+    law: SymbolicGaussian
+
+    def __init__(self, law: WeightedGaussian[Any], first: Factor, second: Factor) -> None:
+        super().__init__(law, first, second)
+        self.weight, self.law.weight = self.law.weight, ONE  # one factor of all moments, so that formulas stay short
+
+    def __call__(self, p: int, q: int) -> Any:
+        """M(p, q)."""
+        return self.weight * self.moment(p, q)
+
+    @staticmethod
+    def real(value: Any) -> Any:
+        """The real part of a polynomial in i."""
+        return sp.Add(*(term for term in _apart(value) if not term.has(sp.I)))
+
+    @staticmethod
+    def imaginary(value: Any) -> Any:
+        """The imaginary part of a polynomial in i."""
+        return sp.Add(*(term / sp.I for term in _apart(value) if term.has(sp.I)))
+
+    def _sign(self) -> tuple[Any, Any]:
+        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of V."""
+        unit, noise = (self.root_2, ONE) if self.first.kind == "erf" else (ONE, ZERO)
+        return unit, unit**2 * self.first.a**2 * self.law.vx + noise
+
+    @property
+    def slope(self) -> Any:
+        """The jump of A times the density of V where V is as probable as can be."""
+        unit, variance = self._sign()
+        return (2 if self.first.kind == "erf" else 1) * unit * self.first.a / (ROOT_2PI * sp.sqrt(variance))
+
+    @property
+    def threshold(self) -> Any:
+        """Where a step sits."""
+        return -self.first.b / self.first.a
+
+    @property
+    def distance(self) -> Any:
+        """E V / sd_V."""
+        unit, variance = self._sign()
+        return unit * (self.first.a * self.law.mx + self.first.b) / sp.sqrt(variance)
+
+    def one_sign(self) -> Any:
+        """E[A(x)], the weight included."""
+        share = Phi(self.distance)
+        return self.law.mass * (share if self.first.kind == "step" else 2 * share - 1)
+
+    def two_signs(self) -> Any:
+        """E[A(x) B(y)], the weight included."""
+        (one, u), (two, v) = self._sign(), self.swapped._sign()
+        h, k = self.distance, self.swapped.distance
+        cov = one * two * self.first.a * self.second.a * self.law.c
+        both: Any = Phi2(h, k, cov / sp.sqrt(u * v))
+        if self.first.kind == "erf":
+            both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
+        elif self.second.kind == "erf":
+            both = 2 * both - Phi(h)
+        return self.law.mass * both
 
 
-NONE = Factor("one", ONE, ZERO)
+def _apart(value: Any) -> tuple[Any, ...]:
+    """The summands of a polynomial in i, written out."""
+    return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
 
 
 def closes(first: str, second: str) -> bool:
@@ -62,133 +168,18 @@ def closes(first: str, second: str) -> bool:
     return not ((first in WAVES and second in SIGNS) or (second in WAVES and first in SIGNS))
 
 
-def _tilt(law: Law, factor: Factor) -> tuple[Law, Any]:
-    """The law that remains of the density times exp(a x + b) or exp(-(a x + b)^2 / 2), and its mass."""
-    kind, a, b = factor
-    if kind == "exp":
-        mass = sp.exp(b + a * law.mx + a**2 * law.vx / 2)
-        return law._replace(mx=law.mx + a * law.vx, my=law.my + a * law.c), mass
-    n, u = 1 + a**2 * law.vx, a * law.mx + b
-    mass = sp.exp(-(u**2) / (2 * n)) / sp.sqrt(n)
-    pull = a * u / n
-    return Law(law.mx - law.vx * pull, law.my - law.c * pull, law.vx / n, law.vy - a**2 * law.c**2 / n, law.c / n), mass
-
-
-class PairMoments:
-    """M(p, q) = E[x^p y^q A(x) B(y)] of one law and one pair of factors."""
-
-    def __init__(self, law: Law, first: Factor, second: Factor) -> None:
-        self.mass = ONE
-        if first.kind in ("exp", "gaussian"):
-            law, self.mass = _tilt(law, first)
-            first = NONE
-        if second.kind in ("exp", "gaussian"):
-            turned, mass = _tilt(law.swapped, second)
-            law, second, self.mass = turned.swapped, NONE, self.mass * mass
-        self.law, self.first, self.second = law, first, second
-        self._known: dict[tuple[int, int], Any] = {}
-        self._other: PairMoments | None = None
-
-    def __call__(self, p: int, q: int) -> Any:
-        """M(p, q), with the mass of tilted densities."""
-        return self.mass * self.moment(p, q)
-
-    @property
-    def swapped(self) -> PairMoments:
-        """x and y in exchanged roles."""
-        if self._other is None:
-            self._other = PairMoments(self.law.swapped, self.second, self.first)
-            self._other._other = self
-        return self._other
-
-    def moment(self, p: int, q: int) -> Any:
-        """M(p, q) under the tilted law."""
-        if p < 0 or q < 0:
-            return ZERO
-        if p == 0 and q > 0:
-            return self.swapped.moment(q, 0)
-        if (p, q) not in self._known:
-            self._known[p, q] = self._base() if p == 0 else self._recursion(p, q)
-        return self._known[p, q]
-
-    def _recursion(self, p: int, q: int) -> Any:
-        law = self.law
-        total = law.mx * self.moment(p - 1, q)
-        total += law.vx * ((p - 1) * self.moment(p - 2, q) + self._derivative(p - 1, q))
-        return total + law.c * (q * self.moment(p - 1, q - 1) + self.swapped._derivative(q, p - 1))
-
-    def _derivative(self, p: int, q: int) -> Any:
-        """E[x^p y^q A'(x) B(y)]."""
-        kind, a, b = self.first
-        law = self.law
-        if kind == "one":
-            return ZERO
-        if kind in WAVES:
-            other = Factor("cos" if kind == "sin" else "sin", a, b)
-            return (a if kind == "sin" else -a) * PairMoments(law, other, self.second)(p, q)
-        if kind == "erf":
-            tilted = PairMoments(law, Factor("gaussian", sp.sqrt(2) * a, sp.sqrt(2) * b), self.second)
-            return 2 / sp.sqrt(sp.pi) * a * tilted(p, q)
-        t = -b / a  # a density at the threshold, and the law of y given x = t
-        given = line_moments(law.my + law.c / law.vx * (t - law.mx), law.det / law.vx, self.second)
-        return sp.sign(a) * phi((t - law.mx) / sp.sqrt(law.vx)) / sp.sqrt(law.vx) * t**p * given(0, q)
-
-    def _sign(self) -> tuple[Any, Any, Any]:
-        """Scale and variance of the sign variable behind A, and its mean in deviations; erf is a blurred step."""
-        kind, a, b = self.first
-        scale, noise = (sp.sqrt(2), ONE) if kind == "erf" else (ONE, ZERO)
-        variance = scale**2 * a**2 * self.law.vx + noise
-        return scale * a, variance, scale * (a * self.law.mx + b) / sp.sqrt(variance)
-
-    def _base(self) -> Any:
-        """E[A(x) B(y)]."""
-        first, second = self.first.kind, self.second.kind
-        if first in SIGNS and second in SIGNS:
-            (a, u, h), (c, v, k) = self._sign(), self.swapped._sign()
-            both = Phi2(h, k, a * c * self.law.c / sp.sqrt(u * v))
-            if first == second == "step":
-                return both
-            if first == second:
-                return 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
-            return 2 * both - Phi(h if first == "step" else k)
-        for kind, moments in ((first, self), (second, self.swapped)):
-            if kind in SIGNS:
-                h = moments._sign()[2]
-                return Phi(h) if kind == "step" else 2 * Phi(h) - 1
-        return self._waves()
-
-    def _waves(self) -> Any:
-        """Products of sin and cos as cos or sin of V + U and V - U: E cos W = exp(-Var W / 2) cos E W."""
-        law, (first, a, b), (second, c, d) = self.law, self.first, self.second
-        if first == "one" and second == "one":
-            return ONE
-
-        def wave(e: int, kind: str) -> Any:
-            used = a if first != "one" else ZERO
-            other = c if second != "one" else ZERO
-            phase = e * (used * law.mx + (b if used != 0 else 0)) + other * law.my + (d if other != 0 else 0)
-            variance = used**2 * law.vx + other**2 * law.vy + 2 * e * used * other * law.c
-            return sp.exp(-sp.expand(variance) / 2) * (sp.cos if kind == "cos" else sp.sin)(phase)
-
-        if "one" in (first, second):
-            return wave(1, second if first == "one" else first)
-        if first == second:
-            return (wave(-1, "cos") + (1 if first == "cos" else -1) * wave(1, "cos")) / 2
-        return (wave(1, "sin") - (1 if first == "sin" else -1) * wave(-1, "sin")) / 2
-
-
-def line_moments(mean: Any, variance: Any, factor: Factor) -> PairMoments:
+def line_moments(mean: Any, variance: Any, factor: Factor) -> Callable[[int, int], Any]:
     """m(0, q) = E[y^q B(y)] of one variable."""
-    return PairMoments(Law(ZERO, mean, ONE, variance, ZERO), NONE, factor)
+    return SymbolicMoments.of(SymbolicGaussian((ZERO, mean, ONE, variance, ZERO)), NO_FACTOR, factor)
 
 
-def _groups(terms: Terms) -> dict[Factor, dict[int, Any]]:
+def _groups(terms: Terms) -> list[tuple[Factor, dict[int, Any]]]:
     """Terms as polynomials times one factor each."""
-    groups: dict[Factor, dict[int, Any]] = {}
+    groups: dict[tuple[Any, ...], dict[int, Any]] = {}
     for term in terms:
-        polynomial = groups.setdefault(Factor(*term[2:]), {})
+        polynomial = groups.setdefault((term.kind, term.scale, term.shift), {})
         polynomial[term.power] = polynomial.get(term.power, ZERO) + term.coefficient
-    return groups
+    return [(Factor(*key), polynomial) for key, polynomial in groups.items()]
 
 
 # formulas are made once, for letters, and then read at what the letters stand for
@@ -222,7 +213,7 @@ def size(formula: Any) -> int:
 @cache
 def _mean(f: Terms, mean: Any) -> Any:
     total = ZERO
-    for factor, polynomial in _groups(f).items():
+    for factor, polynomial in _groups(f):
         moments = line_moments(mean, VX, factor)
         total += sum(c * moments(0, q) for q, c in polynomial.items())
     return _tidy(total)
@@ -248,9 +239,9 @@ def _work(terms: Terms) -> int:
 @cache
 def _cross(f: Terms, g: Terms, letters: tuple[Any, ...]) -> Any:
     total = ZERO
-    for first, left in _groups(f).items():
-        for second, right in _groups(g).items():
-            moments = PairMoments(Law(*letters), first, second)
+    for first, left in _groups(f):
+        for second, right in _groups(g):
+            moments = SymbolicMoments.of(SymbolicGaussian(letters), first, second)
             total += sum(c * d * moments(p, q) for p, c in left.items() for q, d in right.items())
     return _tidy(total)
 
@@ -279,16 +270,16 @@ def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
 def _line(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any) -> Any:
     if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
         return None
-    law, total = Law(*letters), ZERO
+    law, total = SymbolicGaussian(letters), ZERO
     offset = law.my - slope * law.mx
-    for first, left in _groups(f).items():
-        for second, right in _groups(g).items():
+    for first, left in _groups(f):
+        for second, right in _groups(g):
             if first.kind == second.kind == "step":
                 other = Factor("step", second.a * slope, second.b + second.a * offset)
                 along = _between(law, first, other)
                 moments = _substituted(along, slope, offset)
             else:
-                moments = PairMoments(law, first, second)
+                moments = SymbolicMoments.of(law, first, second)
             total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
 
@@ -303,12 +294,12 @@ def _substituted(along: Any, slope: Any, offset: Any) -> Any:
     return moment
 
 
-def _between(law: Law, first: Factor, second: Factor) -> Any:
+def _between(law: SymbolicGaussian, first: Factor, second: Factor) -> Any:
     """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)]: above both thresholds, below both, or between."""
     s, t = -first.b / first.a, -second.b / second.a
     up, also = first.a.is_positive, second.a.is_positive
 
-    def above(threshold: Any) -> PairMoments:
+    def above(threshold: Any) -> Callable[[int, int], Any]:
         return line_moments(law.mx, law.vx, Factor("step", ONE, -threshold))
 
     if up and also:

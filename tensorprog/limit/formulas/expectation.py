@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy as sp
 
+from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
@@ -14,9 +15,9 @@ from tensorprog.language.substitute import replace_variables
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.formulas.convert import Lookup
-from tensorprog.limit.formulas.indexed import IndexSum, Node, Softmax
+from tensorprog.limit.formulas.nodes import IndexSum, Node, Softmax
 from tensorprog.limit.formulas.notation import expression_tex
-from tensorprog.limit.formulas.terms import Term, expand_terms, parity, scalar_function
+from tensorprog.limit.formulas.terms import SymbolicExpansion, expand_terms, scalar_function
 
 __all__ = ["Body", "Entry", "Expectation", "factor_of", "indexed"]
 
@@ -114,7 +115,7 @@ class Expectation(Node):
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
             return value_at(factor, mean)
-        if mean == 0 and parity(factor[0].expr) < 0:
+        if mean == 0 and _parity(factor) < 0:
             return ZERO
         terms = terms_of(factor)
         found = None if terms is None else mean_moment(terms, mean, variance, most)
@@ -125,7 +126,7 @@ class Expectation(Node):
         mx, my, vx, vy, c = law
         if vx == 0 or vy == 0 or c == 0:
             return _alone(f, mx, vx).closed(most) * _alone(g, my, vy).closed(most)
-        if mx == 0 and my == 0 and parity(f[0].expr) * parity(g[0].expr) < 0:
+        if mx == 0 and my == 0 and _parity(f) * _parity(g) < 0:
             return ZERO
         first, second = terms_of(f), terms_of(g)
         singular = _zero(vx * vy - c**2, vx * vy)
@@ -152,7 +153,7 @@ class Expectation(Node):
             return _one_variable(factors, means[i], cov[i][i])
         if cov[i][j] == 0:
             return sp.Mul(*(_alone(h, means[k], cov[k][k]).settled() for h, k in ((f, i), (g, j))))
-        odd = means[i] == 0 and means[j] == 0 and parity(f[0].expr) * parity(g[0].expr) < 0
+        odd = means[i] == 0 and means[j] == 0 and _parity(f) * _parity(g) < 0
         return ZERO if odd else self
 
     # -- numbers ------------------------------------------------------------------------------------------------
@@ -240,9 +241,14 @@ def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def terms_of(factor: sp.Tuple) -> tuple[Term, ...] | None:
+def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
     """The expansion of a factor of one argument."""
     return expand_terms(factor[0].expr, letters_of(factor))
+
+
+def _parity(factor: sp.Tuple) -> int:
+    """+1 for an even factor of one argument, -1 for an odd one, else 0."""
+    return SymbolicExpansion(letters_of(factor)).parity(factor[0].expr)
 
 
 def _one_variable(factors: Sequence[sp.Tuple], mean: Any, variance: Any) -> Expectation:

@@ -14,7 +14,7 @@ from scipy import special
 
 from tensorprog.gaussian import cross, expect, mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.orthant import step_step
+from tensorprog.gaussian.normal import step_step
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Call, Expr, Variable
@@ -25,7 +25,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function
 from tensorprog.limit.formulas.convert import Lookup
 from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.indexed import Choice, IndexSum, Node, Score, Softmax
+from tensorprog.limit.formulas.nodes import Choice, IndexSum, Node, Score, Softmax
 from tensorprog.limit.formulas.outputs import ScoreAverage
 
 __all__ = ["estimate"]

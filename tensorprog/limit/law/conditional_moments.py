@@ -22,12 +22,12 @@ from tensorprog.limit.draw.sampler import Sampler, plain
 from tensorprog.limit.form.definitions import Box, place
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.averaging import MIN_LOG2
-from tensorprog.limit.law.summands import Block, LinearVector, Summands
+from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.compiler import Compiler
 
-__all__ = ["CHUNK_NUMBERS", "Blocks", "DrawSource", "Given", "OneLayer", "SeveralLayers", "is_linear"]
+__all__ = ["CHUNK_NUMBERS", "DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -95,14 +95,14 @@ class DrawSource(ABC):
         return 0.0
 
 
-class Blocks(DrawSource):
+class ScoreBlocks(DrawSource):
     """The normals of several independent blocks, side by side."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[ScoreBlock]) -> None:
         self.blocks, self.dim = blocks, sum(block.sampler.dim for block in blocks)
 
     @contextmanager
-    def at(self, points: Array) -> Iterator[list[tuple[Block, Array]]]:
+    def at(self, points: Array) -> Iterator[list[tuple[ScoreBlock, Array]]]:
         """Each block with its columns of the points."""
         ends = np.cumsum([block.sampler.dim for block in self.blocks])
         yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
@@ -117,7 +117,7 @@ class OneLayer(DrawSource):
 
     def __init__(self, compiler: Compiler, variables: Sequence[Member], vectors: bool = True) -> None:
         self.names = [name for name, _ in variables]
-        self.block: Block | None = None
+        self.block: ScoreBlock | None = None
         if all(is_linear(compiler, name) for name in self.names):
             (self.block,) = Summands(compiler, [LinearVector(compiler, *each) for each in variables], False).blocks
         self.sampler = Sampler(compiler, dict(variables), vectors) if self.block is None else self.block.sampler
@@ -129,7 +129,7 @@ class OneLayer(DrawSource):
         yield _GivenScores(self, points)
         errors = (rows.error for rows in self.sampler.rows.values())
         self.relative = max(errors, default=0.0) if self.block is None else self.block.error
-        self.inner = max((average.error for average in self.sampler.averages.values()), default=0.0)
+        self.inner = self.sampler.inner
 
     def numbers(self, results: int) -> int:
         """See `DrawSource.numbers`."""
@@ -211,7 +211,7 @@ class SeveralLayers(DrawSource):
         """See `DrawSource.at`."""
         found = self.layers.at(points)
         yield _GivenLayers(self, found)
-        self.relative = max(self.relative, found.relative)
+        self.relative, self.inner = max(self.relative, found.relative), self.layers.inner
         found.forget()
 
     def has_moments(self, name: str) -> bool:
@@ -284,9 +284,6 @@ class _GivenLayers:
             return np.zeros((self.draws, *(stop - start for start, stop in box)))
         if self.source.has_moments(name):
             return self.found.means(name, box)
-        if self.source.netsor.families[name].kind == "scalar" and name not in self.source.compiler.scores:
-            error = self.found.average(name).estimate.error
-            self.source.inner = max(self.source.inner, float(np.max(error, initial=0.0)))
         return self._drawn(name, box)
 
     def cov(self, k: int, m: int) -> Array | None:

@@ -30,7 +30,7 @@ __all__ = ["TAME", "Moving", "Steepness"]
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]  # lower and upper ends
-WIDEST = 1.5  # half of the way an argument may take through a feature, in its scale: see `gaussian.panels`
+WIDEST = 1.5  # half of the way an argument may take through a feature, in its scale: see `gaussian.rules`
 ANGLE = 0.6  # and farther from it, over the distance of the midpoint
 FAR = 45.0  # exp(-45) = 3e-20
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

@@ -321,7 +321,7 @@ class NumericLaw:
         if family in self.compiler.random or self.compiled.families[family].kind != "vector" or self.is_linear(family):
             return None
         try:
-            moment = self.compiler.centred(family, family)
+            moment = self.compiler.centred(family, family, self.compiler.equal(family))
         except NotCompiledError:
             return None
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij")
@@ -622,7 +622,7 @@ class NumericLaw:
         started = time.perf_counter()
         checked = check_count("size", size), check_count("seed", seed, 0)
         draws = Draws(self.compiler, self.budget, self.number, *checked, names, held)
-        self._note([average.error for average in draws.sampler.averages.values()])
+        self._note(draws.sampler.inner)
         return Samples(self.netsor, draws, int(size), int(seed), "limit", None, 1, time.perf_counter() - started)
 
     def given(self, scores: Mapping[str, Any]) -> ConditionalLaw:

@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.qmc import normal_points, standard_errors
-from tensorprog.gaussian.several import product_points
+from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.averaging import ORDERS, Averaging, Quadrature, converge
 from tensorprog.limit.law.conditional_moments import (
-    Blocks,
     DrawSource,
     Given,
     OneLayer,
+    ScoreBlocks,
     SeveralLayers,
     is_linear,
 )
@@ -38,7 +38,7 @@ from tensorprog.limit.law.intervals import TAME
 from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
 from tensorprog.limit.law.panels import panels
-from tensorprog.limit.law.summands import Block, LinearVector, Summands
+from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Term
@@ -135,7 +135,7 @@ class Outputs:
 
     def _score(self, name: str, box: Box) -> Mixture:
         """Scores of one layer are Gaussian."""
-        moment = self.compiler.score(name, name)
+        moment = self.compiler.score(name, name, self.compiler.equal(name))
         grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
         positions = {str(k): grid for k, grid in enumerate(grids)} | {f"{k}_": grid for k, grid in enumerate(grids)}
         found = moment.at(positions).value
@@ -167,7 +167,7 @@ class Outputs:
         summands = Summands(self.compiler, [vector], split)
         mean, var = summands.beside(0)
         panelled: list[Summand] = []
-        left: list[tuple[Block, Quadrature | None]] = []
+        left: list[tuple[ScoreBlock, Quadrature | None]] = []
         for block in summands.blocks:
             rule = self.quadrature(block, var)
             if rule is not None and rule.panels is not None:
@@ -193,8 +193,9 @@ class Outputs:
         return self._by_draws(name, summands, [block for block, _ in left], panelled, FINE_AIM, most)
 
     def _by_draws(
-        self, name: str, summands: Summands, drawn: Sequence[Block], known: Sequence[Summand], aim: float, most: int
-    ) -> Mixture:
+        self, name: str, summands: Summands, drawn: Sequence[ScoreBlock], known: Sequence[Summand], aim: float,
+        most: int,
+    ) -> Mixture:  # fmt: skip
         """The same by draws over the normals of some blocks, the others as they are."""
         mean, var = summands.beside(0)
         value, error = Mixture(tuple(known), mean, var, rule=Averaging(orders=True)).standardised(4)
@@ -217,10 +218,10 @@ class Outputs:
             return found.standardised(4)
 
         members = mean.size
-        self._averaged(Blocks(drawn), _conditional, finish, f"the law of {name}", members, aim=aim, most=most)
+        self._averaged(ScoreBlocks(drawn), _conditional, finish, f"the law of {name}", members, aim=aim, most=most)
         return kept[0]
 
-    def quadrature(self, block: Block, fixed: Array | None = None) -> Quadrature | None:
+    def quadrature(self, block: ScoreBlock, fixed: Array | None = None) -> Quadrature | None:
         """Two rules for the normals of a block; None where there are too many of them.
 
         `fixed`: variances that stand beside those of the block, over the members of its first function.
@@ -393,7 +394,7 @@ class Outputs:
             return known, wrong + summands.error * np.abs(known)
         regions = [block.region for block in blocks]
 
-        def read(found: Sequence[tuple[Block, Array]]) -> tuple[Array, ...]:
+        def read(found: Sequence[tuple[ScoreBlock, Array]]) -> tuple[Array, ...]:
             return tuple(part.sum(axis=0) for block, own in found for part in _seconds(block, own, other, shape))
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
@@ -409,10 +410,10 @@ class Outputs:
             return value, error
 
         what = _covariance(first, second)
-        return self._averaged(Blocks(blocks), read, finish, what, math.prod(shape), summed=True, aim=FINE_AIM)
+        return self._averaged(ScoreBlocks(blocks), read, finish, what, math.prod(shape), summed=True, aim=FINE_AIM)
 
     def _cov_by_rule(
-        self, block: Block, rule: Quadrature, other: int, shape: tuple[int, ...]
+        self, block: ScoreBlock, rule: Quadrature, other: int, shape: tuple[int, ...]
     ) -> tuple[Array, Array]:
         """A block's covariance by two rules, and its error."""
         each = []
@@ -436,12 +437,12 @@ class Outputs:
             error = error + block.count * _spread_over(block, slack, other, shape)
         return each[0], error
 
-def _conditional(found: Sequence[tuple[Block, Array]]) -> tuple[Array, ...]:
+def _conditional(found: Sequence[tuple[ScoreBlock, Array]]) -> tuple[Array, ...]:
     """Means and variances of every block."""
     return tuple(part for block, own in found for part in block.conditional(own))
 
 
-def _by_rule(block: Block, rule: Quadrature) -> Summand:
+def _by_rule(block: ScoreBlock, rule: Quadrature) -> Summand:
     """The first vector of a block at the nodes of both rules."""
     shape = (block.size, *block.vectors[0].members)
     if rule.panels is not None:
@@ -457,7 +458,7 @@ def _by_rule(block: Block, rule: Quadrature) -> Summand:
     return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
 
 
-def _seconds(block: Block, points: Array, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+def _seconds(block: ScoreBlock, points: Array, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """Conditional second moments of two functions of a block, summed over heads, and their means.
 
     Shapes    points (draws, dim) -> (draws, *shape), (draws, heads, members) twice
@@ -471,7 +472,7 @@ def _seconds(block: Block, points: Array, other: int, shape: tuple[int, ...]) ->
     return total, m, n
 
 
-def _spread_over(block: Block, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
+def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
     """Slack of covariances from that of second moments, by Cauchy and Schwarz.
 
     Shapes    slack (numbers,), of one function after the other -> shape
@@ -489,7 +490,7 @@ def _agree(one: tuple[Array, Array], two: tuple[Array, Array]) -> bool:
     return not apart.any()
 
 
-def _relative(mixture: Mixture, blocks: Sequence[Block], hidden: Sequence[tuple[Array, Array]]) -> float:
+def _relative(mixture: Mixture, blocks: Sequence[ScoreBlock], hidden: Sequence[tuple[Array, Array]]) -> float:
     """Relative error of variances that stands for what a set of draws may not have seen of some blocks."""
     total = np.maximum(mixture.moment(2)[0], 1e-300)
     second = sum(b.count * h[0].reshape(b.size, *total.shape).sum(axis=0) for b, h in zip(blocks, hidden, strict=True))
@@ -504,12 +505,6 @@ def _repeated(summand: Summand, sets: int) -> Summand:
         return np.broadcast_to(values[:1], (sets, *values.shape[1:]))
 
     return Summand(wide(summand.mean), wide(summand.var), wide(summand.weights), summand.count)
-
-
-def _columns(blocks: Sequence[Block], points: Array) -> list[Array]:
-    """The columns of points that belong to each block."""
-    ends = np.cumsum([block.sampler.dim for block in blocks])
-    return np.split(points, ends[:-1], axis=1)
 
 
 def _covariance(first: str, second: str) -> str:
@@ -532,6 +527,6 @@ def _stacked(sets: Sequence[Array]) -> Array:
     return result
 
 
-def _chunks(points: Array, block: Block, results: int) -> list[Array]:
-    step = Blocks([block]).together(results, "")
+def _chunks(points: Array, block: ScoreBlock, results: int) -> list[Array]:
+    step = ScoreBlocks([block]).together(results, "")
     return [points[start : start + step] for start in range(0, len(points), step)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.panels import gauss_legendre
+from tensorprog.gaussian.rules import gauss_legendre
 
 __all__ = ["Panels", "panels"]
 
@@ -28,7 +28,7 @@ Effects = Callable[[Array, Array], tuple[Array, Array, Array, Array]]
 # ends of panels -> mean and variance at their centres, and how far mean and deviation may be off, (panels, members)
 
 NODES, CHECKS = 18, 13
-HORIZON, FIRST = 38.4, 24  # standard deviations, and panels on that way: half a panel is 1.6, see `gaussian.panels`
+HORIZON, FIRST = 38.4, 24  # standard deviations, and panels on that way: half a panel is 1.6, see `gaussian.rules`
 MOST = 1 << 12  # panels
 NEGLIGIBLE = 1e-16  # effect of a panel, relative
 EPS = float(np.finfo(float).eps)

@@ -26,11 +26,11 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.intervals import TAME, Moving, Steepness
+from tensorprog.limit.moment.averages import LinearCovariance, linear_mean
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
-from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
 
-__all__ = ["HEAD", "Block", "LinearVector", "Summands"]
+__all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
@@ -95,7 +95,7 @@ class Region:
         return found[0], found[1]
 
 
-class Block:
+class ScoreBlock:
     """Parts of the functions that depend on each other, and on no other part.
 
     `head` names the index over which the block is a sum of independent summands, or is empty.  The summands are
@@ -309,9 +309,9 @@ class Summands:
         """Relative error of the covariances used so far."""
         return max((block.error for block in [*self.blocks, *([self.fixed] if self.fixed else [])]), default=0.0)
 
-    def _gathered(self, group: Sequence[tuple[int, Part]], head: str, span: Range, alike: bool) -> Block:
+    def _gathered(self, group: Sequence[tuple[int, Part]], head: str, span: Range, alike: bool) -> ScoreBlock:
         parts = [[part for k, part in group if k == m] for m in range(len(self.vectors))]
-        return Block(self.compiler, self.vectors, parts, head, span, alike)
+        return ScoreBlock(self.compiler, self.vectors, parts, head, span, alike)
 
     # -- what depends on what -----------------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Summands:
                 found += _score_structure(compiler, u, other, local)
         return found
 
-    def _block(self, group: Sequence[tuple[int, Part]], split: bool) -> Block:
+    def _block(self, group: Sequence[tuple[int, Part]], split: bool) -> ScoreBlock:
         """The group as a sum of independent summands over an index that all of its parts sum over."""
         whole = self._gathered(group, "", (0, 1), False)
         if not split or not whole.random:

@@ -129,7 +129,7 @@ class Compiler(Numbers):
             held[name] = max(low, start), min(high + 1, stop)
         several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
         if not self.recurrences.active & {f, g} and not (several and held != whole):
-            return self.replicated(f, g)
+            return super().between(f, g, names, ranges)
         if any(start >= stop for start, stop in held.values()):
             return IndexedValues((), self.over(held))
         return self._compute(f, g, self.over(held))

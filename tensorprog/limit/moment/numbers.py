@@ -90,6 +90,11 @@ class Numbers(Recursion[Value, IndexedValues]):
         """One number for all replicates."""
         return settled(found)
 
+    @property
+    def in_part(self) -> bool:
+        """Whether moments are computed at the positions that are asked for: where nothing is drawn."""
+        return self.replicates is None
+
     # -- checks ---------------------------------------------------------------------------------------------------
 
     def kept(self, moment: IndexedValues) -> IndexedValues:
@@ -99,8 +104,11 @@ class Numbers(Recursion[Value, IndexedValues]):
         return moment
 
     def finished(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
-        """A second moment, the same in both orders, refused where an entry or its error is not finite."""
-        moment = self._symmetric(moment) if f == g else moment
+        """A second moment, the same in both orders."""
+        return self.checked(self._symmetric(moment) if f == g else moment, f, g)
+
+    def checked(self, moment: IndexedValues, f: str, g: str) -> IndexedValues:
+        """A second moment, refused where an entry or its error is not finite."""
         return _finite(moment, f"E[{f}**2]" if f == g else f"E[{f} {g}]")
 
     def _symmetric(self, moment: IndexedValues) -> IndexedValues:

@@ -12,8 +12,9 @@ algebra: numbers with errors (`numbers`) or formulas (`formulas.recursion`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import combinations_with_replacement
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -27,15 +28,25 @@ from tensorprog.limit.form.definitions import (
     Reading,
     indicator,
     is_layered,
-    leaves,
     operands_of,
     positions_of,
     random_families,
     readings,
+    reads_beyond,
     single,
 )
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, Part, Parts, position_names
-from tensorprog.limit.moment.indexed import Equations, Indexed, canonical, difference, patterns, solve
+from tensorprog.limit.moment.indexed import (
+    NOTHING,
+    Equations,
+    Indexed,
+    canonical,
+    difference,
+    patterns,
+    rewrite,
+    solve,
+    solved,
+)
 
 __all__ = ["Elimination", "Forms", "Recursion"]
 
@@ -52,6 +63,8 @@ V = TypeVar("V", bound=Added)
 M = TypeVar("M", bound=Indexed[Any])
 V_co = TypeVar("V_co", covariant=True)
 Ranges = Mapping[str, Range]
+SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
+DEEP = 30  # requests for positions that stand inside each other
 Need = tuple[str, ...]  # a scalar family, or two Gaussian families whose covariance is meant
 
 
@@ -100,7 +113,7 @@ class Recursion(ABC, Generic[V, M]):
             for s in (*program.body, *netsor.body)
             if isinstance(s, Dot) and s.scale != "1/n" and s.target.name in netsor.families
             if s.target.name in netsor.scores
-            or not (self.random & {s.left.name, s.right.name} or any(leaves(program, v) for v in s.inputs))
+            or not (self.random & {s.left.name, s.right.name} or any(reads_beyond(program, v) for v in s.inputs))
         }
 
     def reset(self) -> None:
@@ -110,7 +123,8 @@ class Recursion(ABC, Generic[V, M]):
         self._base: dict[tuple[str, str], M] = {}
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
-        self._in_order = False
+        self._partial: dict[tuple[str, str, Equations, bool], M] = {}
+        self._in_order, self._inside = False, 0
 
     @property
     def layered(self) -> bool:
@@ -169,7 +183,11 @@ class Recursion(ABC, Generic[V, M]):
         return found
 
     def finished(self, moment: M, f: str, g: str) -> M:
-        """A second moment of two families, checked."""
+        """A second moment of two families, all positions of it."""
+        return moment
+
+    def checked(self, moment: M, f: str, g: str) -> M:
+        """A second moment of two families, at some positions."""
         return moment
 
     def kept(self, moment: M) -> M:
@@ -179,6 +197,11 @@ class Recursion(ABC, Generic[V, M]):
     def guarded(self, *names: str) -> AbstractContextManager[None]:
         """What is computed inside for these families is told by their statements where it fails."""
         return nullcontext()
+
+    @property
+    def in_part(self) -> bool:
+        """Whether moments are computed at the positions that are asked for, where that is less work."""
+        return False
 
     def recurrent(self, name: str) -> bool:
         """Whether a family is filled in step by step, apart from this recursion."""
@@ -203,11 +226,12 @@ class Recursion(ABC, Generic[V, M]):
             self._base[f, g] = self.kept(self.gaussian(f, g, self.pair_ranges(f, g)))
         return self._base[f, g]
 
-    def gaussian(self, f: str, g: str, ranges: Ranges) -> M:
-        """Covariance of two Gaussian families over members in some ranges."""
+    def gaussian(self, f: str, g: str, ranges: Ranges, where: Equations = NOTHING) -> M:
+        """Covariance of two Gaussian families over members in some ranges, `where` some positions are equal."""
         first, second = (self.netsor.families[name].statements for name in (f, g))
+        at = solve(where)
         if not first or not second:
-            return self.initial(f, ranges) if f == g else self.nothing(ranges)
+            return self.initial(f, ranges).read(at, ranges) if f == g else self.nothing(ranges)
         a, b = self.netsor.body[first[0]], self.netsor.body[second[0]]
         assert isinstance(a, MatMul) and isinstance(b, MatMul)
         total = self.nothing(ranges)
@@ -216,12 +240,14 @@ class Recursion(ABC, Generic[V, M]):
         for one, weight, held in self._products(a, "", ranges):
             for two, other, also in self._products(b, "_", ranges):
                 forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
-                same = frozenset(form for form in forms if form is not None)
-                solution = solve(same)
+                same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
+                if same is None:
+                    continue
+                solution = solve(same | where)
                 names = {str(k): compose(slot, solution) for k, slot in enumerate(one)}
                 names |= {f"{k}_": compose(slot, solution) for k, slot in enumerate(two)}
                 factor = self.variance(a.weight.name, weight, ranges)
-                for condition in (held, also):
+                for condition in (held, substitute(also, at)):
                     factor = factor * self.number(condition, ranges) if condition != ONE else factor
                 moment = self.between(a.vector.name, b.vector.name, names, ranges)
                 total = total + moment.read(names, ranges).times(factor, same)
@@ -274,29 +300,35 @@ class Recursion(ABC, Generic[V, M]):
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> M:
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices."""
-        return self.replicated(f, g)
+        return self.second_at(f, g, self.wanted(f, g, names))
 
     def _compute(self, f: str, g: str, ranges: Ranges) -> M:
         """E[Z^f Z^g] over members in some ranges."""
+        return self.finished(self._uncentred(f, g, ranges), f, g)
+
+    def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
         for name in (f, g):
             if name in self.random:
                 raise ProgramError(f"{name} depends on scores: its second moment is random; see law.given(...)")
         with self.guarded(f, g):
-            return self.finished(self._summed_parts(self.parts.of(f), self.parts.of(g), ranges), f, g)
+            return self._summed_parts(self.parts.of(f), self.parts.of(g), ranges, at)
 
-    def _summed_parts(self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> M:
+    def _summed_parts(
+        self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges, at: Mapping[str, Affine] | None = None
+    ) -> M:
         total = self.nothing(ranges)
         for p in first:
             for q in second:
                 held = p.within(ranges)
                 held = None if held is None else q.within(held, "_")
                 if held is not None:
-                    total = total + self.expectation(p, q, held).widened(ranges)
+                    total = total + self.expectation(p, q, held, at).widened(ranges)
         return total
 
-    def expectation(self, p: Part, q: Part, ranges: Ranges) -> M:
-        """E[part part'] over the positions in the ranges, the second part in second copies."""
+    def expectation(self, p: Part, q: Part, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> M:
+        """E[part part'] over the positions in the ranges, the second part in second copies, or `at` first ones."""
         p, q, local = self.paired(p, q, ranges)
+        q = q.renamed(at) if at else q
         return self.summed(p, q, self.expectations(p, q, local), local, ranges)
 
     def expectations(self, p: Part, q: Part, ranges: Ranges) -> M:
@@ -326,19 +358,19 @@ class Recursion(ABC, Generic[V, M]):
         with self.guarded(name):
             return self._summed_parts(self.parts.of(name) if parts is None else parts, [Part(ONE)], ranges)
 
-    def centred(self, f: str, g: str) -> M:
-        """Cov(Z^f, Z^g) of vectors that no score reaches."""
-        found: M = self.settle(self._centred(f, g))
+    def centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
+        """Cov(Z^f, Z^g) of vectors that no score reaches; `where`: at these positions, elsewhere any value."""
+        found: M = self.settle(self._centred(f, g, self.worth(f, g, where)))
         return found
 
-    def _centred(self, f: str, g: str) -> M:
+    def _centred(self, f: str, g: str, where: Equations = NOTHING) -> M:
         if self.parts.is_base(f) and self.parts.is_base(g):
-            return self.base(f, g)
-        second, ranges = self.replicated(f, g), self.pair_ranges(f, g)
+            return self.base_at(f, g, where)
+        second, ranges = self.second_at(f, g, where), self.pair_ranges(f, g)
         one, two = self.first(f), self.first(g)
         if one.zero() or two.zero():
             return second
-        copies = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+        copies = {name: Affine.index(f"{name}_").at(solve(where)) for name in position_names(self.netsor, g)}
         return second - one.read({}, ranges) * two.read(copies, ranges)
 
     def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
@@ -349,9 +381,64 @@ class Recursion(ABC, Generic[V, M]):
     def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """The same for every draw."""
         names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
-        return self._centred(u.name, v.name).read(names, ranges)
+        return self._centred(u.name, v.name, self.wanted(u.name, v.name, names)).read(names, ranges)
 
-    # affine forms inside functions
+    # -- asked for positions --------------------------------------------------------------------------------------
+    #
+    # Whoever reads a moment at equal positions only, as variances are read, or the vectors behind a convolution with
+    # weights of its own at every place, asks for these: n numbers are computed where the whole has n**2, and so are
+    # those that they are made of.
+
+    def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
+        """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
+        found = set()
+        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
+        for k in range(len(self.netsor.families[g].ranges)):
+            for own in sorted(firsts, key=lambda name: name != str(k)):
+                apart = names[own] - names[f"{k}_"]
+                if names[own].terms and not apart.terms:
+                    found.add(difference(Affine.index(own), Affine.index(f"{k}_") + apart.offset))
+                    break
+        return self.worth(f, g, frozenset(form for form in found if form is not None))
+
+    def equal(self, f: str) -> Equations:
+        """The equations of the diagonal of a family: all positions are equal."""
+        forms = (difference(Affine.index(f"{k}"), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
+        return frozenset(form for form in forms if form is not None)
+
+    def worth(self, f: str, g: str, where: Equations) -> Equations:
+        """The equations themselves, or none where the whole is known, small, or not to be had in part."""
+        families = [self.netsor.families[name] for name in (f, g)]
+        large = math.prod(size for family in families for size in family.shape) > SMALL
+        whole = any(len(family.statements) > 1 for family in families) or any(map(self.recurrent, (f, g)))
+        return where if self.in_part and large and not whole and self._inside < DEEP else NOTHING
+
+    def second_at(self, f: str, g: str, where: Equations) -> M:
+        """E[Z^f Z^g] for every draw where these equations between positions hold; elsewhere any value."""
+        if not where or (f, g) in self._second:
+            return self.replicated(f, g)
+        return self._known_at((f, g, where, False), lambda ranges: self._checked_at(f, g, ranges, where))
+
+    def _checked_at(self, f: str, g: str, ranges: Ranges, where: Equations) -> M:
+        return self.checked(self._uncentred(f, g, ranges, solve(where)), f, g)
+
+    def base_at(self, f: str, g: str, where: Equations) -> M:
+        """The covariance of two Gaussian families, likewise."""
+        if not where or (f, g) in self._base:
+            return self.base(f, g)
+        return self._known_at((f, g, where, True), lambda ranges: self.gaussian(f, g, ranges, where))
+
+    def _known_at(self, key: tuple[str, str, Equations, bool], compute: Callable[[dict[str, Range]], M]) -> M:
+        if key not in self._partial:
+            ranges, self._inside = self.pair_ranges(key[0], key[1]), self._inside + 1
+            try:
+                impossible = solved(key[2], ranges) is None
+                self._partial[key] = self.nothing(ranges) if impossible else self.kept(compute(ranges))
+            finally:
+                self._inside -= 1
+        return self._partial[key]
+
+    # -- affine forms inside functions ----------------------------------------------------------------------------
 
     def centre(self, form: Inner, ranges: Ranges) -> V:
         """Mean of an affine form of Gaussian variables."""
@@ -376,7 +463,7 @@ class Recursion(ABC, Generic[V, M]):
                 total = total + self.summed(p, q, moment, local, ranges)
         return total
 
-    # coefficients and sums over bound indices
+    # -- coefficients and sums over bound indices -----------------------------------------------------------------
 
     def paired(self, p: Part, q: Part, ranges: Ranges) -> tuple[Part, Part, dict[str, Range]]:
         """Give the second part second-copy names; ranges with the bound indices of both."""
@@ -488,10 +575,10 @@ class Recursion(ABC, Generic[V, M]):
         """The two references of a score over its position names."""
         return operands_of(self.dot(name))
 
-    def score(self, f: str, g: str) -> M:
-        """Cov of two score families, by Isserlis."""
-        ranges = self.pair_ranges(f, g)
-        second = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+    def score(self, f: str, g: str, where: Equations = NOTHING) -> M:
+        """Cov of two score families, by Isserlis; `where`: at these positions, elsewhere any value."""
+        ranges, at = self.pair_ranges(f, g), solve(self.worth(f, g, where))
+        second = {name: Affine.index(f"{name}_").at(at) for name in position_names(self.netsor, g)}
         left, right = self.operands(f)
         other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
 
@@ -553,8 +640,18 @@ class Recursion(ABC, Generic[V, M]):
                     yield from ((v.name,) for v in statement.inputs)
         elif len(defined) == 2 and all(isinstance(statement, MatMul) for statement in defined):
             one, two = defined
-            if isinstance(one, MatMul) and isinstance(two, MatMul) and one.weight.name == two.weight.name:
+            assert isinstance(one, MatMul) and isinstance(two, MatMul)
+            if one.weight.name == two.weight.name and not self._in_part_only(one, two):
                 yield from self._read_by(one.vector.name, two.vector.name)
+
+    def _in_part_only(self, one: MatMul, two: MatMul) -> bool:
+        """Whether the covariance of two products asks for some positions of their vectors only."""
+        left, right = positions_of(one.target), positions_of(two.target, "_")
+        forms = (difference(s.at(left), t.at(right)) for s, t in zip(one.weight.slots, two.weight.slots, strict=True))
+        at = solve(frozenset(form for form in forms if form is not None))
+        names = {str(k): slot.at(left).at(at) for k, slot in enumerate(one.vector.slots)}
+        names |= {f"{k}_": slot.at(right).at(at) for k, slot in enumerate(two.vector.slots)}
+        return bool(self.wanted(one.vector.name, two.vector.name, names))
 
     def _read_by(self, *names: str) -> Iterator[Need]:
         """What the second moments of some families are made of: scalars, and covariances of Gaussian families."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import normal_points, standard_errors
+from tensorprog.gaussian.qmc import REPLICATES, normal_points, standard_errors
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Family, Range
 from tensorprog.language.named_arrays import Open, gather
@@ -21,7 +21,6 @@ __all__ = ["REPLICATE", "REPLICATES", "Settled", "members_read", "point_sets", "
 Settled = TypeVar("Settled", IndexedValues, Value)
 Array = NDArray[Any]
 REPLICATE = "&"  # the axis of replicates
-REPLICATES = 16
 SOBOL_DIMENSIONS = 512  # beyond, they gain little over pseudo-random numbers, which are made 20 times as fast
 
 

@@ -1,7 +1,8 @@
-"""Panels for composite Gauss-Legendre rules: split at kinks, graded towards localised structure, batched."""
+"""Nodes and weights: Gauss-Legendre on panels, split at kinks and graded towards localised structure; Gauss-Hermite."""
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 
-__all__ = ["ANGLE", "WIDEST", "gauss_legendre", "panel_edges", "rule"]
+__all__ = ["gauss_legendre", "panel_edges", "product_points", "rule"]
 
 # widest half-panel in standard deviations: exp(-(c + 1.8 t)^2 / 2) on [-1, 1] has Chebyshev coefficients below 1e-17
 # (relative to the centre of the Gaussian) from degree 30 on, and an 18-point rule is exact to degree 35
@@ -104,3 +105,15 @@ def rule(edges: Array, n: int) -> tuple[Array, Array]:
     w = half[..., None] * weights
     shape = (*edges.shape[:-1], -1)
     return z.reshape(shape), w.reshape(shape)
+
+
+@lru_cache(maxsize=8)
+def product_points(dim: int, order: int, least: float = 0.0) -> tuple[Array, Array]:
+    """Gauss-Hermite product rule for N(0, I), without nodes whose weights are below `least`.
+
+    Shapes    nodes (m, dim), weights (m,), which sum to 1; m = order**dim unless some are left out
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    logs = np.log(weights / weights.sum())
+    kept = np.argwhere(sum(np.meshgrid(*[logs] * dim, indexing="ij")) > (math.log(least) if least else -math.inf))
+    return nodes[kept], np.exp(logs[kept].sum(axis=1))

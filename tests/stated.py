@@ -1,0 +1,7 @@
+"""How many standard errors a stated error is: Student's t at 99.9 % for a mean over the usual number of replicates."""
+
+from tensorprog.gaussian.qmc import deviations
+
+__all__ = ["STATED"]
+
+STATED = deviations()
