@@ -21,13 +21,13 @@ from tensorprog.finite.workers import parse_memory
 from tensorprog.language.averages import Averages, with_averages
 from tensorprog.language.errors import NotCompiledError, OutsideError, TensorprogError
 from tensorprog.language.files import json_text, partial_name, write_text, writing
-from tensorprog.language.formats import label
+from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
-from tensorprog.language.samples import Samples
+from tensorprog.language.samples import Samples, column
 from tensorprog.language.yaml_io import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.law_summary import MAX_COVARIANCE, Reference, column, members, split
+from tensorprog.results.law_summary import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
 __all__ = ["SamplesFile", "estimate", "run"]

@@ -1,13 +1,19 @@
-"""Members by name, and numbers with their errors, as text."""
+"""Members of families as they are written, such as y[0], and numbers with their errors as text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-__all__ = ["BRACKETS", "chance", "label", "plain_fields", "quantity", "short"]
+import numpy as np
+
+from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.ir import Netsor
+
+__all__ = ["BRACKETS", "chance", "label", "members", "name_of", "one_or_several", "plain_fields", "quantity", "short",
+           "split"]
 
 BRACKETS = "in brackets: the standard error of the last digits"
 
@@ -15,6 +21,54 @@ BRACKETS = "in brackets: the standard error of the last digits"
 def label(name: str, index: Sequence[int]) -> str:
     """The name of a member as it is written: y[0], p[0,1,2], m."""
     return f"{name}[{','.join(map(str, index))}]" if index else name
+
+
+def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
+    """Index values of the (first `limit`) members of a family, in C order; [()] for a name without indices."""
+    return netsor.families[name].members(limit)
+
+
+def name_of(variable: Any) -> str:
+    """The name of a variable, without spaces.
+
+    Raises    ProgramError
+    """
+    if not isinstance(variable, str):
+        raise ProgramError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
+    return variable.replace(" ", "")
+
+
+def split(netsor: Netsor, variable: str) -> tuple[str, int]:
+    """Family and position in C order of a member written as in `label`.
+
+    Raises    ProgramError if there is no such member
+    """
+    name, bracket, rest = name_of(variable).partition("[")
+    family = netsor.families.get(name)
+    if family is None or family.kind == "weight":
+        known = [key for key, value in netsor.families.items() if value.kind != "weight"]
+        raise ProgramError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
+    try:
+        index = [int(part) for part in rest.removesuffix("]").split(",")] if bracket else []
+    except ValueError:
+        example = label(name, members(netsor, name, 1)[0])
+        raise ProgramError(f"{variable} is not a member: write for example {example}") from None
+    if family.ranges and not bracket:
+        raise ProgramError(f"{variable} is a family: name a member, such as {label(name, members(netsor, name, 1)[0])}")
+    legal = len(index) == len(family.ranges) and all(
+        start <= value < stop for value, (start, stop) in zip(index, family.ranges, strict=True)
+    )
+    if not legal:
+        spans = ", ".join(f"{start}..{stop - 1}" for start, stop in family.ranges) or "no index"
+        raise ProgramError(f"{variable} is not a member of {name}, whose indices run over {spans}")
+    offsets = [value - start for value, (start, _) in zip(index, family.ranges, strict=True)]
+    return name, int(np.ravel_multi_index(offsets, family.shape)) if offsets else 0
+
+
+def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """What was given, one or several, each passed through `read`, which refuses what is wrong."""
+    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
+    return [read(value) for value in (values if several else [values])]
 
 
 def quantity(value: float, error: float = math.nan, figures: int = 2) -> str:

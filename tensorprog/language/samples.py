@@ -20,7 +20,7 @@ from tensorprog.language.files import whole, writing
 from tensorprog.language.formats import BRACKETS, label, quantity
 from tensorprog.language.ir import Netsor
 
-__all__ = ["Samples", "program_text"]
+__all__ = ["Samples", "column", "is_samples", "program_text", "samples_of"]
 
 LISTED = 4  # members of a family that are shown
 WORK = 10_000_000  # numbers of one member that are looked at for it
@@ -136,6 +136,33 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
             np.savez_compressed(
                 file, allow_pickle=False, **{"meta.json": np.array(json.dumps(meta))}, **arrays
             )
+
+
+def is_samples(value: Any) -> bool:
+    """Whether these are draws: of networks, or of a law."""
+    return isinstance(value, Mapping) and hasattr(value, "netsor") and hasattr(value, "samples")
+
+
+def samples_of(value: Any, wanted: str) -> Any:
+    """The samples given; `wanted` begins the message for anything else.
+
+    Raises    ProgramError
+    """
+    if not is_samples(value):
+        raise ProgramError(f"{wanted}, not {type(value).__name__}")
+    return value
+
+
+def column(samples: Any, name: str, position: int) -> NDArray[Any]:
+    """Draws of one member, one row per network.
+
+    Shapes    (samples, coordinates); one column for scalars
+    """
+    array = np.asarray(samples[name])
+    vector = samples.netsor.families[name].kind == "vector"
+    coordinates = samples.coordinates if vector and samples.coordinates > 1 else 1
+    draws: NDArray[Any] = np.asarray(array.reshape(len(array), coordinates, -1)[:, :, position], dtype=np.float64)
+    return draws
 
 
 def _shape(shape: tuple[int, ...]) -> str:

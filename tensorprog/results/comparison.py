@@ -16,20 +16,22 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.language.averages import average_members
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.formats import BRACKETS, chance, label, plain_fields, quantity, short
-from tensorprog.language.ir import Netsor
-from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
-from tensorprog.results.law_summary import (
-    LawCurve,
-    Reference,
-    column,
-    is_samples,
+from tensorprog.language.formats import (
+    BRACKETS,
+    chance,
+    label,
     members,
     name_of,
     one_or_several,
-    samples_of,
+    plain_fields,
+    quantity,
+    short,
     split,
 )
+from tensorprog.language.ir import Netsor
+from tensorprog.language.samples import column, is_samples, samples_of
+from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
+from tensorprog.results.law_summary import LawCurve, Reference
 
 __all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare"]
 

@@ -34,8 +34,10 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.rules import gauss_legendre
 from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.formats import split
+from tensorprog.language.samples import is_samples, samples_of
 from tensorprog.limit.law.mixture import binned
-from tensorprog.results.law_summary import Reference, is_samples, samples_of, split
+from tensorprog.results.law_summary import Reference
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 

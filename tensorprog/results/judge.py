@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from itertools import count, repeat
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from tensorprog.check.limit_numbers import DegenerateScores, LimitNumbers, Score
 from tensorprog.language.errors import Problem, TensorprogError
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
-from tensorprog.language.named_arrays import Open, align, union
+from tensorprog.language.named_arrays import Open, align, take, union
 from tensorprog.language.schedule import upstream
 
 __all__ = ["judge"]
 
-MANY = 1_000_000  # members of a score that are looked at all; of more, a few along each index
+MANY = 1_000_000  # averages of one family that are moved each by itself
 SURE = 3.0  # errors of averages over points hold in 99.9 % of cases, and the worst of many members is taken
 NEAR = 1e-7  # how far from its limit an average is moved
 DIRECTIONS = 6  # in which averages are moved together, each both ways
@@ -77,39 +77,16 @@ class CompiledNumbers(LimitNumbers):
 
     @_if_compiled
     def _mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
+        """The same, at draws of the scores upstream; None if these have no limit by any theorem."""
         from tensorprog.limit.form.definitions import random_families
-
-        reads = {dot.left.name, dot.right.name}
-        return self._random_mean(netsor, dot) if reads & random_families(netsor) else self._number(netsor, dot)
-
-    def _number(self, netsor: Netsor, dot: Dot) -> ScoreMean:
-        """The same for vectors that no score reaches."""
-        indices = [slot.bare for slot in dot.target.slots if slot.bare]
-        ranges = {name: netsor.ranges[name] for name in indices}
-        moment = self._compiler(netsor).second(dot.left.name, dot.right.name)
-        few = int(np.prod([float(stop - start) for start, stop in ranges.values()])) > MANY
-        values = [
-            np.unique([*range(a, min(b, a + 8)), b - 1]) if few else np.arange(a, b) for a, b in ranges.values()
-        ]
-        grids = dict(zip(indices, np.meshgrid(*values, indexing="ij", sparse=True), strict=True))
-        left, known = _members(netsor, dot.left, grids)
-        right, known_ = _members(netsor, dot.right, grids)
-        found = moment.at({str(k): v for k, v in enumerate(left)} | {f"{k}_": v for k, v in enumerate(right)})
-        shape = tuple(len(v) for v in values)
-        value, error = (np.broadcast_to(np.where(known & known_, x, 0), shape) for x in (found.value, found.error))
-        error = SURE * error
-        at = np.unravel_index(int(np.argmax(np.abs(value) - error)), shape) if shape else ()
-        place = {name: int(v[k]) for name, v, k in zip(indices, values, at, strict=True)}
-        return ScoreMean(float(value[at]), float(error[at]), place, whole=not few)
-
-    def _random_mean(self, netsor: Netsor, dot: Dot) -> ScoreMean | None:
-        """The same at draws of the scores upstream; None if no theorem says that these have a limit."""
         from tensorprog.limit.law.score_checks import coefficients
 
-        alone, averaged = _averaged(netsor, dot)
-        report = check(alone, _Upstream())
-        if report.grade == "outside":
-            return None
+        averaged, report = _averaged(netsor, dot), None
+        read = [name for name in dict.fromkeys((dot.left.name, dot.right.name)) if netsor.families[name].statements]
+        if not random_families(netsor).isdisjoint(read):
+            report = check(replace(averaged, body=averaged.body[:-1], outputs=tuple(read)), _Upstream())
+            if report.grade == "outside":
+                return None
         value, error, box, whole = coefficients(averaged, averaged.outputs[0])
         error = SURE * error
         draw, *at = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(value) - error)), value.shape))
@@ -117,11 +94,14 @@ class CompiledNumbers(LimitNumbers):
         drawn, errors = value[member], error[member]
         names = (slot.bare or "" for slot in averaged.body[-1].target.slots)
         place = {name: start + k for name, (start, _), k in zip(names, box, at, strict=True)}
+        number = float(drawn[draw]), float(errors[draw]), place
+        if report is None:
+            return ScoreMean(*number, whole=whole)
         deviation = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
         return ScoreMean(
-            float(drawn[draw]), float(errors[draw]), place, len(drawn), float(drawn.min()), float(drawn.max()),
-            float(drawn.mean()), deviation, whole, any(claim.standing == "conjecture" for claim in report.claims),
-        )  # fmt: skip
+            *number, len(drawn), float(drawn.min()), float(drawn.max()), float(drawn.mean()), deviation, whole,
+            any(claim.standing == "conjecture" for claim in report.claims),
+        )
 
     @_if_compiled
     def singular(self, netsor: Netsor, expr: Expr) -> str | None:
@@ -219,13 +199,14 @@ def _of_averages(netsor: Netsor, name: str) -> bool:
 
 def _turned(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range], direction: int) -> Open:
     """How far the averages that a reference reads move in a direction: alike in the first, and if they are too many."""
-    names = list(dict.fromkeys(name for slot in reference.slots for name, _ in slot.terms))
-    if math.prod(ranges[name][1] - ranges[name][0] for name in names) > MANY:
+    family = netsor.families[reference.name]
+    if math.prod(family.shape) > MANY:
         return Open((), np.ones(()))
-    grids = dict(zip(names, np.meshgrid(*(np.arange(*ranges[name]) for name in names), indexing="ij"), strict=True))
-    places: list[Any] = [[*netsor.families].index(reference.name), *_members(netsor, reference, grids)[0]]
-    angle = sum((math.sqrt(k + 2) * place for k, place in enumerate(places)), np.ones(()))
-    return Open(tuple(names), np.cos(direction * angle))
+    angles = np.asarray(math.sqrt(2) * [*netsor.families].index(reference.name))
+    for k, places in enumerate(np.indices(family.shape, sparse=True)):
+        angles = angles + math.sqrt(k + 3) * places
+    starts = [start for start, _ in family.ranges]
+    return take(np.cos(direction * angles), (), starts, reference.slots, (), ranges, family.boundaries)
 
 
 class _Upstream(CompiledNumbers):
@@ -240,33 +221,13 @@ class _Upstream(CompiledNumbers):
         return ()
 
 
-def _averaged(netsor: Netsor, dot: Dot) -> tuple[Netsor, Netsor]:
-    """What is upstream of a Dot as a program, and the same with the Dot as an average, the output."""
+def _averaged(netsor: Netsor, dot: Dot) -> Netsor:
+    """What is upstream of a Dot, and the Dot as an average, the output."""
     names = upstream(netsor, {dot.left.name, dot.right.name})
     made = [statement for statement in netsor.body if statement.target.name in names]
-    read = tuple(dict.fromkeys(s.target.name for s in made if s.target.name in (dot.left.name, dot.right.name)))
     number = next(k for k in count() if f"mean{k}" not in {*netsor.families, *netsor.index, *netsor.constant})
     target = Variable(f"mean{number}", tuple(slot for slot in dot.target.slots if slot.bare))
-    average = replace(dot, target=target, scale="1/n")
-    alone = replace(netsor, body=tuple(made), outputs=read)
-    return alone, replace(alone, body=(*made, average), outputs=(target.name,))
-
-
-def _members(
-    netsor: Netsor, reference: Variable, grids: Mapping[str, np.ndarray[Any, Any]]
-) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """Which member a reference reads, slot by slot; and whether there is one, or the zero beyond a boundary."""
-    family = netsor.families[reference.name]
-    found, inside = [], np.ones((), dtype=bool)
-    for slot, (start, stop), rule in zip(
-        reference.slots, family.ranges, family.boundaries or repeat(""), strict=False
-    ):
-        value = slot.offset + sum((c * grids[name] for name, c in slot.terms), np.zeros((), dtype=np.int64))
-        if rule == "wrap":
-            value = start + (value - start) % (stop - start)
-        inside = inside & (start <= value) & (value < stop)
-        found.append(np.clip(value, start, stop - 1))
-    return found, inside
+    return replace(netsor, body=(*made, replace(dot, target=target, scale="1/n")), outputs=(target.name,))
 
 
 def _shown(values: np.ndarray[Any, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
-from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
-from tensorprog.language.formats import label, quantity
+from tensorprog.language.errors import ProgramError, TensorprogError
+from tensorprog.language.formats import label, members, quantity, split
 from tensorprog.language.ir import Netsor
 
-__all__ = ["LawCurve", "Reference", "column", "is_samples", "members", "name_of", "one_or_several",
-           "samples_of", "split"]
+__all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "Reference"]
 
 Array = NDArray[Any]
 
@@ -33,81 +32,6 @@ MAX_COVARIANCE = 128  # members of a family whose covariance matrix is written o
 LISTED = 12  # members listed one by one in a table
 MATRIX = 8  # members of a family whose covariance is a table
 _NAN = float("nan")
-
-
-def is_samples(value: Any) -> bool:
-    """Whether these are draws: of networks, or of a law."""
-    return isinstance(value, Mapping) and hasattr(value, "netsor") and hasattr(value, "samples")
-
-
-def samples_of(value: Any, wanted: str) -> Any:
-    """The samples given; `wanted` begins the message for anything else.
-
-    Raises    ProgramError
-    """
-    if not is_samples(value):
-        raise ProgramError(f"{wanted}, not {type(value).__name__}")
-    return value
-
-
-def one_or_several(values: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """What was given, one or several, each passed through `read`, which refuses what is wrong."""
-    several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
-    return [read(value) for value in (values if several else [values])]
-
-
-def name_of(variable: Any) -> str:
-    """The name of a variable, without spaces.
-
-    Raises    ProgramError
-    """
-    if not isinstance(variable, str):
-        raise ProgramError(f"a variable is named by text, such as 'y[0]', not {variable!r}")
-    return variable.replace(" ", "")
-
-
-def members(netsor: Netsor, name: str, limit: int | None = None) -> list[tuple[int, ...]]:
-    """Index values of the (first `limit`) members of a family, in C order; [()] for a name without indices."""
-    return netsor.families[name].members(limit)
-
-
-def split(netsor: Netsor, variable: str) -> tuple[str, int]:
-    """Family and position in C order of a member written as in `label`.
-
-    Raises    ProgramError if there is no such member
-    """
-    name, bracket, rest = name_of(variable).partition("[")
-    family = netsor.families.get(name)
-    if family is None or family.kind == "weight":
-        known = [key for key, value in netsor.families.items() if value.kind != "weight"]
-        raise ProgramError(f"{variable} is not a variable of {netsor.name}; {did_you_mean(name, known)}")
-    try:
-        index = [int(part) for part in rest.removesuffix("]").split(",")] if bracket else []
-    except ValueError:
-        example = label(name, members(netsor, name, 1)[0])
-        raise ProgramError(f"{variable} is not a member: write for example {example}") from None
-    if family.ranges and not bracket:
-        raise ProgramError(f"{variable} is a family: name a member, such as {label(name, members(netsor, name, 1)[0])}")
-    legal = len(index) == len(family.ranges) and all(
-        start <= value < stop for value, (start, stop) in zip(index, family.ranges, strict=True)
-    )
-    if not legal:
-        spans = ", ".join(f"{start}..{stop - 1}" for start, stop in family.ranges) or "no index"
-        raise ProgramError(f"{variable} is not a member of {name}, whose indices run over {spans}")
-    offsets = [value - start for value, (start, _) in zip(index, family.ranges, strict=True)]
-    return name, int(np.ravel_multi_index(offsets, family.shape)) if offsets else 0
-
-
-def column(samples: Any, name: str, position: int) -> Array:
-    """Draws of one member, one row per network.
-
-    Shapes    (samples, coordinates); one column for scalars
-    """
-    array = np.asarray(samples[name])
-    vector = samples.netsor.families[name].kind == "vector"
-    coordinates = samples.coordinates if vector and samples.coordinates > 1 else 1
-    draws: Array = np.asarray(array.reshape(len(array), coordinates, -1)[:, :, position], dtype=np.float64)
-    return draws
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
 from tensorprog.gaussian.qmc import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
-from tensorprog.language.formats import BRACKETS, label, plain_fields, quantity
+from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
+from tensorprog.language.samples import column
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.divergence import kl_gaussian
-from tensorprog.results.law_summary import column, members, split
 
 if TYPE_CHECKING:
     from tensorprog.limit.law.law import NumericLaw

@@ -16,11 +16,11 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.averages import average_members, with_averages
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.files import is_reserved
-from tensorprog.language.formats import BRACKETS, label
+from tensorprog.language.formats import BRACKETS, label, members
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
-from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference, members
+from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference
 
 __all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
 

@@ -10,8 +10,8 @@ import pytest
 import tensorprog as tp
 from tensorprog import ProgramError, compare
 from tensorprog.blocks.text import aligned
-from tensorprog.language.formats import chance, label, quantity
-from tensorprog.results.law_summary import Reference, members, split
+from tensorprog.language.formats import chance, label, members, quantity, split
+from tensorprog.results.law_summary import Reference
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 

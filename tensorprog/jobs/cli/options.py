@@ -63,8 +63,7 @@ def indices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
 
 def variables(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Members of the program's vectors and scalars, the first of each family."""
-    from tensorprog.language.formats import label
-    from tensorprog.results.law_summary import members
+    from tensorprog.language.formats import label, members
 
     netsor = _program(ctx)
     if netsor is None:

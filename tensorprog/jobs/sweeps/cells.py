@@ -37,11 +37,12 @@ from tensorprog.finite.workers import OUTSIDE_WORKERS, Packed, cores, finished, 
 from tensorprog.jobs.sweeps.design import NUMBERS, Cell, Design
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import Lock, write_text, writing
+from tensorprog.language.formats import split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 from tensorprog.program import Program
 from tensorprog.results.comparison import compare
-from tensorprog.results.law_summary import Reference, split
+from tensorprog.results.law_summary import Reference
 
 __all__ = ["Drawn", "Finished", "Folder", "Limits", "Numbers", "draw", "drawn", "identity", "job_of", "named",
            "numbers", "pool", "stream"]

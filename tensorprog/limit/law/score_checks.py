@@ -38,6 +38,7 @@ EXACT = 1e-7  # relative errors of correlations up to which an eigenvalue that t
 DRAWS, FEWEST = 64, 8
 NUMBERS = 1 << 22  # held by all draws together
 LOOKED_AT = 1 << 4  # members of the average
+LISTED = 1 << 20  # of an average that is a number
 SMALL, NEARBY = 1e-3, 1 + 1e-9  # values that may be rounding, and how far off draws are that tell
 COVARIANCES = 1 << 22  # of the outputs of one weight family, which are factored
 
@@ -56,15 +57,15 @@ def coefficients(netsor: Netsor, name: str, seed: int = 0) -> tuple[Array, Array
     Accuracy  bounds where integrals are in closed form or by quadrature, else it holds with a probability of 99.9 %
     Raises    NotCompiledError, AccuracyError, MemoryLimitError
     """
+    compiler = Compiler(netsor)
+    spans, random = compiler.netsor.families[name].ranges, name in compiler.random
+    along = len(spans) and max(2, int((LOOKED_AT if random else LISTED) ** (1 / len(spans))))
+    box = tuple((start, min(stop, start + along)) for start, stop in spans)
+    if not random:
+        return *_in_box(compiler, compiler.average(name), name, box), box, box == spans
     largest = max((_covariances(netsor, s) for s in netsor.body if isinstance(s, MatMul)), default=0)
     if largest > COVARIANCES:
         raise MemoryLimitError(f"{largest} covariances of the outputs of one family of weights are too many to factor")
-    compiler = Compiler(netsor)
-    spans = compiler.netsor.families[name].ranges
-    along = len(spans) and max(2, int(LOOKED_AT ** (1 / len(spans))))
-    box = tuple((start, min(stop, start + along)) for start, stop in spans)
-    if name not in compiler.random:
-        return *_in_box(compiler, compiler.average(name), name, box), box, box == spans
     source = SeveralLayers(compiler, [(name, box)]) if compiler.layered else OneLayer(compiler, [(name, box)], False)
     points = _normals(source.dim, source.numbers(source.dim), seed)
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, did_you_mean
-from tensorprog.language.formats import label, short
-from tensorprog.results.law_summary import Reference, members, name_of
+from tensorprog.language.formats import label, members, name_of, short
+from tensorprog.results.law_summary import Reference
 from tensorprog.show.plots.axes import axes_of, plain
 
 __all__ = ["INKS", "covariance"]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.formats import one_or_several
 from tensorprog.results.comparison import Comparison, Row
-from tensorprog.results.law_summary import one_or_several
 from tensorprog.show.plots.axes import FIRST, GREY, SECOND, axes_of, legend_above, name, style, width_axis
 
 __all__ = ["convergence"]
