@@ -20,8 +20,8 @@ from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.formulas.cases import IndexedFormulas
 from tensorprog.limit.formulas.convert import Data, Lookup, kept_constants
 from tensorprog.limit.formulas.functions import Phi, phi
-from tensorprog.limit.formulas.indexed import Score, index_symbol
 from tensorprog.limit.formulas.latex import blocks, cases_latex, derivation
+from tensorprog.limit.formulas.nodes import Score, index_symbol
 from tensorprog.limit.formulas.notation import readable
 from tensorprog.limit.formulas.outputs import Conditional, Program, ScoreAverage
 from tensorprog.limit.formulas.recursion import FormulaRecursion

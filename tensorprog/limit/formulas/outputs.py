@@ -11,7 +11,7 @@ import sympy as sp
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.ir import Netsor
-from tensorprog.limit.formulas.indexed import Node
+from tensorprog.limit.formulas.nodes import Node
 from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["Conditional", "Program", "ScoreAverage"]

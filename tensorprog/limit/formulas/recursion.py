@@ -22,7 +22,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, po
 from tensorprog.limit.formulas.cases import IndexedFormulas, place
 from tensorprog.limit.formulas.convert import Converter, Data, Lookup, affine, within
 from tensorprog.limit.formulas.expectation import Entry, Expectation, factor_of
-from tensorprog.limit.formulas.indexed import Score, index_symbol, summed
+from tensorprog.limit.formulas.nodes import Score, index_symbol, summed
 from tensorprog.limit.moment.indexed import NOTHING, Equations, difference
 from tensorprog.limit.moment.products import renamed, written
 from tensorprog.limit.moment.recursion import Forms, Recursion

@@ -42,7 +42,7 @@ def written(factor: Part) -> Expr:
     """A factor as an expression in its variables."""
     if factor.function is None or factor.joint:
         return factor.coefficient if factor.function is None else factor.function
-    form = combination({(variable, bound): weight for weight, variable, bound in factor.inner}, factor.offset)
+    form = combination({(variable, bound): weight for weight, variable, bound in factor.inner})
     return replace_variables(factor.function, lambda v: form if v == FORMAL else None)
 
 
