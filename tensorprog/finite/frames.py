@@ -162,7 +162,7 @@ def _agree(first: Sequence[Affine], second: Sequence[Affine]) -> Pairs:
 
 @dataclass(frozen=True)
 class PlacedMatMul:
-    """A MatMul statement in the order of a plan: its first and last step, and the weight slot that each of its own slots chooses."""
+    """A MatMul in the order of a plan: its first and last step, and the weight slot that each of its slots chooses."""
 
     statement: MatMul
     first: int
