@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tensorprog.blocks import Block, Code, Folded, Picture, code, paragraph, strong
 from tensorprog.blocks.html import Shown
 from tensorprog.finite.job import check_kept
-from tensorprog.finite.run import parse_memory, run
+from tensorprog.finite.run import run
+from tensorprog.finite.workers import parse_memory
 from tensorprog.language.averages import with_averages
 from tensorprog.language.builder import Builder
 from tensorprog.language.errors import OutsideError, ProgramError

@@ -60,21 +60,6 @@ class Job:
     dtype: str
 
     @property
-    def kept(self) -> tuple[str, ...]:
-        """Names reported."""
-        return self.plan.kept
-
-    @property
-    def method(self) -> str:
-        """The method that is used."""
-        return self.plan.method
-
-    @property
-    def coordinates(self) -> int:
-        """Number of coordinates reported of every vector."""
-        return self.plan.coordinates
-
-    @property
     def memory(self) -> int:
         """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
         block, part = self.held

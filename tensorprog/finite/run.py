@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.plan import METHODS
 from tensorprog.finite.store import Store
 from tensorprog.finite.workers import Flight, cost, execute, flight, one_blas_thread, parse_memory, row_shapes
 from tensorprog.language.errors import MemoryLimitError, ProgramError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 
-__all__ = ["METHODS", "check_store", "estimate", "parse_memory", "run"]
+__all__ = ["check_store", "estimate", "run"]
 
 Array = NDArray[Any]
 
@@ -97,7 +96,7 @@ def run(
         results: _Results = _Memory(job, samples) if store is None else Store(store, job, samples)
         _fill(results, job, samples, way, executor, progress)
     return Samples(
-        netsor, results.arrays(), samples, seed, job.method, width, coordinates, time.perf_counter() - started
+        netsor, results.arrays(), samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started
     )
 
 
@@ -197,7 +196,7 @@ def _flight(
     else:
         takes, what, fix = block.working, f"one block of {job.block} networks", ""
     fix += "ask for fewer samples or " if results > block.working else ""
-    better = "; method='lazy' needs no weight matrices" if job.method == "dense" and not job.plan.matrices else ""
+    better = "; method='lazy' needs no weight matrices" if job.plan.method == "dense" and not job.plan.matrices else ""
     raise MemoryLimitError(
         f"{what} would take {takes / 2**20:,.3g} MiB, more than max_memory={max_memory} allows: {fix}"
         f"raise max_memory (tp run --max-memory){better}"

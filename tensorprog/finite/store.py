@@ -55,7 +55,7 @@ class Store:
         self.job, self.samples = job, samples
         self.blocks = -(-samples // job.block)
         self.shapes = row_shapes(job)
-        self.files = _file_names(job.kept)
+        self.files = _file_names(job.plan.kept)
         self.dtype = np.dtype(job.dtype)
         self.settings = settings(job)
         self._open: dict[str, io.FileIO] = {}
@@ -279,9 +279,9 @@ def settings(job: Job) -> dict[str, Any]:
         **_functions(job.netsor),
         "width": job.plan.width,
         "seed": job.seed,
-        "method": job.method,
-        "coordinates": job.coordinates,
-        "names": sorted(job.kept),
+        "method": job.plan.method,
+        "coordinates": job.plan.coordinates,
+        "names": sorted(job.plan.kept),
         "dtype": job.dtype,
         "networks in a block": job.block,
         **libraries(),

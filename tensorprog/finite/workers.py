@@ -48,18 +48,9 @@ def parse_memory(text: str | int) -> int:
     """Bytes meant by '1GiB', '500 MB' or a number of bytes."""
     if isinstance(text, int | float):
         return int(text)
-    units = {
-        "": 1,
-        "b": 1,
-        "kb": 10**3,
-        "mb": 10**6,
-        "gb": 10**9,
-        "tb": 10**12,
-        "kib": 2**10,
-        "mib": 2**20,
-        "gib": 2**30,
-        "tib": 2**40,
-    }
+    units = {"": 1, "b": 1}
+    units |= {f"{letter}b": 1000**k for k, letter in enumerate("kmgt", 1)}
+    units |= {f"{letter}ib": 1024**k for k, letter in enumerate("kmgt", 1)}
     digits = text.strip().rstrip("BbiIkKmMgGtT ")
     unit = text.strip()[len(digits) :].strip().lower()
     try:
@@ -71,9 +62,9 @@ def parse_memory(text: str | int) -> int:
 def row_shapes(job: Job) -> dict[str, tuple[int, ...]]:
     """Shape of what one network reports, by name."""
     shapes = {}
-    for name in job.kept:
+    for name in job.plan.kept:
         family = job.netsor.families[name]
-        coordinates = (job.coordinates,) if family.kind == "vector" and job.coordinates > 1 else ()
+        coordinates = (job.plan.coordinates,) if family.kind == "vector" and job.plan.coordinates > 1 else ()
         shapes[name] = (*coordinates, *family.shape)
     return shapes
 

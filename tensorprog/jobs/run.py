@@ -254,8 +254,6 @@ def _width(study: Study, samples: Samples, store: SamplesFile | None, stream: bo
 
 def _head(study: Study, samples: Samples) -> Samples:
     """As many of the first networks as can be compared within the memory allowed."""
-    from tensorprog.finite.run import parse_memory
-
     sizes = (math.prod(samples.netsor.families[name].shape) for name in study.names)
     held = len(study.settings.width) * len(study.pictured)
     copies = 16 + held + 4 * max(min(size, MAX_COVARIANCE) for size in sizes)  # of a column

@@ -9,7 +9,7 @@ import sympy as sp
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.formulas import SymbolicLaw, estimate
-from tensorprog.limit.formulas.indexed import Softmax
+from tensorprog.limit.formulas.nodes import Softmax
 from tests.reading import loads
 
 from .symbolic_programs import SHARED_KEYS

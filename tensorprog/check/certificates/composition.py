@@ -649,19 +649,6 @@ def _in_program(expr: Expr, ranges: Collection[str]) -> Expr:
     return substitute(expr, {old: Affine(((new, 1),)) for old, new in names.items() if old != new}, along=True)
 
 
-def _removed(expr: Expr, name: str) -> bool:
-    """Whether an index disappears inside a closed expression."""
-    if isinstance(expr, Reduction) and any(name in form.indices for form in expr.at):
-        return False
-    if isinstance(expr, Reduction) and name in expr.indices:
-        return expr.removes or bool(expr.at)
-    if isinstance(expr, IndexValue):
-        return expr.name != name
-    if isinstance(expr, Constant):
-        return not any(name in slot.indices for slot in expr.slots)
-    return all(_removed(child, name) for child in expr.children)
-
-
 def _quotient_image(top: Interval, bottom: Interval) -> Interval:
     image = ATOMS["divide"].image
     assert image is not None

@@ -106,12 +106,6 @@ class Knowledge(ABC):
         found = self._enclosed(expr)
         return None if found is None else found[1]
 
-    def exact(self, expr: Expr) -> Fraction | None:
-        """Value of an expression that is one number: exact where it is rational, else up to rounding."""
-        number = self.number(expr)
-        found = None if number is None else rational(self.netsor, expr)
-        return Fraction(number) if found is None and number is not None else found
-
     def _enclosed(self, expr: Expr) -> tuple[Interval, float | None] | None:
         if expr not in self._closed:
             self._closed[expr] = self._enclosure(expr)
@@ -258,8 +252,6 @@ def _exact(atom: str, args: list[Fraction]) -> Fraction | None:
     if atom == "sqrt" and args[0] >= 0:
         roots = [math.isqrt(x) for x in args[0].as_integer_ratio()]
         return Fraction(*roots) if [r * r for r in roots] == [*args[0].as_integer_ratio()] else None
-    if atom == "log" and args[0] == 1:
-        return Fraction(0)
     if ATOMS[atom].arity == 1 and len(args) == 1 and args[0] == 0:  # libraries are exact there
         value = ATOMS[atom].near(0.0)
         return Fraction(value[0]) if value[0] == value[1] and math.isfinite(value[0]) else None

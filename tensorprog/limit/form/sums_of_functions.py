@@ -65,7 +65,7 @@ MAX_DEPTH = 250  # functions of functions in it
 
 @dataclass(frozen=True)
 class Part:
-    """coefficient * function(sum of weight * variable + offset), summed over the bound indices.
+    """coefficient * function(sum of weight * variable), summed over the bound indices.
 
     Each entry of `inner` is (weight, variable, indices it is summed over inside the function).
 
@@ -77,7 +77,6 @@ class Part:
     bound: tuple[str, ...] = ()
     function: Expr | None = None
     inner: tuple[tuple[Expr, Variable, tuple[str, ...]], ...] = ()
-    offset: Expr = ZERO
     joint: bool = False
     box: tuple[tuple[str, Range], ...] = ()  # of a family with several definitions: the positions where this one holds
 
@@ -107,7 +106,6 @@ class Part:
             bare(self.bound),
             None if self.function is None else substitute(self.function, names),
             tuple((substitute(c, names), reindexed(v, names), bare(bound)) for c, v, bound in self.inner),
-            substitute(self.offset, names),
             self.joint,
             self.box,
         )
@@ -333,7 +331,7 @@ class Parts:
             factor = self.reduction_factor(expr)
             return [
                 self.scale(
-                    Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.offset, p.joint), factor
+                    Part(p.coefficient, (*expr.indices, *p.bound), p.function, p.inner, p.joint), factor
                 )
                 for p in self.split(expr.arg)
             ]
@@ -355,13 +353,13 @@ class Parts:
         if factor == ONE:
             return part
         coefficient = factor if part.coefficient == ONE else Call("multiply", (factor, part.coefficient))
-        return Part(coefficient, part.bound, part.function, part.inner, part.offset, part.joint)
+        return Part(coefficient, part.bound, part.function, part.inner, part.joint)
 
     def function_part(self, expr: Expr) -> Part:
         """A nonlinear expression as a function of one affine form, where it is one."""
         vectors = [v for v in variables(expr) if self.netsor.families[v.name].kind == "vector"]
         reduced = any(isinstance(node, Reduction) and self.is_vector(node) for node in walk(expr))
-        joint = Part(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), ZERO, True)
+        joint = Part(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
         if len(vectors) == 1 and not reduced:
             function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
             return Part(ONE, (), function, ((ONE, vectors[0], ()),))

@@ -11,7 +11,7 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.language.substitute import compose
 from tensorprog.limit.formulas.convert import affine
-from tensorprog.limit.formulas.indexed import index_symbol
+from tensorprog.limit.formulas.nodes import index_symbol
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, patterns, solved
 
 __all__ = ["IndexedFormulas", "place"]

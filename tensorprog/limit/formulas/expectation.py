@@ -15,7 +15,7 @@ from tensorprog.language.substitute import replace_variables
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.formulas.convert import Lookup
-from tensorprog.limit.formulas.indexed import IndexSum, Node, Softmax
+from tensorprog.limit.formulas.nodes import IndexSum, Node, Softmax
 from tensorprog.limit.formulas.notation import expression_tex
 from tensorprog.limit.formulas.terms import SymbolicExpansion, expand_terms, scalar_function
 

@@ -12,7 +12,7 @@ import sympy as sp
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Statement, Table
-from tensorprog.limit.formulas.indexed import index_symbol
+from tensorprog.limit.formulas.nodes import index_symbol
 
 __all__ = [
     "expression_tex", "form_tex", "index_names", "initial_tex", "pair_names", "readable", "reference_tex",

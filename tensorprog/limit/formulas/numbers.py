@@ -25,7 +25,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function
 from tensorprog.limit.formulas.convert import Lookup
 from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.indexed import Choice, IndexSum, Node, Score, Softmax
+from tensorprog.limit.formulas.nodes import Choice, IndexSum, Node, Score, Softmax
 from tensorprog.limit.formulas.outputs import ScoreAverage
 
 __all__ = ["estimate"]

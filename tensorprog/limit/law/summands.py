@@ -26,9 +26,9 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.intervals import TAME, Moving, Steepness
+from tensorprog.limit.moment.averages import LinearCovariance, linear_mean
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
-from tensorprog.limit.moment.linear import LinearCovariance, linear_mean
 
 __all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]
 

@@ -1,6 +1,7 @@
-"""E[Z^u Z^v | p-ring]: the limit of an average n**-1 u.v downstream of scores, a number for each draw of them.
+"""Given the scores: E[Z^u Z^v | p-ring], the limit of an average n**-1 u.v, and moments of sums of linear parts.
 
-Given p-ring the vectors are functions of Gaussian variables.  The product u v is split into a sum of
+A number for each draw of the scores.  Given p-ring the vectors are functions of Gaussian variables.  The product u v
+is split into a sum of
 
     coefficient(p) * f(l_1, ..., l_D; p)        l_k: affine in Gaussian variables, coefficients functions of p
 
@@ -38,17 +39,31 @@ from tensorprog.language.expr import (
     with_children,
 )
 from tensorprog.language.ir import Dot, Range
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
-from tensorprog.language.substitute import reindexed, replace_variables
+from tensorprog.language.named_arrays import (
+    BATCH,
+    COORDINATE,
+    Open,
+    add,
+    affine_values,
+    align,
+    broadcast,
+    contract,
+    gather,
+    multiply,
+)
+from tensorprog.language.substitute import reindexed, replace_variables, substitute
 from tensorprog.limit.form.definitions import Box, indicator, not_compiled, positions_of, readings, reduces_numbered
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part, free_in_form, plain_text
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.linear import LinearCovariance, coefficient, linear_mean, sum_product
+from tensorprog.limit.moment.indexed import Equations, canonical
+from tensorprog.limit.moment.numbers import inside_mask
+from tensorprog.limit.moment.values import Value
 
-__all__ = ["ConditionalAverage"]
+__all__ = ["ConditionalAverage", "LinearCovariance", "linear_mean"]
 
 Array = NDArray[Any]
+Ranges = Mapping[str, Range]
 ONE, ZERO = Number(1), Number(0)
 POINTS = 1024  # of a function of several variables, evaluated at once for a member
 MAX_FORMS = 64  # Gaussian variables in one function
@@ -196,7 +211,7 @@ class _Term:
             self.body = self._rewrite(part.function, ())
         else:
             self.body = replace_variables(
-                part.function, lambda v: self._form(part.inner, part.offset, ()) if v == FORMAL else None
+                part.function, lambda v: self._form(part.inner, ZERO, ()) if v == FORMAL else None
             )
         self.dim = sum(form.size for form in self.forms)
         if self.dim > MAX_FORMS:
@@ -375,3 +390,119 @@ class _Term:
 
 def _formal(reference: Variable) -> Expr | None:
     return FORMAL if reference.name.startswith(".") else None
+
+
+# ---- sums of parts that are linear given the scores -----------------------------------------------------------------
+
+
+def coefficient(compiler: Compiler, part: Part, names: Mapping[str, Affine], ranges: Ranges, reader: Any) -> Open:
+    """The coefficient of a part at affine forms of other indices, by a reader of scores that may evaluate it too."""
+    full = dict(compiler.netsor.ranges) | dict(compiler.parts.bound_ranges) | dict(ranges)
+    expr = substitute(part.coefficient, dict(names.items()))
+    return getattr(reader, "walk", evaluate)(expr, Scope(compiler.netsor, full, reader))
+
+
+def linear_mean(
+    compiler: Compiler, parts: Sequence[Part], ranges: Ranges, reader: Any, absolute: bool = False
+) -> Open:
+    """E[sum of linear parts | p-ring]; `absolute`: of the sizes of the means of the variables.
+
+    Shapes    over BATCH (if scores matter) and the indices that matter
+    """
+    total = Open((), np.zeros(()))
+    for part in parts:
+        local = dict(ranges) | {name: compiler.parts.bound_ranges[name] for name in part.bound}
+        if part.function is not None:
+            value: Value = Value.of(0.0)
+            for weight, variable, _ in part.inner:
+                value = value + compiler.number(weight, local) * compiler.base_mean(variable, local)
+            if not np.any(value.estimate.value):
+                continue
+            inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
+        else:
+            inner = Open((), np.ones(()))
+        summed = sum_product(coefficient(compiler, part, {}, local, reader), inner, part.bound, local)
+        total = add(total, summed)
+    return total
+
+
+class LinearCovariance:
+    """Cov[f, g | p-ring] of two sums of linear parts, f over the indices in `ranges`, g over their second copies.
+
+    Coefficients are evaluated for all draws at once; covariances of the variables stay structured.
+    """
+
+    def __init__(self, compiler: Compiler, first: Sequence[Part], second: Sequence[Part], ranges: Ranges) -> None:
+        self.compiler = compiler
+        size = worst = 0.0
+        self._pairs: list[tuple[Part, Part, Ranges, Equations, Value]] = []
+        for p in first:
+            for q in second:
+                if p.function is None or q.function is None:
+                    continue
+                p2, q2, local = compiler.paired(p, q, ranges)
+                for equations, value in self._covariances(p2, q2, local):
+                    self._pairs.append((p2, q2, local, equations, value))
+                    size = max(size, float(np.max(np.abs(value.estimate.value), initial=0.0)))
+                    worst = max(worst, float(np.max(value.estimate.error, initial=0.0)))
+        self.error = worst / max(size, 1e-300)  # relative, of the variables' covariances
+
+    def _covariances(self, p: Part, q: Part, ranges: Ranges) -> list[tuple[Equations, Value]]:
+        (a, u, _), (b, v, _) = p.inner[0], q.inner[0]  # linear parts have one variable each
+        moment = self.compiler.reference_covariance(u, v, ranges)
+        factor = self.compiler.number(a, ranges) * self.compiler.number(b, ranges)
+        return [(term.equations, term.value * factor) for term in moment.terms]
+
+    def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
+        """The covariance, where the second copies of the indices `tied_names` are equal to the first.
+
+        `absolute`: with the sizes of the covariances of the variables, a bound where coefficients are bounds.
+
+        Shapes    Open over BATCH (if scores matter) and the indices, those missing that do not matter
+        """
+        tie = {f"{name}_": Affine.index(name) for name in tied_names}
+        total = Open((), np.zeros(()))
+        for p, q, local, equations, value in self._pairs:
+            starts = {name: span[0] for name, span in local.items()}
+            tied: set[Affine] = set()
+            holds = True
+            for equation in equations:
+                form = canonical(equation.at(tie))
+                if form is not None:
+                    holds = holds and bool(form.terms)
+                    tied.add(form)
+            if not holds:
+                continue
+            solved = self.compiler.eliminate(p, q, frozenset(tied), local)
+            names = {key: form.at(solved.solution) for key, form in tie.items()} | solved.solution
+            mask = inside_mask(solved.inside, local)
+            middle = gather(value.value, names, local, starts)
+            if absolute:
+                middle = Open(middle.axes, np.abs(middle.data))
+            if mask is not None:
+                middle = multiply(middle, mask)
+            first = coefficient(self.compiler, p, names, local, reader)
+            second = coefficient(self.compiler, q, names, local, reader)
+            only_first = [name for name in solved.over if name not in second.axes]
+            left = sum_product(first, middle, only_first, local)
+            result = sum_product(left, second, [name for name in solved.over if name in second.axes], local)
+            for equation in solved.remaining:  # e.g. outputs of different heads are independent
+                grid = affine_values(equation, local)
+                result = multiply(result, Open(grid.axes, (grid.data == 0).astype(float)))
+            total = add(total, result)
+        return total
+
+
+def sum_product(first: Open, second: Open, over: Sequence[str], ranges: Ranges) -> Open:
+    """Sum of first * second over indices, those in neither counted with their size."""
+    present = [name for name in over if name in first.axes or name in second.axes]
+    count = 1
+    for name in over:
+        if name not in present:
+            count *= ranges[name][1] - ranges[name][0]
+    result = (
+        contract(first, second, present)
+        if present or BATCH in first.axes or BATCH in second.axes
+        else multiply(first, second)
+    )
+    return Open(result.axes, result.data * count)

@@ -1,8 +1,10 @@
 """What composition cannot see because the parts of an expression have to do with each other: u / (1 + u**2) is bounded.
 
-A product is taken apart into powers of factors, so that u * exp(u) / (1 + exp(u)) and u * (exp(u) / (1 + exp(u))) are
-the same.  Each rule then says what holds of all factors, or of some and leaves the rest to composition: quotients of
-polynomials (`rational`), functions of one value by their ends (`ends`), exponentials (`positive`), norms (`norms`).
+Each relation takes a function with what is known of its parts, and gives what it knows of the whole, or None.  A
+product is taken apart into powers of factors, so that u * exp(u) / (1 + exp(u)) and u * (exp(u) / (1 + exp(u))) are the
+same; what holds of some factors together leaves the rest to composition.  Functions of one value are judged by their
+expansions at infinity (`expansions`), quotients of sums of exponentials by one exponential (`exponentials`), norms by
+the squares under them (`squares`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+from tensorprog.check.certificates.expansions import behaviour, positive
+from tensorprog.check.certificates.exponentials import Combination, combination, logarithm, value, weight
+from tensorprog.check.certificates.factors import apart, base, built, powers
 from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
-from tensorprog.check.relations.expansions import behaviour, positive
-from tensorprog.check.relations.exponentials import Combination, combination, logarithm, value, weight
-from tensorprog.check.relations.factors import apart, base, built, powers
-from tensorprog.check.relations.squares import over_squares, share, squares
+from tensorprog.check.certificates.squares import over_squares, share, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
 __all__ = ["RELATIONS"]
@@ -65,17 +67,6 @@ def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
         return None
     found = squares(known, node)
     return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
-
-
-def _magnitude(known: Knowledge, node: Call, _: Profile) -> Profile | None:
-    """abs, relu of what has a sign."""
-    if node.atom not in ("abs", "relu"):
-        return None
-    reach = known.of(node.args[0])
-    if reach.low >= 0:
-        return reach
-    negated = node.atom == "abs" and reach.high <= 0
-    return known.of(Call("negative", node.args)) if negated else None
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
@@ -225,4 +216,4 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_ends, _exponential, _squares, _product, _gate, _magnitude)
+RELATIONS = (_ends, _exponential, _squares, _product, _gate)

@@ -22,9 +22,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from tensorprog.check.certificates.factors import linear
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
-from tensorprog.check.relations.factors import linear
 from tensorprog.language.atoms import ATOMS, Regularity
+from tensorprog.language.atoms.outward import sums
 from tensorprog.language.expr import Call, Expr, Number, variables
 
 __all__ = ["behaviour", "positive", "tame"]
@@ -423,7 +424,7 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
         return False
     if expr.atom in ("exp", "sigmoid", "softplus", "gaussian"):
         return True
-    if expr.atom in ("add", "subtract") and found.low >= 0 and _inside(known, expr):
+    if expr.atom in ("add", "subtract") and _inside(known, expr):
         return True
     signs = [positive(known, arg) for arg in expr.args]
     if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
@@ -467,14 +468,12 @@ def _exceeds_one(known: Knowledge, expr: Expr) -> bool:
 
 
 def _inside(known: Knowledge, expr: Call) -> bool:
-    """Whether a sum or difference stays above the least value that its range allows, as 1 - sigmoid(v) does."""
-    for k, arg in enumerate(expr.args):
-        if isinstance(arg, Call) and arg.atom in OPEN:
-            least, most = OPEN[arg.atom]
-            p = known.of(arg)
-            if (p.low == least) if k == 0 or expr.atom == "add" else (p.high == most):
-                return True
-    return False
+    """Whether a sum or difference of ranges is not negative, and its end no value, as of 1 - sigmoid(v)."""
+    (first, second), (a, b) = expr.args, [known.of(arg) for arg in expr.args]
+    ends = [(first, a.low, 0), (second, b.low, 0) if expr.atom == "add" else (second, b.high, 1)]
+    if sums(a.low, b.low if expr.atom == "add" else -b.high)[0] < 0:
+        return False
+    return any(isinstance(x, Call) and x.atom in OPEN and end == OPEN[x.atom][side] for x, end, side in ends)
 
 
 def _away(known: Knowledge, expr: Expr) -> bool:
