@@ -37,7 +37,7 @@ RANK = {name: rank for rank, name in enumerate(ORDER.split())}
 # strangers: their agreement is evidence only while they know nothing of each other
 NEVER = {
     "finite": {"limit", "check", "gaussian", "program"},
-    "limit": {"finite", "check.graph", "check.certificates", "check.relations", "check.falsifier", "check.clauses"},
+    "limit": {"finite", "check.graph", "check.certificates", "check.falsifier", "check.clauses"},
     "gaussian": {"language", "check", "finite", "limit"},
 }
 ALLOWED = {("gaussian", "language.linalg")}
@@ -53,7 +53,7 @@ HOMES = {
     "matplotlib": ("show.plots",),
     "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
     "numba": ("finite",),
-    "sympy": ("language.atoms", "language.expr", "check.relations", "check.falsifier", "limit"),
+    "sympy": ("language.atoms", "language.expr", "check.falsifier", "limit"),
     "distributed": ("finite",), "xarray": ("jobs.sweeps",),
 }
 SLOW = ("sympy", "scipy.stats", "matplotlib", "rich", "xarray")  # to import: never at the top of a module

@@ -8,8 +8,8 @@ A program's way through the check, `check(netsor, numbers)` in `clauses`:
 2.  `graph` answers who depends on whom, which vectors are score operands, and whether two uses of a weight can touch
     the same matrix.  Families stay families, so that 96 heads take no longer than one.
 3.  `certificates` gives each expression its facts, bounded or not, pseudo-Lipschitz or not, by composition of the facts
-    of its parts; `relations` adds what parts have to do with each other, such as a quotient that stays below 1.
-    A fact holds, fails, or is unknown.
+    of its parts and by what parts have to do with each other, such as a quotient that stays below 1.  A fact holds,
+    fails, or is unknown.
 4.  `falsifier` looks for numbers that refute what could not be certified: so an unknown fact becomes a failing one,
     with a witness.  The same search attacks the functions that users declare by `tp.atom`.
 5.  `clauses` holds the rules, in the tuple `RULES`: one for each clause of Assumption 1, for what results beyond it

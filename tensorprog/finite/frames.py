@@ -29,7 +29,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["Draw", "Layout", "Product", "layout", "products_of"]
+__all__ = ["Draw", "Layout", "PlacedMatMul", "layout", "products_of"]
 
 ONES = "1"  # stands for the constant vector, whose direction is known
 Pairs = frozenset[tuple[int, int]]
@@ -161,8 +161,8 @@ def _agree(first: Sequence[Affine], second: Sequence[Affine]) -> Pairs:
 
 
 @dataclass(frozen=True)
-class Product:
-    """One MatMul statement: its first and last step, and the weight slot that each of its own slots chooses."""
+class PlacedMatMul:
+    """A MatMul in the order of a plan: its first and last step, and the weight slot that each of its slots chooses."""
 
     statement: MatMul
     first: int
@@ -185,7 +185,7 @@ def _chosen(statement: MatMul) -> dict[str | None, int]:
     return {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
 
 
-def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[Product]:
+def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[PlacedMatMul]:
     """All MatMul statements that have steps."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -206,12 +206,12 @@ def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping
         if aligned:
             chosen = _chosen(statement)
             tied = {k: chosen[slot.bare] for k, slot in enumerate(statement.target.slots) if slot.bare in chosen}
-        result.append(Product(statement, first[position], last[position], tied))
+        result.append(PlacedMatMul(statement, first[position], last[position], tied))
     return result
 
 
 def _parts(
-    netsor: Netsor, names: Sequence[str], products: Sequence[Product], initials: Mapping[str, InitialLaw]
+    netsor: Netsor, names: Sequence[str], products: Sequence[PlacedMatMul], initials: Mapping[str, InitialLaw]
 ) -> dict[str, list[tuple[str, Pairs]]]:
     """What every family of a group is made of: combinations of vectors, and products of the same weight."""
     vectors = vectors_of(netsor)
@@ -227,7 +227,7 @@ def _parts(
                     parts[name].append((reference.name, agree if _within(reference, netsor) else NOTHING))
             if form_of(statement.expr, vectors) in (Form.CONSTANT, Form.AFFINE):
                 parts[name].append((ONES, NOTHING))
-    of_weight: dict[str, list[Product]] = {}
+    of_weight: dict[str, list[PlacedMatMul]] = {}
     for product in products:
         if product.statement.target.name in parts:
             of_weight.setdefault(product.statement.weight.name, []).append(product)
@@ -277,7 +277,7 @@ def layout(
     width: int,
     order: Sequence[Step],
     groups: Sequence[Grouping | None],
-    products: Sequence[Product],
+    products: Sequence[PlacedMatMul],
     rows: Mapping[int, int],
     initials: Mapping[str, InitialLaw],
 ) -> Layout:
@@ -326,7 +326,7 @@ def _place(
     netsor: Netsor,
     nodes: Sequence[Sequence[str]],
     meetings: Meetings,
-    mine: Sequence[Product],
+    mine: Sequence[PlacedMatMul],
     seen: int,
     width: int,
     order: Sequence[Step],

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
-from tensorprog.finite.plan import METHODS
 from tensorprog.finite.store import Store
 from tensorprog.finite.workers import Flight, cost, execute, flight, one_blas_thread, parse_memory, row_shapes
 from tensorprog.language.errors import MemoryLimitError, ProgramError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 
-__all__ = ["METHODS", "check_store", "estimate", "run"]
+__all__ = ["check_store", "estimate", "run"]
 
 Array = NDArray[Any]
 

@@ -143,7 +143,7 @@ def test_never_active_clips_and_vanishing_scores_are_warnings() -> None:
     report = check(CASES["clips that are never active"].load())
     assert report.grade == "theorem"
     assert [f.rule for f in report.findings if f.verdict == "warning"] == ["active clips"]
-    findings = check(CASES["a score weight of variance zero"].load()).findings
+    findings = judge(CASES["a score weight of variance zero"].load()).findings
     assert any(f.verdict == "warning" and "vanishes" in f.message for f in findings)
 
 

@@ -13,9 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tensorprog import ProgramError
-from tensorprog.check.certificates import Calculus, Profile, composition
+from tensorprog.check.certificates import Calculus, Profile, composition, relations
 from tensorprog.check.certificates import profile as rules
-from tensorprog.check.relations import products as relations
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.expr import Expr
 

@@ -19,8 +19,9 @@ from scipy import stats
 
 from tensorprog.finite import block, job, normals
 from tensorprog.finite.frames import Draw
-from tensorprog.finite.job import METHODS, make_job
+from tensorprog.finite.job import make_job
 from tensorprog.finite.matmul import Lazy
+from tensorprog.finite.plan import METHODS
 from tensorprog.finite.run import run
 from tests.rotation import some
 

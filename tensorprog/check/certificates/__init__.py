@@ -1,4 +1,8 @@
-"""What is certified of every expression of a program, from ranges to kinks, and the witnesses against what is not."""
+"""Facts of every expression of a program, by composition and by relations between parts, and witnesses against others.
+
+`knowledge` is what a rule may ask; `composition` is the walk, `relations` the tuple of rules about parts; `program`
+applies both to a program's statements.
+"""
 
 from tensorprog.check.certificates.profile import Fault, Profile
 from tensorprog.check.certificates.program import Calculus

@@ -28,9 +28,9 @@ from tensorprog.check.certificates.profile import (
     tidy,
     times,
 )
+from tensorprog.check.certificates.relations import RELATIONS
 from tensorprog.check.falsifier.witness import Probe, Witness
 from tensorprog.check.graph import Structure
-from tensorprog.check.relations.products import RELATIONS
 from tensorprog.check.rewrites.tools.boundaries import crossed
 from tensorprog.language.expr import Call, Expr, Reduction, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact

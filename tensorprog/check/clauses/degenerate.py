@@ -13,73 +13,25 @@ from tensorprog.language.ir import Dot, MatMul, Nonlin
 
 __all__ = ["variance"]
 
-POSITIVE = "(Theorem 1 speaks of scores of positive variance)"
-
 
 @rule("positive variance", "Sakai et al. 2025, Theorem 1 (remark)")
 def variance(check: Context) -> Iterator[Finding]:
     """Scores have positive variance, and averages are not of independent vectors."""
-    told: set[str] = set()
-    for score, finding in (*_vanishing(check), *_twins(check)):
-        told.add(score)
-        yield finding
     if not _regular(check):
-        yield from _degenerate(check, told)
+        yield from _degenerate(check)
     yield from _vanishing_averages(check)
-
-
-def _vanishing(check: Context) -> Iterator[tuple[str, Finding]]:
-    """Scores of operands that are 0 at every width, as written."""
-    parts: dict[str, set[int]] = {}  # of each score as written
-    for dot in check.scores:
-        parts.setdefault(check.text(dot), set()).add(dot)
-    for maker in check.products():
-        definer, statement, score = maker.position, maker.statement, check.text(maker.dot)
-        variance = check.calculus.closed(check.netsor.weight[statement.weight.name].variance)
-        if definer in check.zeros and parts[score] <= check.zeros:
-            why = f"the variance of {statement.weight}" if variance == (0.0, 0.0) else f"{statement.vector}"
-            why += f" is 0, so the score {score} vanishes"
-        elif variance is not None and variance[0] == 0 < variance[1] and len(parts[score]) == 1:
-            why = f"the variance of {statement.weight} is 0 for some members, whose scores {score} vanish"
-        else:
-            continue
-        yield score, check.finding("warning", (definer,), f"{why} {POSITIVE}")
-    for operand in check.operands:
-        if operand.definer in check.zeros and not isinstance(check.netsor.body[operand.definer], MatMul):
-            zero, score = check.netsor.body[operand.definer].target, check.text(operand.dot)
-            why = f"{zero} is 0, so the scores {score} that read it vanish {POSITIVE}"
-            yield score, check.finding("warning", (operand.definer,), why)
-
-
-def _twins(check: Context) -> Iterator[tuple[str, Finding]]:
-    """Scores, as written, that are equal to others at every width."""
-    seen: dict[frozenset[object], int] = {}
-    for position in check.scores:
-        dot = check.netsor.body[position]
-        assert isinstance(dot, Dot)
-        first = seen.setdefault(frozenset(_maker(check, position, side) for side in (dot.left, dot.right)), position)
-        if check.text(first) != check.text(position):
-            text = f"{dot.target} has the operands of {check.netsor.body[first].target}: the two scores are equal, and "
-            yield check.text(position), _joint(check, (position, first), text)
-        read = {name for side in (dot.left, dot.right) for slot in side.slots for name in slot.indices}
-        idle = [slot.bare for slot in dot.target.slots if slot.bare is not None and slot.bare not in read]
-        sizes = [check.netsor.ranges[name][1] - check.netsor.ranges[name][0] for name in idle]
-        if any(size > 1 for size in sizes):
-            text = f"the scores {dot.target} are equal for all {', '.join(idle)}, which no operand has, and "
-            yield check.text(position), _joint(check, (position,), text)
-
-
-def _joint(check: Context, positions: tuple[int, ...], text: str) -> Finding:
-    return check.finding("warning", positions, f"{text}their joint law is degenerate {POSITIVE}")
 
 
 def _regular(check: Context) -> bool:
     """Whether scores are seen at once to be regular: as written, of independent vectors by weights of their own."""
     makers = list(check.makers(check.operands))
     weights = {maker.statement.weight.name for maker in makers}
+    variances = [check.calculus.closed(check.netsor.weight[name].variance) for name in weights]
     plain = all(_indices(m.operand.reference) is not None and _made_apart(check, m.position) for m in makers)
     written = all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
-    return plain and written and len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
+    positive = all(variance is not None and variance[0] > 0 for variance in variances)
+    apart = len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
+    return plain and written and positive and apart
 
 
 def _made_apart(check: Context, position: int) -> bool:
@@ -110,23 +62,18 @@ def _indices(reference: Variable) -> set[str] | None:
     return names if len(names) == len(reference.slots) else None
 
 
-def _degenerate(check: Context, told: set[str]) -> Iterator[Finding]:
-    """Scores that the limiting covariances tell to be degenerate, but for those that were told."""
+def _degenerate(check: Context) -> Iterator[Finding]:
+    """Scores that the limiting covariances tell to be degenerate, each told once."""
     position = {check.text(dot): dot for dot in check.scores}
     written = [dot for dot in map(check.source, position.values()) if isinstance(dot, Dot)]
+    told: set[str] = set()
     for found in check.numbers.degenerate(check.written, written):
         scores = dict.fromkeys(str(dot.target) for dot, _ in found.members)
         if told.isdisjoint(scores):
             told |= scores.keys()
             members = " and ".join(f"{dot.target}{shown_place(place)}" for dot, place in found.members)
-            yield check.finding("warning", tuple(position[s] for s in scores), f"{members}: {found.how} {POSITIVE}")
-
-
-def _maker(check: Context, position: int, side: Variable) -> object:
-    """What an operand is: the weight and the vector of its MatMul, where one MatMul with these indices makes it."""
-    definers = check.structure.definers(position, side)
-    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
-    return (made.matrix, made.vector) if isinstance(made, MatMul) and made.target.slots == side.slots else side
+            message = f"{members}: {found.how} (Theorem 1 speaks of scores of positive variance)"
+            yield check.finding("warning", tuple(position[s] for s in scores), message)
 
 
 def _vanishing_averages(check: Context) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ SHORT = 14  # of a moment that needs no letter of its own
 EXPANDED = 60  # of a formula that is shown with all earlier lines written in
 
 
-class _Printer(LatexPrinter):  # type: ignore[misc]
+class _TexPrinter(LatexPrinter):  # type: ignore[misc]
     """LaTeX with the names of the program."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Printer(LatexPrinter):  # type: ignore[misc]
 
 def tex(formula: Any) -> str:
     """One formula."""
-    return str(_Printer().doprint(formula))
+    return str(_TexPrinter().doprint(formula))
 
 
 def width(text: str) -> int:
@@ -233,8 +233,8 @@ class Letters:
             yield "where"
         for node, name in names.items():
             own = left if formula in names else tex(name)
-            yield rf"\[ {own} = \mathbb{{E}}\left[{node.product_tex(_Printer())}\right] \]"
-            yield rf"\[ {node.law_tex(_Printer())} \]"
+            yield rf"\[ {own} = \mathbb{{E}}\left[{node.product_tex(_TexPrinter())}\right] \]"
+            yield rf"\[ {node.law_tex(_TexPrinter())} \]"
         if self.values:
             yield "where"
             for symbol, value in self.values.items():

@@ -23,7 +23,7 @@ from tensorprog.limit.formulas.functions import Phi, phi
 from tensorprog.limit.formulas.latex import blocks, cases_latex, derivation
 from tensorprog.limit.formulas.nodes import Score, index_symbol
 from tensorprog.limit.formulas.notation import readable
-from tensorprog.limit.formulas.outputs import Conditional, Program, ScoreAverage
+from tensorprog.limit.formulas.outputs import Conditional, ProgramAtom, ScoreAverage
 from tensorprog.limit.formulas.recursion import FormulaRecursion
 from tensorprog.limit.formulas.text import cases_text
 
@@ -260,7 +260,7 @@ class SymbolicLaw(Shown):
             places = [index_symbol(f"{k}{'_' * copy}") for k in range(len(self.netsor.families[name].ranges))]
             variables.append(sp.Tuple(sp.Symbol(name), *places))
         constants = self.formulas.converter.symbols
-        program = Program(self.netsor, tuple(constants))
+        program = ProgramAtom(self.netsor, tuple(constants))
         head = (program, sp.Tuple(*constants.values()), sp.Tuple(*variables))
         if not all(map(self.is_linear, names)):
             whole = Conditional(*variables)

@@ -14,15 +14,15 @@ from tensorprog.language.ir import Netsor
 from tensorprog.limit.formulas.nodes import Node
 from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Conditional", "Program", "ScoreAverage"]
+__all__ = ["Conditional", "ProgramAtom", "ScoreAverage"]
 
 
-class Program(sp.Atom):  # type: ignore[misc]
+class ProgramAtom(sp.Atom):  # type: ignore[misc]
     """A program as an argument of formulas, with the names of the constants that are symbols there."""
 
     __slots__ = ("names", "netsor")
 
-    def __new__(cls, netsor: Netsor, names: tuple[str, ...]) -> Program:
+    def __new__(cls, netsor: Netsor, names: tuple[str, ...]) -> ProgramAtom:
         """From a program and names."""
         self = super().__new__(cls)
         self.netsor, self.names = netsor, names
@@ -108,14 +108,14 @@ class ScoreAverage(Node):
 
 
 @lru_cache(maxsize=8)
-def _law(program: Program, constants: Any) -> NumericLaw:
+def _law(program: ProgramAtom, constants: Any) -> NumericLaw:
     values = {name: int(v) if v.is_Integer else float(v) for name, v in zip(program.names, constants, strict=True)}
     named = [replace(c, value=values.get(c.name, c.value)) for c in program.netsor.constants]
     return NumericLaw(replace(program.netsor, constants=tuple(named)))
 
 
 @lru_cache(maxsize=64)
-def _numbers(program: Program, constants: Any, names: tuple[str, ...]) -> tuple[Any, Any]:
+def _numbers(program: ProgramAtom, constants: Any, names: tuple[str, ...]) -> tuple[Any, Any]:
     law = _law(program, constants)
     first, *rest = names
     value, error = law.cov(first, rest[0], with_error=True) if rest else law.mean(first, with_error=True)

@@ -108,12 +108,12 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             return self._entry(f"mu_{reference.name}", initial.mean.array, reference.name, 1, places)
         return self.number(substitute(initial.mean, dict(zip(initial.indices, reference.slots, strict=True))), ranges)
 
-    def product(self, p: Part, q: Part, ranges: Ranges) -> _Product:
+    def product(self, p: Part, q: Part, ranges: Ranges) -> _OneExpectation:
         """One expectation of both functions."""
         for part in (p, q):
             if reduces(self.parts, part):
                 raise NotCompiledError(f"{part.function}: nonlinear in vectors over an index, no formulas of that")
-        return _Product(self, [part for part in (p, q) if part.function is not None], ranges)
+        return _OneExpectation(self, [part for part in (p, q) if part.function is not None], ranges)
 
     def weighed(
         self, value: Any, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],
@@ -214,7 +214,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         return known[expr]
 
 
-class _Product:
+class _OneExpectation:
     """One or two functions of Gaussian variables under one expectation."""
 
     def __init__(self, recursion: FormulaRecursion, functions: Sequence[Part], ranges: Ranges) -> None:

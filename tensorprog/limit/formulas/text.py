@@ -84,7 +84,7 @@ class Formula(Protocol):
         """The formulas in index symbols."""
 
 
-class _Printer(StrPrinter):  # type: ignore[misc]
+class _TextPrinter(StrPrinter):  # type: ignore[misc]
     """Text with the names of the program."""
 
     def _print_Piecewise(self, expr: Any) -> str:
@@ -97,7 +97,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]
 
 def formula_text(formula: Any) -> str:
     """One formula."""
-    return str(_Printer().doprint(formula))
+    return str(_TextPrinter().doprint(formula))
 
 
 def shown_cases(array: Formula) -> list[tuple[Equations, Any]]:

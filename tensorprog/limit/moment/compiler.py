@@ -17,7 +17,7 @@ from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.paths import Paths
-from tensorprog.limit.moment.products import Product, factors_of
+from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
 from tensorprog.limit.moment.replicates import REPLICATES
@@ -86,7 +86,7 @@ class Compiler(Numbers):
             drawn = reduce(lambda a, b: a * b, averages, Value.of(1.0)) if groups else None
         factors, groups = together(self, factors)
         blocks = [Reduced(self, _sides(group, first, second), ranges) for group in groups]
-        product = _WithBlocks(Product(self, factors, ranges), blocks)
+        product = _WithBlocks(ProductOfFunctions(self, factors, ranges), blocks)
         found = self.by_patterns(product, ranges, (*q.bound, *p.bound))
         return found if drawn is None else found.times(drawn)
 
@@ -156,7 +156,7 @@ def _sides(group: Sequence[Part], *sides: Sequence[Part]) -> list[list[Part]]:
 class _WithBlocks:
     """A product of factors and of blocks that are averaged over draws, independent of each other."""
 
-    def __init__(self, product: Product, blocks: Sequence[Reduced]) -> None:
+    def __init__(self, product: ProductOfFunctions, blocks: Sequence[Reduced]) -> None:
         self.product, self.blocks = product, blocks
 
     @property

@@ -22,7 +22,7 @@ from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import difference
-from tensorprog.limit.moment.products import Product, factors_of
+from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recursion import Recursion
 from tensorprog.limit.moment.replicates import REPLICATE, Settled, settled
 from tensorprog.limit.moment.values import IndexedValues, Value
@@ -212,9 +212,9 @@ class Numbers(Recursion[Value, IndexedValues]):
         starts = {name: span[0] for name, span in zip(names, family.ranges, strict=True)}
         return Value.of(mean, names).gather(dict(zip(names, reference.slots, strict=True)), ranges, starts)
 
-    def product(self, p: Part, q: Part, ranges: Ranges) -> Product:
+    def product(self, p: Part, q: Part, ranges: Ranges) -> ProductOfFunctions:
         """Factors in blocks that are independent of each other."""
-        return Product(self, [factor for part in (p, q) for factor in factors_of(self.parts, part)], ranges)
+        return ProductOfFunctions(self, [factor for part in (p, q) for factor in factors_of(self.parts, part)], ranges)
 
     def weighed(
         self, value: Value, coefficients: Sequence[Expr], inside: Sequence[tuple[Affine, Range]], over: Sequence[str],

@@ -24,7 +24,7 @@ from tensorprog.limit.moment.recursion import Forms, Recursion
 from tensorprog.limit.moment.replicates import REPLICATE
 from tensorprog.limit.moment.values import Value, room
 
-__all__ = ["Product", "factors_of", "written"]
+__all__ = ["ProductOfFunctions", "factors_of", "written"]
 
 Array = NDArray[Any]
 
@@ -82,7 +82,7 @@ class Evaluated(Protocol):
         """The limit of an average."""
 
 
-class Product:
+class ProductOfFunctions:
     """A product of factors: what they read, with the moments of that, before any equations hold."""
 
     def __init__(self, numbers: Recursion[Value, Any], found: Sequence[Part], ranges: Mapping[str, Range]) -> None:
@@ -112,7 +112,7 @@ class Product:
 class _Law:
     """The joint law of the variables of a product, given the equations that hold."""
 
-    def __init__(self, product: Product, equations: Equations, solution: Mapping[str, Affine]) -> None:
+    def __init__(self, product: ProductOfFunctions, equations: Equations, solution: Mapping[str, Affine]) -> None:
         self.product, self.equations, self.solution = product, equations, solution
         self.numbers, self.ranges = product.numbers, product.ranges
         self.forms = [renamed(form, solution) for form in product.forms.forms]

@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from tensorprog.check.certificates.factors import apart, built, powers, same_up_to_indices
 from tensorprog.check.certificates.knowledge import Knowledge
 from tensorprog.check.certificates.profile import Fault, Profile, assumed, compose, join_kinks, product_parity, tidy
-from tensorprog.check.relations.factors import apart, built, powers, same_up_to_indices
 from tensorprog.language.atoms import Regularity
 from tensorprog.language.expr import Call, Expr, Number, Reduction, product_of
 

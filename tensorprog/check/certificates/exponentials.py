@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Union
 
-from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge, Undecided, increasing
-from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, tidy
-from tensorprog.check.relations.expansions import positive
-from tensorprog.check.relations.factors import (
+from tensorprog.check.certificates.expansions import positive
+from tensorprog.check.certificates.factors import (
     apart,
     base,
     linear,
     meeting,
 )
+from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge, Undecided, increasing
+from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, tidy
 from tensorprog.language.atoms import Interval, Regularity
 from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
 from tensorprog.language.substitute import free_indices, substitute

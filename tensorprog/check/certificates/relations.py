@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+from tensorprog.check.certificates.expansions import behaviour, positive
+from tensorprog.check.certificates.exponentials import Combination, combination, logarithm, value, weight
+from tensorprog.check.certificates.factors import apart, base, built, powers
 from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
-from tensorprog.check.relations.expansions import behaviour, positive
-from tensorprog.check.relations.exponentials import Combination, combination, logarithm, value, weight
-from tensorprog.check.relations.factors import apart, base, built, powers
-from tensorprog.check.relations.squares import over_squares, share, squares
+from tensorprog.check.certificates.squares import over_squares, share, squares
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
 
 __all__ = ["RELATIONS"]

@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from tensorprog.check.certificates.factors import linear
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
-from tensorprog.check.relations.factors import linear
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.atoms.outward import sums
 from tensorprog.language.expr import Call, Expr, Number, variables
