@@ -32,7 +32,7 @@ from tensorprog.gaussian.normal import (
     two_product,
     two_sum,
 )
-from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, Factor, PairMoments, WeightedGaussian
+from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, Factor, PairMoments
 
 Array = NDArray[Any]  # real, or complex where there is a wave
 
@@ -52,7 +52,7 @@ ERF_SERIES = np.array([2 * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in ran
 
 
 @dataclass(frozen=True, eq=False)
-class NumericGaussian(WeightedGaussian[Estimate]):
+class NumericGaussian:
     """exp(log + wx x + wy y) times a Gaussian law of (x, y), the exponent real or complex.
 
     Means, variances and covariance are those of the law without the exponential, which is never multiplied out: so

@@ -5,14 +5,14 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 
     M(p, q) = m M(p-1, q) + v ((p-1) M(p-2, q) + M(p-1, q; A')) + c (q M(p-1, q-1) + M(p-1, q; B'))
 
-- exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`WeightedGaussian`), so
+- exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`_WeightedGaussian`), so
   they disappear before the recursion starts;
 - sin and cos are parts of exp(i (a x + b)), and the same holds with a complex mean;
 - erf(t) = E sign(sqrt2 t + N), N standard normal: erf is a step blurred by independent noise;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
 At p = q = 0 remain total masses and probabilities of signs.  The recursion takes its values from an algebra: numbers
-with errors (`closed_forms`) or formulas.  An algebra is a `WeightedGaussian` and a `PairMoments` of its own, which say
+with errors (`closed_forms`) or formulas.  An algebra is a `_WeightedGaussian` and a `PairMoments` of its own, which say
 how masses and signs are computed: what cancels in floating point is written there in a form that does not.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-__all__ = ["NO_FACTOR", "SIGNS", "WAVES", "Factor", "PairMoments", "WeightedGaussian"]
+__all__ = ["NO_FACTOR", "SIGNS", "WAVES", "Factor", "PairMoments"]
 
 SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 
@@ -56,63 +56,37 @@ class Factor:
 NO_FACTOR = Factor("one", 0.0, 0.0)
 
 
-class WeightedGaussian(ABC, Generic[V]):
-    """A weight, the exponential of a linear function, times a Gaussian law of (x, y): closed under what factors do."""
+class _WeightedGaussian(Protocol[V]):
+    """A weight, the exponential of a linear function, times a Gaussian law of (x, y): closed under what factors do.
+
+    `mass` is the integral over the plane; `mean` that of x under the measure made a probability, complex where there is
+    a wave; `variance` and `covariance` are those of x, and of x with y. `observed` is the measure given that
+    a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0: with n = 1 + a^2 vx (the variance of
+    the observation) and u = a mx + b (its mean), Kalman's update gives mean -= Cov(., x) a u / n,
+    covariance -= Cov(., x) Cov(x, .) a^2 / n, and d^2 = u^2 / n; divided by sqrt(n) it is the measure times
+    exp(-(a x + b)^2 / 2), `times_gaussian`. `at` is the measure given x, times exp(-distance^2 / 2).
+    """
 
     @property
-    @abstractmethod
-    def mass(self) -> V:
-        """The integral over the plane."""
-
+    def mass(self) -> V: ...
     @property
-    @abstractmethod
-    def mean(self) -> V:
-        """The mean of x under the measure made a probability: complex where there is a wave."""
-
+    def mean(self) -> V: ...
     @property
-    @abstractmethod
-    def variance(self) -> V:
-        """The variance of x."""
-
+    def variance(self) -> V: ...
     @property
-    @abstractmethod
-    def covariance(self) -> V:
-        """The covariance of x and y."""
+    def covariance(self) -> V: ...
+    def swapped(self) -> Self: ...
+    def times_exp(self, a: Any, b: Any, /) -> Self: ...
+    def times_wave(self, a: Any, b: Any, /) -> Self: ...
+    def times_gaussian(self, a: Any, b: Any, /) -> Self: ...
+    def observed(self, a: Any, b: Any, /) -> Self: ...
+    def at(self, x: Any, distance: V, /) -> Self: ...
 
-    @abstractmethod
-    def swapped(self) -> Self:
-        """The measure of (y, x)."""
 
-    @abstractmethod
-    def times_exp(self, a: Any, b: Any) -> Self:
-        """The measure times exp(a x + b)."""
-
-    @abstractmethod
-    def times_wave(self, a: Any, b: Any) -> Self:
-        """The measure times exp(i (a x + b))."""
-
-    @abstractmethod
-    def times_gaussian(self, a: Any, b: Any) -> Self:
-        """The measure times exp(-(a x + b)^2 / 2): `observed` divided by sqrt(n)."""
-
-    @abstractmethod
-    def observed(self, a: Any, b: Any) -> Self:
-        """The measure given a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0.
-
-        With n = 1 + a^2 vx (the variance of the observation) and u = a mx + b (its mean), Kalman's update gives
-        mean -= Cov(., x) a u / n, covariance -= Cov(., x) Cov(x, .) a^2 / n, and d^2 = u^2 / n.
-        """
-
-    @abstractmethod
-    def at(self, x: Any, distance: V) -> Self:
-        """The measure given x, times exp(-distance^2 / 2)."""
-
-    def absorbing(self, factor: Factor) -> tuple[Self, Factor]:
-        """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
-        methods = {"exp": self.times_exp, "wave": self.times_wave, "gaussian": self.times_gaussian}
-        if factor.kind not in methods:
-            return self, factor
-        return methods[factor.kind](factor.a, factor.b), NO_FACTOR
+def _absorbing(law: _WeightedGaussian[V], factor: Factor) -> tuple[_WeightedGaussian[V], Factor]:
+    """The measure times a factor of x that keeps it Gaussian, and the factor that is left."""
+    methods = {"exp": law.times_exp, "wave": law.times_wave, "gaussian": law.times_gaussian}
+    return (methods[factor.kind](factor.a, factor.b), NO_FACTOR) if factor.kind in methods else (law, factor)
 
 
 class PairMoments(ABC, Generic[V]):
@@ -122,14 +96,14 @@ class PairMoments(ABC, Generic[V]):
     half: ClassVar[Any]
     root_2: ClassVar[Any]
 
-    def __init__(self, law: WeightedGaussian[V], first: Factor, second: Factor) -> None:
-        law, self.first = law.absorbing(first)
-        turned, self.second = law.swapped().absorbing(second)
+    def __init__(self, law: _WeightedGaussian[V], first: Factor, second: Factor) -> None:
+        law, self.first = _absorbing(law, first)
+        turned, self.second = _absorbing(law.swapped(), second)
         self.law = turned.swapped()
         self._known: dict[tuple[int, int], V] = {}
 
     @classmethod
-    def of(cls, law: WeightedGaussian[V], first: Factor, second: Factor) -> Callable[[int, int], V]:
+    def of(cls, law: _WeightedGaussian[V], first: Factor, second: Factor) -> Callable[[int, int], V]:
         """M(p, q) for any two kinds, sin and cos included.
 
         With W = E[x^p y^q exp(i U) B(y)]: cos U gives Re W, sin U gives Im W. If B is cos V or sin V as well, W is

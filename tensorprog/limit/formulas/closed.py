@@ -13,7 +13,7 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments, WeightedGaussian
+from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
 __all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
@@ -24,7 +24,7 @@ Terms = tuple[FunctionTerm, ...]
 WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
 
 
-class SymbolicGaussian(WeightedGaussian[Any]):
+class SymbolicGaussian:
     """mass * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
 
     def __init__(self, law: Sequence[Any], mass: Any = ONE, wave: Sequence[Any] = (ZERO, ZERO, ZERO)) -> None:
@@ -100,7 +100,7 @@ class SymbolicMoments(PairMoments[Any]):
     zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
     law: SymbolicGaussian
 
-    def __init__(self, law: WeightedGaussian[Any], first: Factor, second: Factor) -> None:
+    def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
         super().__init__(law, first, second)
         self.weight, self.law.weight = self.law.weight, ONE  # one factor of all moments, so that formulas stay short
 
