@@ -73,7 +73,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name f
           if name != "attention"]
 
 
-@pytest.fixture(scope="module", params=["attention", *some(OTHERS, 2)])
+@pytest.fixture(scope="module", params=["attention", *some(OTHERS, 4)])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("run")
     run(tp.load(request.param, **PROGRAMS[request.param]), folder)
