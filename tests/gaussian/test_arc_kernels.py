@@ -6,7 +6,7 @@ import pytest
 from gaussian_functions import FUNCTIONS
 
 from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, integrand, kernels
-from tensorprog.gaussian.kernels import elementary
+from tensorprog.gaussian.arc_kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 
