@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, integrand, kernels
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, arc_kernels, cross, integrand
 from tensorprog.gaussian.arc_kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
