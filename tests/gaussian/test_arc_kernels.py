@@ -104,7 +104,7 @@ def test_tiles_halves_and_threads_change_nothing(f, monkeypatch):
     args = (function, function, 0, 0, v[:, None], v, c)
     whole = cross(*args)
     monkeypatch.setattr(integrand, "PART", 50)
-    monkeypatch.setattr(kernels, "TILE", 50)
+    monkeypatch.setattr(arc_kernels, "TILE", 50)
     for processors in (1, 4):
         monkeypatch.setattr(integrand, "_processors", lambda count=processors: count)
         tiled, half = cross(*args), cross(*args, pairs=1)

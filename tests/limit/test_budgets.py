@@ -16,7 +16,7 @@ import tensorprog as tp
 from tensorprog import Program
 from tensorprog.limit.draw import weight_factors as rows
 from tensorprog.limit.memory import Budget, amount, need
-from tensorprog.limit.moment import paths
+from tensorprog.limit.moment import carried
 from tests.reading import loads
 
 MIB = 1 << 20
@@ -133,7 +133,7 @@ def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
         return [np.asarray(found), getattr(found, "error", 0.0)]
 
     first = numbers()
-    monkeypatch.setattr(paths, "TOGETHER", 1)
+    monkeypatch.setattr(carried, "TOGETHER", 1)
     monkeypatch.setattr(rows, "TOGETHER", 1)
     for one, other in zip(first, numbers(), strict=True):
         np.testing.assert_array_equal(one, other)
