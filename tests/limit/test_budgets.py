@@ -125,11 +125,11 @@ def short(program: str) -> tp.Program:
 def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_carried = program != "attention_correlated"
+    cell = program != "attention_correlated"
 
     def numbers() -> list[Any]:
-        law = (short(program) if is_carried else tp.load(program, s=3)).limit(max_memory="4MiB" if is_carried else "1GiB")
-        found = law.cov("y") if is_carried else law.sample(64)["y"]
+        law = (short(program) if cell else tp.load(program, s=3)).limit(max_memory="4MiB" if cell else "1GiB")
+        found = law.cov("y") if cell else law.sample(64)["y"]
         return [np.asarray(found), getattr(found, "error", 0.0)]
 
     first = numbers()
