@@ -489,7 +489,8 @@ def test_joint_laws_of_scores_count_every_variance_once() -> None:
     second, count = ["p2[0,0,1]", "p2[0,0,0]"], 100_000
     draws = iterated.sample(count, seed=4)["p2"][:, 0, 0]
     products = (draws[:, 0] * draws[:, 1]) ** 2
-    _agree(iterated.moment(second, [2, 2], with_error=True), (products.mean(), STATED * products.std() / math.sqrt(count)))
+    drawn = products.mean(), STATED * products.std() / math.sqrt(count)
+    _agree(iterated.moment(second, [2, 2], with_error=True), drawn)
     value, error = iterated.moment(["p2[0,0,1]", "x[0]"], [2, 2], with_error=True)  # independent: a product
     _agree((value, error), iterated.var("p2[0,0,1]", with_error=True))
     for text, names in ((ITERATED, ["p1[0,0,1]", "p2[0,0,0]"]), (HEADS, ["p[0,0,1]", "p[0,0,0]"])):
