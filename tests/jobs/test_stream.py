@@ -29,11 +29,11 @@ run: {width: [8, 32], samples: 4000}
 """
 SLOWLY = """
 import sys, time
-from tensorprog.show import display
+from tensorprog.show import progress
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job, store
 job.MAX_BLOCK, store.SYNC_SECONDS = 64, 0.02
-display.Progress.progress = lambda *_: time.sleep(0.05)
+progress.Progress.progress = lambda *_: time.sleep(0.05)
 main.main(args=sys.argv[1:])
 """
 Tp = Callable[..., tuple[int, str, str]]
