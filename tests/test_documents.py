@@ -35,7 +35,7 @@ from tensorprog import Law
 from tensorprog.jobs.cli import main
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.schema import INITIAL, RUN_KEYS, SECTIONS, WEIGHT
-from tensorprog.results import law_summary as reference
+from tensorprog.results import reference as reference
 from tests.reading import loads
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import tensorprog as tp
 from tensorprog.finite.run import estimate
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 
 Array = NDArray[Any]
 Table = dict[str, Array]  # columns of equal length

@@ -3,7 +3,7 @@
 Terms are rewritten in standard deviations around the mean and gathered into groups, polynomial(z) * kind(a z + b).
 A step that is on at the mean becomes 1 minus the step that is off there, so that a piecewise polynomial turns into
 the piece that holds the mean plus corrections in the tails: clip(x, -100, 100) is x, up to tails of no weight.
-Their moments are those of `pair_moments`, in numbers with errors.
+Their moments are those of `pair_moments`, in numbers with errors.  At zero means `arc_kernels` answers first.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tensorprog.gaussian.arc_kernels import arc_kernel
 from tensorprog.gaussian.closed_forms import closed_form
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.exponentials import exponential_factor
@@ -28,7 +29,6 @@ from tensorprog.gaussian.integrand import (
     toeplitz_view,
     unanswered,
 )
-from tensorprog.gaussian.kernels import arc_kernel
 from tensorprog.gaussian.normal import CORRELATION_SLACK
 from tensorprog.gaussian.qmc import quasi_monte_carlo
 from tensorprog.gaussian.quadrature import along_a_line, over_the_plane

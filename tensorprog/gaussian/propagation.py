@@ -9,9 +9,9 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.gaussian.arc_kernels import elementary, kernel_sensitivity
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.kernels import elementary, kernel_sensitivity
 from tensorprog.gaussian.ladder import cross, integrate, mean
 
 Array = NDArray[np.floating]

@@ -27,7 +27,7 @@ from tensorprog.language.samples import Samples, column
 from tensorprog.language.yaml_io import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.law_summary import MAX_COVARIANCE, Reference
+from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Listener, Settings, Study, duration, finite_json
 
 __all__ = ["SamplesFile", "estimate", "run"]

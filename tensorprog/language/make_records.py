@@ -23,6 +23,7 @@ from tensorprog.language.expr import (
     is_call,
     slots_of,
     variables,
+    walk,
 )
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
@@ -167,6 +168,8 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
                        did_you_mean(part.name, ["n", *names.constants]))
         if is_call(part, "multiply", "divide"):
             return None
+        if any(isinstance(inner, Variable) and inner.name == "n" for inner in walk(part)):
+            raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
         number = constant_value(part, names.constants)
         return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
 

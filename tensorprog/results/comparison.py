@@ -31,7 +31,7 @@ from tensorprog.language.formats import (
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
 from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
-from tensorprog.results.law_summary import LawCurve, Reference
+from tensorprog.results.reference import LawCurve, Reference
 
 __all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.results.law_summary import LawCurve
+from tensorprog.results.reference import LawCurve
 
 __all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments"]
 

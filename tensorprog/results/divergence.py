@@ -37,7 +37,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
 from tensorprog.limit.law.mixture import binned
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
 

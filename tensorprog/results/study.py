@@ -20,7 +20,7 @@ from tensorprog.language.formats import BRACKETS, label, members
 from tensorprog.language.ir import Netsor, Table
 from tensorprog.results.comparison import HEADINGS, MAX_MEMBERS, Comparison
 from tensorprog.results.distances import moments
-from tensorprog.results.law_summary import MAX_COVARIANCE, MAX_LISTED, Reference
+from tensorprog.results.reference import MAX_COVARIANCE, MAX_LISTED, Reference
 
 __all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "duration", "finite_json", "settings_of"]
 

@@ -25,7 +25,7 @@ from tensorprog.check.graph import build
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
 from tensorprog.language.yaml_io import pack
-from tensorprog.results.law_summary import MAX_COVARIANCE, Reference
+from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Study, default_out, duration
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg

@@ -8,9 +8,9 @@ import pytest
 from scipy import special
 
 from tensorprog.gaussian import FunctionTerm, RealFunction, cross, expect, mean
+from tensorprog.gaussian.arc_kernels import kernel, kernel_error
 from tensorprog.gaussian.closed_forms import NumericGaussian, closed_mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.kernels import kernel, kernel_error
 from tensorprog.gaussian.normal import gap, half_line_moments, sign_sign, step_sign, step_step
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.gaussian.quadrature import _argument_rounding, _finish, _improve, integrate_line
@@ -315,7 +315,7 @@ def test_what_a_series_leaves_out_is_in_the_error_of_a_product(rho):
 
 def test_steep_arc_sines_lose_what_is_stated():
     """sign(X) sign(Y) next to the correlation from which products are exact: the slope of the arc sine is 22."""
-    from tensorprog.gaussian.kernels import Elementary
+    from tensorprog.gaussian.arc_kernels import Elementary
 
     sign = Elementary(0.0, 0.0, 0.0, 0.0, ((1.0, 0.0),))
     rng = RNG(7)
@@ -331,7 +331,7 @@ def test_steep_arc_sines_lose_what_is_stated():
 
 @pytest.mark.parametrize("spread", [0.0, 0.5])
 def test_kernels_of_all_kinds_lose_what_is_stated(spread):
-    from tensorprog.gaussian.kernels import Elementary
+    from tensorprog.gaussian.arc_kernels import Elementary
 
     f = Elementary(0.25, 0.25, -0.5, 1.5, ((2.0, spread),))
     rng = RNG(8)

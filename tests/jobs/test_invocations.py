@@ -379,7 +379,7 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
 
 @pytest.mark.turns(4)
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
-    monkeypatch.setattr("tensorprog.results.law_summary.MIN_DRAWS", 1000)
+    monkeypatch.setattr("tensorprog.results.reference.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
         "  averages:\n    m: tanh(y[0])**2\n    f: tanh(y[i])**2\n")
     text = text.replace("run: {width: [8, 32], samples: 400, keep: [q, v]", "run:\n  width: [8, 32]\n  samples: 400\n"

@@ -133,6 +133,7 @@ CASES = {
     "weight shape": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[n]}"), "the shape of Q is [rows, columns]", "[d, n]"),
     "weight numbers": (program(weights="\n  W[i]: 1\n  V: 1\n  Q: {shape: «[64, n]}"), "names widths, not numbers", "fixed_widths"),
     "width square": (program(widths="{d: «n*n}"), "n*n is not a multiple of n", "n/2"),
+    "width root": (program(widths="{d: «sqrt(n)}"), "sqrt(n) is not a multiple of n", "n/2"),
     "width negative": (program(widths="{d: «-1*n}"), "not a positive multiple of n", ""),
     "width text": (program(widths="{d: «m/2}"), "m is neither n nor a constant", ""),
     "fixed width": (program(fixed_widths="{d: «0}"), "must lie between 1 and", ""),

@@ -16,7 +16,7 @@ import tensorprog as tp
 from tensorprog import Program
 from tensorprog.limit.draw import weight_factors as rows
 from tensorprog.limit.memory import Budget, amount, need
-from tensorprog.limit.moment import paths
+from tensorprog.limit.moment import carried
 from tests.reading import loads
 
 MIB = 1 << 20
@@ -125,15 +125,15 @@ def short(program: str) -> tp.Program:
 def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carried = program != "attention_correlated"
+    cell = program != "attention_correlated"
 
     def numbers() -> list[Any]:
-        law = (short(program) if carried else tp.load(program, s=3)).limit(max_memory="4MiB" if carried else "1GiB")
-        found = law.cov("y") if carried else law.sample(64)["y"]
+        law = (short(program) if cell else tp.load(program, s=3)).limit(max_memory="4MiB" if cell else "1GiB")
+        found = law.cov("y") if cell else law.sample(64)["y"]
         return [np.asarray(found), getattr(found, "error", 0.0)]
 
     first = numbers()
-    monkeypatch.setattr(paths, "TOGETHER", 1)
+    monkeypatch.setattr(carried, "TOGETHER", 1)
     monkeypatch.setattr(rows, "TOGETHER", 1)
     for one, other in zip(first, numbers(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -68,7 +68,7 @@ def _moments(draws: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     variance = squares.mean(axis=0)
     kurtosis = fourth.mean(axis=0) / variance**2
     spread = (fourth / variance**2 - 2 * kurtosis * squares / variance).std(axis=0)
-    return (products.mean(axis=0), 3 * products.std(axis=0) / count), (kurtosis, 3 * spread / count)
+    return (products.mean(axis=0), STATED * products.std(axis=0) / count), (kurtosis, STATED * spread / count)
 
 
 @pytest.mark.turns(3)
@@ -161,7 +161,7 @@ def test_scores_of_the_second_layer_are_not_gaussian() -> None:
         v = k[:, i] * k[:, j]
         value = 3 * (v**2).mean() / v.mean() ** 2
         spread = 3 * (v**2 / v.mean() ** 2 - 2 * v * (v**2).mean() / v.mean() ** 3).std() / math.sqrt(len(v))
-        _agree(law.kurtosis(f"p2[0,{i},{j}]", with_error=True), (value, 3 * spread))
+        _agree(law.kurtosis(f"p2[0,{i},{j}]", with_error=True), (value, STATED * spread))
         assert value > 3.03
 
 
@@ -248,10 +248,10 @@ def test_layers_of_a_recurrence_are_the_law_written_by_hand(layers: int) -> None
     law = _law(DEEP, L=layers)
     count = 200_000
     k, p = _deep_draws(count, layers, seed=layers)
-    _agree(law.cov("y", with_error=True), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    _agree(law.cov("y", with_error=True), (k.mean(axis=0), STATED * k.std(axis=0) / math.sqrt(count)))
     variance, square = k[:, 0, 0].mean(), (k[:, 0, 0] ** 2).mean()
     spread = (3 * k[:, 0, 0] ** 2 / variance**2 - 6 * square / variance**3 * k[:, 0, 0]).std() / math.sqrt(count)
-    _agree(law.kurtosis("y[0]", with_error=True), (3 * square / variance**2, 3 * spread))
+    _agree(law.kurtosis("y[0]", with_error=True), (3 * square / variance**2, STATED * spread))
     score, kurtosis = _moments(p[:, 0].reshape(count, 4))
     name = f"p[{layers},0,0,1]"
     _agree(law.var(name, with_error=True), (score[0][1, 1], score[1][1, 1]))
@@ -271,7 +271,7 @@ def test_draws_follow_the_covariances_that_the_law_states() -> None:
     assert np.array_equal(again["p"], draws["p"][:100])
     averages = law.averages({"m": "y[0]*y[1]"}, 20_000)["m"]
     value, error = law.cov("y", with_error=True)
-    _agree((averages.mean(), 3 * averages.std() / math.sqrt(20_000)), (value[0, 1], error[0, 1]))
+    _agree((averages.mean(), STATED * averages.std() / math.sqrt(20_000)), (value[0, 1], error[0, 1]))
 
 
 @pytest.mark.slow
@@ -281,7 +281,7 @@ def test_layers_agree_with_finite_networks() -> None:
     y = samples["y"]  # (networks, coordinates, members) or (networks, members, coordinates)
     y = np.moveaxis(y, 1, 2) if y.shape[1] == 2 else y
     products = np.einsum("nci,ncj->nij", y, y) / y.shape[1]
-    finite = products.mean(axis=0), 3 * products.std(axis=0) / math.sqrt(size)
+    finite = products.mean(axis=0), STATED * products.std(axis=0) / math.sqrt(size)
     value, error = law.cov("y", with_error=True)
     assert np.all(finite[1] < 0.1 * value)
     _agree(finite, (value, error + 3 / 2048 * value))  # what the width leaves is of order 1/n
@@ -329,10 +329,10 @@ def test_heads_of_finite_dimension_are_products_of_gaussians(d: int) -> None:
     law = _law(HEADS, D=d)
     count = 400_000
     p, k = _head_draws(count, d, seed=d)
-    _agree(law.cov("y", with_error=True), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    _agree(law.cov("y", with_error=True), (k.mean(axis=0), STATED * k.std(axis=0) / math.sqrt(count)))
     variance, square = k[:, 1, 1].mean(), (k[:, 1, 1] ** 2).mean()
     spread = (3 * k[:, 1, 1] ** 2 / variance**2 - 6 * square / variance**3 * k[:, 1, 1]).std() / math.sqrt(count)
-    _agree(law.kurtosis("y[1]", with_error=True), (3 * square / variance**2, 3 * spread))
+    _agree(law.kurtosis("y[1]", with_error=True), (3 * square / variance**2, STATED * spread))
     _agree(_moments(p[:, 0].reshape(count, 9))[0], tuple(
         part[0, :, :, 0].reshape(9, 9) for part in law.cov("p", with_error=True)))  # fmt: skip
 
@@ -356,7 +356,7 @@ def test_finite_heads_agree_with_networks_of_large_width(d: int) -> None:
     y = np.moveaxis(y, 1, 2) if y.shape[1] == 3 else y
     products = np.einsum("nci,ncj->nij", y, y) / y.shape[1]
     value, error = law.cov("y", with_error=True)
-    _agree((products.mean(axis=0), 3 * products.std(axis=0) / math.sqrt(size)), (value, error + 3 / 2048 * value))
+    _agree((products.mean(axis=0), STATED * products.std(axis=0) / math.sqrt(size)), (value, error + 3 / 2048 * value))
     p = samples["p"].reshape(size, -1)
     _agree(_moments(p)[0], tuple(part.reshape(18, 18) for part in law.cov("p", with_error=True)))
 
@@ -393,8 +393,8 @@ def test_a_square_weight_of_finite_width_used_twice_keeps_its_memory() -> None:
     both = y * z + 2 * np.einsum("nic,nic->n", u, v) ** 2 / 16
     law = _law(REPEATED)
     value = law.expectation("y**2*z**2", with_error=True)
-    _agree(value, (both.mean(), 3 * both.std() / math.sqrt(count)))
-    _agree(law.var("z", with_error=True), (z.mean(), 3 * z.std() / math.sqrt(count)))
+    _agree(value, (both.mean(), STATED * both.std() / math.sqrt(count)))
+    _agree(law.var("z", with_error=True), (z.mean(), STATED * z.std() / math.sqrt(count)))
 
 
 def test_what_layers_do_not_compile_is_refused_in_words() -> None:
@@ -489,7 +489,8 @@ def test_joint_laws_of_scores_count_every_variance_once() -> None:
     second, count = ["p2[0,0,1]", "p2[0,0,0]"], 100_000
     draws = iterated.sample(count, seed=4)["p2"][:, 0, 0]
     products = (draws[:, 0] * draws[:, 1]) ** 2
-    _agree(iterated.moment(second, [2, 2], with_error=True), (products.mean(), 3 * products.std() / math.sqrt(count)))
+    drawn = products.mean(), STATED * products.std() / math.sqrt(count)
+    _agree(iterated.moment(second, [2, 2], with_error=True), drawn)
     value, error = iterated.moment(["p2[0,0,1]", "x[0]"], [2, 2], with_error=True)  # independent: a product
     _agree((value, error), iterated.var("p2[0,0,1]", with_error=True))
     for text, names in ((ITERATED, ["p1[0,0,1]", "p2[0,0,0]"]), (HEADS, ["p[0,0,1]", "p[0,0,0]"])):
@@ -533,9 +534,9 @@ outputs: [h]
         k = a @ k @ np.swapaxes(a, 1, 2) + 1e-14 * np.eye(2)
     law = _law(text)
     value, error = law.cov("h", with_error=True)
-    _agree((value[2, :, 2], error[2, :, 2]), (k.mean(axis=0), 3 * k.std(axis=0) / math.sqrt(count)))
+    _agree((value[2, :, 2], error[2, :, 2]), (k.mean(axis=0), STATED * k.std(axis=0) / math.sqrt(count)))
     draws = p[:, 0, 1] ** 2
-    _agree(law.var("p[2,0,1]", with_error=True), (draws.mean(), 3 * draws.std() / math.sqrt(count)))
+    _agree(law.var("p[2,0,1]", with_error=True), (draws.mean(), STATED * draws.std() / math.sqrt(count)))
 
 
 @pytest.mark.slow

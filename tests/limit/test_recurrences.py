@@ -10,7 +10,7 @@ from scipy import special
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.moment.paths import Paths
+from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.recurrences import merged
 from tests.reading import loads
 

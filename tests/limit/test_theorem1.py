@@ -9,6 +9,7 @@ import pytest
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.limit.moment.averages import ConditionalAverage
+from tensorprog.results import distances
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
 
@@ -293,4 +294,4 @@ def test_theorem_1_for_attention_at_4096() -> None:
     assert 0.97 < row.std / row.limit_std < 1.1
     assert row.ks_pvalue > 1e-3
     wrong = program.limit().averages({"m": "tanh(1.03*y[0])**2"}, 100_000)["m"]
-    assert tp.distances.kolmogorov(net.averages["m"], wrong)[1] < 1e-3
+    assert distances.kolmogorov(net.averages["m"], wrong)[1] < 1e-3

@@ -11,7 +11,7 @@ import tensorprog as tp
 from tensorprog import ProgramError, compare
 from tensorprog.blocks.text import aligned
 from tensorprog.language.formats import chance, label, members, quantity, split
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.integrate import quad, trapezoid
 
 from tensorprog.results.distances import KL_POINTS, _energy_floor, binned_kde, distances, effective_size, moments
-from tensorprog.results.law_summary import LawCurve
+from tensorprog.results.reference import LawCurve
 
 
 def curve(law=stats.norm, reach=14.0):

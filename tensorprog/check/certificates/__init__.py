@@ -1,7 +1,8 @@
 """Facts of every expression of a program, by composition and by relations between parts, and witnesses against others.
 
 `knowledge` is what a rule may ask; `composition` is the walk, `relations` the tuple of rules about parts; `program`
-applies both to a program's statements.
+applies both to a program's statements.  `profile` is what is certified, and says whether an expression is bounded;
+`factors`, `expansions`, `exponentials` and `squares` serve the relations.
 """
 
 from tensorprog.check.certificates.profile import Fault, Profile

@@ -606,7 +606,7 @@ def _places(u: Expr, c: Expr) -> list[tuple[Expr, Expr]]:
 
 
 def _unprimed(kinks: Kinks, indices: Sequence[str]) -> Kinks:
-    """Kinks under the names that reduced indices have in the program (see `matching.apart`)."""
+    """Kinks under the names that reduced indices have in the program (see `factors.apart`)."""
     names = {name: Affine(((name.rstrip("'"), 1),)) for name in indices if name.endswith("'")}
     if not kinks or not names:
         return kinks

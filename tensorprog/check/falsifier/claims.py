@@ -1,7 +1,7 @@
 """The attack on what an author declares of a function: one search for each claim, each answer with numbers to check.
 
 A claim that survives is not proved.  Growth and modulus come without constants, so they are refused where ratios keep
-growing along a scale of lengths, as powers and logarithms do, to the end of what floats resolve (`trends.rising`).
+growing along a scale of lengths, as powers and logarithms do, to the end of what floats resolve (`line.rising`).
 """
 
 from __future__ import annotations

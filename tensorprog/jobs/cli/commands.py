@@ -265,7 +265,7 @@ def limit(
                    fix="--self-check --width 64,128,256")
     if symbolic or latex:
         return _formulas(program, form, quiet, latex)
-    from tensorprog.results.law_summary import Reference
+    from tensorprog.results.reference import Reference
 
     law = _compiled(program, accuracy, max_memory)
     if self_check:

@@ -42,7 +42,7 @@ from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 from tensorprog.program import Program
 from tensorprog.results.comparison import compare
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 
 __all__ = ["Drawn", "Finished", "Folder", "Limits", "Numbers", "draw", "drawn", "identity", "job_of", "named",
            "numbers", "pool", "stream"]

@@ -1,4 +1,4 @@
-"""The limit in formulas; sympy is imported here and nowhere above."""
+"""The limit in formulas: the only package that imports sympy at the top of its modules."""
 
 from tensorprog.limit.formulas.expectation import Expectation
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi

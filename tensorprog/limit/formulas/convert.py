@@ -1,4 +1,4 @@
-"""Expressions of the language as sympy expressions: constants kept or exact, indices as integer symbols."""
+"""Whole expressions, with indices, sums and softmaxes, as sympy expressions: constants kept or exact."""
 
 from __future__ import annotations
 

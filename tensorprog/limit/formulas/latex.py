@@ -1,5 +1,7 @@
 """Formulas as LaTeX, the derivation of a limit line by line, and the document around it.
 
+Nodes print themselves (`nodes`), statements and references stand in `notation`.
+
 The text uses mathematics and plain sentences only, so that LaTeX and MathJax show the same; names of the program are
 typeset as mathematics, and free text (title, reference) is escaped.
 """

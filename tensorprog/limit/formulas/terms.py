@@ -1,4 +1,4 @@
-"""Expressions of the language in sympy: numbers without floats, and functions of one variable as sums of terms."""
+"""Functions of one variable as sums of terms with exact coefficients, and numbers of the language without floats."""
 
 from __future__ import annotations
 

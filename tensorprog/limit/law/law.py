@@ -310,7 +310,7 @@ class NumericLaw:
 
     def _from_mixture(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
         mixture = self._mixture(family, box)
-        value, error = getattr(mixture, method)(order)
+        value, error = mixture.moment(order) if method == "moment" else mixture.standardised(order)
         if (method, order) == ("moment", 2):  # values that agree to rounding are one value
             constant = value + error <= np.square(ROUNDING * mixture.expected()[0])
             value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)

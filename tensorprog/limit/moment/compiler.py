@@ -1,7 +1,7 @@
 """The recursion in numbers with its special routes: what is filled in step by step, and what is averaged over draws.
 
 Recurrences are filled in step by step (`recurrences`); what is carried along them without a MatMul between is averaged
-over draws (`paths`), and so are functions that reduce over an index of vectors (`reduced`), in replicates that stay
+over draws (`carried`), and so are functions that reduce over an index of vectors (`reduced`), in replicates that stay
 apart, as an axis of all values, until a number leaves the compiler.
 """
 
@@ -14,9 +14,9 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part, position_names
+from tensorprog.limit.moment.carried import Paths
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.paths import Paths
 from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together

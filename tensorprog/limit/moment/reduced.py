@@ -8,7 +8,7 @@ forms that f and g read are drawn jointly, all members at once:
 so that one set of draws serves all i, and E[f(i) g(i')] is an average of products over the draws.  An index that is
 free beside a reduced one (the c of mean[j](u[c,j])) makes cells: the forms of c and c' are drawn for each pair of them.
 
-The draws are replicates of quasi-random points (see `paths`): each replicate keeps to its own covariances, and their
+The draws are replicates of quasi-random points (see `carried`): each replicate keeps to its own covariances, and their
 spread is the error.  Smooth functions of few variables take Gauss-Hermite rules, which have an error of their own.
 """
 

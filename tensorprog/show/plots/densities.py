@@ -13,7 +13,7 @@ from tensorprog.language.errors import ProgramError
 from tensorprog.language.formats import label, members, one_or_several, split
 from tensorprog.language.samples import column, samples_of
 from tensorprog.results.distances import KL_POINTS, binned_kde
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 from tensorprog.show.plots.axes import LIMIT, MARKERS, VERMILION, axes_of, colours, legend_above, name, style
 
 __all__ = ["density", "density_of", "tail_bins"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.formats import label, members, name_of, short
-from tensorprog.results.law_summary import Reference
+from tensorprog.results.reference import Reference
 from tensorprog.show.plots.axes import axes_of, plain
 
 __all__ = ["INKS", "covariance"]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, integrand, kernels
-from tensorprog.gaussian.kernels import elementary
+from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, arc_kernels, cross, integrand
+from tensorprog.gaussian.arc_kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 
@@ -104,7 +104,7 @@ def test_tiles_halves_and_threads_change_nothing(f, monkeypatch):
     args = (function, function, 0, 0, v[:, None], v, c)
     whole = cross(*args)
     monkeypatch.setattr(integrand, "PART", 50)
-    monkeypatch.setattr(kernels, "TILE", 50)
+    monkeypatch.setattr(arc_kernels, "TILE", 50)
     for processors in (1, 4):
         monkeypatch.setattr(integrand, "_processors", lambda count=processors: count)
         tiled, half = cross(*args), cross(*args, pairs=1)
