@@ -228,8 +228,13 @@ class Reference(Shown):
 
     def blocks(self, largest: int = MAX_LISTED) -> list[Block]:
         """Means, variances and kurtosis of each family, and covariances of those of at most `largest` members."""
-        kinds = (("output", self.law.outputs), ("score", self.law.scores))
-        return [block for kind, names in kinds for name in names for block in self._family_blocks(kind, name, largest)]
+        return list(self.each_block(largest))
+
+    def each_block(self, largest: int = MAX_LISTED) -> Iterator[Block]:
+        """The same one by one, each computed when it is asked for."""
+        for kind, names in (("output", self.law.outputs), ("score", self.law.scores)):
+            for name in names:
+                yield from self._family_blocks(kind, name, largest)
 
     def _family_blocks(self, kind: str, name: str, largest: int) -> Iterator[Block]:
         size = math.prod(self.netsor.families[name].shape)

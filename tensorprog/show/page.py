@@ -133,7 +133,7 @@ def _limit(study: Study) -> Blocks:
     yield from derived(study.netsor, study.report.grade)
     yield Heading("Numbers")
     try:  # tables of what report.json holds, which is known by now
-        yield from reference.blocks(MAX_COVARIANCE)
+        yield from reference.each_block(MAX_COVARIANCE)
     except TensorprogError as error:  # a number that the law does not offer
         yield paragraph("Not all numbers can be listed: ", error)
     yield paragraph("In brackets: the error of the last digits. Largest error of any number of the limit: "

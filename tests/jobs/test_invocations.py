@@ -310,7 +310,7 @@ def test_plan(tp):
     code, out, _ = tp("plan", "attention", "--width", "1024,64", "--method", "collapsed")
     assert code == 0
     assert "4,160 normals and 17 chi-squares per network" in out
-    assert "attention at n = 64" in out
+    assert "\n\nattention at n = 64" in out  # a table for each width, apart
     (found,) = json.loads(tp("plan", "attention", "--width", "1024", "--format", "json")[1])["plans"]
     assert (found["width"], found["method"], found["normals"], found["chi_squares"]) == (1024, "collapsed", 4160, 17)
     assert sum(row["normals"] for row in found["statements"]) == 4160
@@ -467,6 +467,21 @@ def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, m
     assert json.loads(out)["limit"] is None
     assert len(json.loads(out)["finite"]) == 1
     assert tp("limit", "small.yaml")[0] == code
+
+
+def test_numbers_of_the_limit_are_printed_although_later_ones_fail(tp, monkeypatch):
+    """Each table when it is there: the next may take minutes, or more memory than there may be."""
+    from tensorprog.language.errors import MemoryLimitError
+    from tensorprog.law import Law
+
+    def fail(self, *_, **__):
+        raise MemoryLimitError("too large")
+
+    monkeypatch.setattr(Law, "cov", fail)
+    code, out, err = tp("limit", "small.yaml")
+    assert (code, err.count("too large")) == (3, 1)
+    assert "output y" in out
+    assert "covariance" not in out
 
 
 @pytest.mark.turns(3)

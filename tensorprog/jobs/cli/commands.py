@@ -285,7 +285,7 @@ def limit(
             show([paragraph(widths_text(law.widths))])
         if infinite is not None:
             show([paragraph(f"the range of {infinite} to infinity, after the widths (extension: a conjecture)")])
-        show(reference.blocks(), apart=True)
+        show(reference.each_block(), apart=True)
         last = f"in brackets: the error of the last digits; largest error: {reference.law.error:.1e}"
         show([paragraph(last)], apart=True)
     return 0
@@ -391,7 +391,9 @@ def plan(
     if form == "json":
         print_json({"program": program.netsor.name, "plans": [each.to_json() for each in plans]})
     elif not quiet:
-        for each in plans:
+        for number, each in enumerate(plans):
+            if number:
+                echo()
             show(each.blocks())
     return 0
 

@@ -40,10 +40,13 @@ def notice(text: str) -> None:
 
 
 def show(blocks: Iterable[Block], apart: bool = False) -> None:
-    """Print what is to be seen of a result, each block after an empty line if they stand `apart`."""
+    """Print what is to be seen of a result, each block after an empty line if they stand `apart`.
+
+    Blocks that are apart are printed as they come, so that those before one that fails are seen.
+    """
     from tensorprog.show.terminal import show as print_blocks
 
-    for group in [[block] for block in blocks] if apart else [blocks]:
+    for group in ([block] for block in blocks) if apart else [blocks]:
         if apart:
             echo()
         print_blocks(group, echo)
