@@ -46,7 +46,7 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     matrices = gram.reshape(math.prod(lead), m, m)
     rest = np.einsum("bii->bi", matrices).copy()
     known = rest.copy() if scale is None else np.broadcast_to(scale, (*lead, m)).reshape(-1, m)
-    inverse = np.divide(1, known, out=np.zeros_like(known), where=known > 0)
+    scaled = known > 0
     tolerance = 64 * m * np.finfo(gram.dtype).eps
     factor = np.zeros_like(matrices)
     order = np.zeros(rest.shape, dtype=np.intp)
@@ -55,7 +55,8 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(matrices).all(axis=(1, 2))
         for j in range(m):
-            share = np.where(left, rest * inverse, -1)
+            # a quotient, so that what is left of rows of which nothing was taken is exactly 1, whatever the rounding
+            share = np.where(left, np.divide(rest, known, out=np.zeros_like(rest), where=scaled), -1)
             row = share.argmax(axis=1)
             taken = share[every, row] > tolerance
             order[:, j] = row
