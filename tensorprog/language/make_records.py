@@ -23,7 +23,6 @@ from tensorprog.language.expr import (
     is_call,
     slots_of,
     variables,
-    walk,
 )
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
@@ -168,7 +167,7 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
                        did_you_mean(part.name, ["n", *names.constants]))
         if is_call(part, "multiply", "divide"):
             return None
-        if any(isinstance(inner, Variable) and inner.name == "n" for inner in walk(part)):
+        if any(inner.name == "n" for inner in variables(part)):
             raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
         number = constant_value(part, names.constants)
         return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0

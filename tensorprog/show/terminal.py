@@ -12,11 +12,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from tensorprog.blocks import COLOURS, Block, Grid, Judgement, Judgements, Paragraph, Styled, badge, paragraph
+from tensorprog.blocks import COLOURS, Block, Grid, Judgement, Judgements, Paragraph, Styled, badge
 from tensorprog.blocks.text import to_text
 
-__all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "replacement", "show", "show_text",
-           "stacked", "wrapped"]
+__all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "replacement", "show", "stacked", "wrapped"]
 
 PIPE = 1000  # columns of what is no screen
 WORD = 24  # columns of text that are never torn
@@ -85,11 +84,6 @@ def show(blocks: Iterable[Block], write: Write, stream: TextIO | None = None) ->
             write(wrapped(to_text([block]), columns_of(stream)))
         else:
             rule(block, write, stream)
-
-
-def show_text(text: str, write: Write, stream: TextIO | None = None) -> None:
-    """Print lines, wrapped between words on a terminal."""
-    show([paragraph(text)], write, stream)
 
 
 def _paragraph(block: Paragraph, write: Write, stream: TextIO) -> None:

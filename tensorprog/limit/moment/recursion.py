@@ -403,7 +403,7 @@ class Recursion(ABC, Generic[V, M]):
 
     def equal(self, f: str) -> Equations:
         """The equations of the diagonal of a family: all positions are equal."""
-        forms = (difference(Affine.index(f"{k}"), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
+        forms = (difference(Affine.index(k), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
         return frozenset(form for form in forms if form is not None)
 
     def worth(self, f: str, g: str, where: Equations) -> Equations:
@@ -484,20 +484,19 @@ class Recursion(ABC, Generic[V, M]):
         """A moment over all indices times the coefficients of two parts, summed over their bound indices."""
         found = []
         for equations, value in moment.summands():
-            solved = self.eliminate(p, q, equations, local)
-            at = solved.solution
+            remaining, at, inside, over = self.eliminate(p, q, equations, local)
             coefficients = [substitute(part.coefficient, at) for part in (p, q) if part.coefficient != ONE]
             value = self.place(value, at, local)
-            found.append((solved.remaining, self.weighed(value, coefficients, solved.inside, solved.over, local)))
+            found.append((remaining, self.weighed(value, coefficients, inside, over, local)))
         return self.kind.of_summands(found, ranges)
 
     def eliminate(self, p: Part, q: Part, equations: Equations, ranges: Ranges) -> Elimination:
         """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
         bound = (*q.bound, *p.bound)
-        solved: dict[str, Affine] = {}
+        solution: dict[str, Affine] = {}
         remaining: set[Affine] = set()
         for equation in sorted(equations, key=str):
-            form = canonical(compose(equation, solved))
+            form = canonical(compose(equation, solution))
             if form is None:
                 continue
             candidates = [name for name in bound if any(n == name and abs(v) == 1 for n, v in form.terms)]
@@ -506,21 +505,21 @@ class Recursion(ABC, Generic[V, M]):
                 continue
             name = candidates[0]
             rest = form.solved(name)
-            solved = {k: compose(old, {name: rest}) for k, old in solved.items()} | {name: rest}
+            solution = {k: compose(old, {name: rest}) for k, old in solution.items()} | {name: rest}
             remaining = {r for r in (canonical(compose(old, {name: rest})) for old in remaining) if r is not None}
         if any(name in bound for form in remaining for name in form.indices):
             raise NotCompiledError(
                 "a sum over an index with a stride inside a covariance is not compiled by this version"
             )
         free = solve(frozenset(remaining))
-        solved = {name: compose(form, free) for name, form in solved.items()}
+        solution = {name: compose(form, free) for name, form in solution.items()}
         inside = []
-        for name, form in solved.items():
+        for name, form in solution.items():
             low, high = form.bounds(ranges)
             if low < ranges[name][0] or high >= ranges[name][1]:
                 inside.append((form, ranges[name]))
-        over = [name for name in (*p.bound, *q.bound) if name not in solved]
-        return Elimination(frozenset(remaining), solved | free, inside, over)
+        over = [name for name in (*p.bound, *q.bound) if name not in solution]
+        return Elimination(frozenset(remaining), solution | free, inside, over)
 
     # -- averages -------------------------------------------------------------------------------------------------
 
