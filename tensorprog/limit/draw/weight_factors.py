@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import index_array
-from tensorprog.language.expr import Affine
+from tensorprog.language.evaluate import COORDINATE, Open, affine_values, contract, gather, index_array, multiply
+from tensorprog.language.expr import Affine, compose
 from tensorprog.language.ir import Family, Range
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import COORDINATE, Open, affine_values, contract, gather, multiply
-from tensorprog.language.substitute import compose
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.form.definitions import reads_beyond
 from tensorprog.limit.memory import need

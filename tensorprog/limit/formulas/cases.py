@@ -7,9 +7,8 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.language.expr import Affine
+from tensorprog.language.expr import Affine, compose
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import compose
 from tensorprog.limit.formulas.convert import affine
 from tensorprog.limit.formulas.nodes import index_symbol
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, patterns, solved

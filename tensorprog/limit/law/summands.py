@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotFiniteError
-from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, variables, walk
+from tensorprog.language.evaluate import BATCH, Open, broadcast
+from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, compose, reindexed, variables, walk
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import BATCH, Open, broadcast
-from tensorprog.language.substitute import compose, reindexed
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part

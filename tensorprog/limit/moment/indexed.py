@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
-from tensorprog.language.expr import Affine
+from tensorprog.language.expr import Affine, compose
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import compose
 
 __all__ = [
     "NOTHING", "Equations", "Indexed", "Term",

@@ -21,9 +21,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.errors import NotCompiledError, ProgramError, TensorprogError
-from tensorprog.language.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, compose, reindexed, substitute, variables
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
-from tensorprog.language.substitute import compose, reindexed, substitute
 from tensorprog.limit.form.definitions import (
     Reading,
     indicator,

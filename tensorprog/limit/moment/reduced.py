@@ -30,11 +30,21 @@ from tensorprog.gaussian.gauss_hermite import ORDERS
 from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Reduction,
+    Variable,
+    compose,
+    product_of,
+    replace_variables,
+    substitute,
+    variables,
+    with_children,
+)
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
-from tensorprog.language.substitute import compose, replace_variables, substitute
 from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
