@@ -22,7 +22,7 @@ from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
     "COMPARISONS", "LOGICAL", "MAX_NODES", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue",
-    "Number", "Operand", "Reduction", "Variable", "affine_expr", "as_expr", "bound_indices", "call", "compose",
+    "Number", "Operand", "Reduction", "Variable", "affine_expr", "as_expr", "bound_indices", "call",
     "factors", "fold", "free_indices", "fresh_substitute", "function", "function_names", "index_names", "indices_of",
     "is_call", "linear_arguments", "product_of", "rebuild", "reindexed", "replace_variables", "slots_of", "substitute",
     "sum_of", "summands", "variables", "walk", "with_children", "with_stars",
@@ -626,11 +626,6 @@ _PRINTED: dict[str, Callable[..., _Printed]] = {
 Range = tuple[int, int]
 MAX_NODES = 400  # of an expression with definitions written out
 STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one index, each read elsewhere
-
-
-def compose(slot: Affine, values: Mapping[str, Affine]) -> Affine:
-    """The affine form with indices replaced by affine forms; indices without a value stay."""
-    return slot.at(values)
 
 
 def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:

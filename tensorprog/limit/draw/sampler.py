@@ -31,7 +31,7 @@ from tensorprog.language.evaluate import (
     take,
     union,
 )
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, compose, indices_of, walk
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, walk
 from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
@@ -232,7 +232,7 @@ class Sampler:
         for slot, (start, stop), rule in zip(
             rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
         ):
-            value = affine_values(compose(slot, names), ranges)
+            value = affine_values(slot.at(names), ranges)
             joined = union(axes, value.axes)
             number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)

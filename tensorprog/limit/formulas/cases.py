@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from tensorprog.language.expr import Affine, compose
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.formulas.convert import affine
 from tensorprog.limit.formulas.nodes import index_symbol
@@ -118,7 +118,7 @@ class IndexedFormulas(Indexed[Any]):
     def entry(self, positions: Mapping[str, int]) -> Any:
         """The formula of one member of each family."""
         fixed = {name: Affine((), value) for name, value in positions.items()}
-        holds = frozenset(e for key in self.table for e in key if compose(e, fixed).offset == 0)
+        holds = frozenset(e for key in self.table for e in key if e.at(fixed).offset == 0)
         return place(self.case(holds), fixed)
 
     def expression(self) -> Any:

@@ -37,8 +37,8 @@ from tensorprog.language.expr import (
     Expr,
     Reduction,
     Variable,
-    compose,
     product_of,
+    reindexed,
     replace_variables,
     substitute,
     variables,
@@ -214,7 +214,7 @@ class Reduced:
         """The form as a member of a family of forms, over all indices that make no cells."""
         own = [name for name in reading.free if name not in self.cells]
         names = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(own)}
-        moved = tuple((substitute(w, names), Variable(v.name, tuple(compose(s, names) for s in v.slots)), bound)
+        moved = tuple((substitute(w, names), reindexed(v, names), bound)
                       for w, v, bound in reading.inner)  # fmt: skip
         key = tuple(sorted(plain_text(*entry) for entry in moved))
         spans = {f"?{k}": self.ranges[name] for k, name in enumerate(own)}
