@@ -11,7 +11,7 @@ import pytest
 from tensorprog.check.certificates import Calculus, Profile
 from tensorprog.check.clauses import RULES, check
 from tensorprog.check.graph import Structure
-from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
+from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact, Verdict
 from tests.corpus import CASES, Case
 from tests.reading import judge, loads
 
