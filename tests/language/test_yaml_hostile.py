@@ -35,9 +35,9 @@ TEXTS = {
     "anchor": (program(constants="{s: &x 3, c: *x}"), "anchors (&) and aliases (*)"),
     "merge": (program(constants="\n  <<: {s: 3}\n  s: 3\n  c: 2"), "merge keys"),
     "laughs": ("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n", "anchors"),
-    "flow": (program(constants="[" * 10_000), "brackets are nested more than"),
-    "flow closed": (program(constants="[" * 10_000 + "]" * 10_000), "brackets are nested more than"),
-    "flow lines": (program(constants="{a:\n" * 10_000), "brackets are nested more than"),
+    "flow": (program(constants="[" * 10_000), "the file is nested more than"),
+    "flow closed": (program(constants="[" * 10_000 + "]" * 10_000), "the file is nested more than"),
+    "flow lines": (program(constants="{a:\n" * 10_000), "the file is nested more than"),
     "dashes": (program(constants="\n  " + "- " * 10_000 + "1"), "the file is nested more than"),
     "questions": ("? " * 10_000, "the file is nested more than"),
     "blocks": (
