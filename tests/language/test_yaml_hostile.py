@@ -54,7 +54,7 @@ TEXTS = {
     "index power": (program(indices="{i: s, j: s, t: 1..s, k: 9**9**9}"), "9**9**9 is not a finite number"),
     "constant power": (program(constants="{s: 3, c: 2, k: 9**9**9**9**9}"), "is not a finite number"),
     "slot power": (nested("u[i + 9**9**9]"), "is not a finite number"),
-    "width power": (program(widths="{d: n * 9**9**9}"), "is not a finite number"),
+    "width power": (program(widths="{d: n * 9**9**9}"), "is not a positive multiple of n"),
     "digits": (program(constants="{s: 3, c: 2, k: " + "9" * 9_000 + "}"), "too many digits"),
     "members": (
         program(indices="{i: s, j: s, t: 1..s, k: 9000000, l: 9000000}", weights="\n  W[i]: 1\n  V: 1\n  A[k,l]: 1"),
