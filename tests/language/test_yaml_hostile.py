@@ -44,7 +44,7 @@ TEXTS = {
         program(constants="\n" + "\n".join(" " * k + "a:" for k in range(1, 900))),
         "the file is nested more than",
     ),
-    "brackets": (nested("(" * 9_000 + "u[i]" + ")" * 9_000), "brackets are nested more than"),
+    "brackets": (nested("(" * 9_000 + "u[i]" + ")" * 9_000), "too many nested parentheses"),
     "brackets long": (nested("(" * 10_000 + "u[i]" + ")" * 10_000), "more than the 20000 allowed"),
     "minus": (nested("-" * 10_000 + "u[i]"), "nested too deeply"),
     "plus": (nested("u[i]+" * 3_000 + "u[i]"), "nested too deeply"),
@@ -55,7 +55,7 @@ TEXTS = {
     "constant power": (program(constants="{s: 3, c: 2, k: 9**9**9**9**9}"), "is not a finite number"),
     "slot power": (nested("u[i + 9**9**9]"), "is not a finite number"),
     "width power": (program(widths="{d: n * 9**9**9}"), "is not a positive multiple of n"),
-    "digits": (program(constants="{s: 3, c: 2, k: " + "9" * 9_000 + "}"), "too many digits"),
+    "digits": (program(constants="{s: 3, c: 2, k: " + "9" * 9_000 + "}"), "this cannot be read"),
     "members": (
         program(indices="{i: s, j: s, t: 1..s, k: 9000000, l: 9000000}", weights="\n  W[i]: 1\n  V: 1\n  A[k,l]: 1"),
         "A has more than 1e+12 members",
