@@ -245,11 +245,12 @@ def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
     if plan.method == "dense":
         alive[f"matrices of {weight}"] = math.prod(group.weight.shape) * inputs * outputs
     elif not op.key:
-        alive[f"history of {weight}"] = members * plan.capacity[weight] * (inputs + outputs)
+        held = math.prod(group.weight.shape) * plan.histories[op.at].capacity
+        alive[f"history of {weight}"] = held * (inputs + outputs)
     passing = members * plan.fresh[op.at] * outputs
     if not op.key:
         passing += (members if group.reads_members else 1) * group.columns * inputs
-        if op.at not in plan.later:
+        if plan.histories[op.at].last:
             for kind in ("matrices", "history"):
                 passing += alive.pop(f"{kind} of {weight}", 0)
     return int(passing)
