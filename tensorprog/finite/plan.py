@@ -19,7 +19,6 @@ from tensorprog.blocks.text import to_text
 from tensorprog.finite.demand import Demand, demand, has_constant
 from tensorprog.finite.frames import Draw, Frames, Layout
 from tensorprog.language.errors import ProgramError, fail
-from tensorprog.language.formats import label
 from tensorprog.language.initials import InitialLaw, initial_laws
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
@@ -257,9 +256,9 @@ class Plan(Shown):
             self.frames |= dict.fromkeys(group, found)
             known.update(group)
         self._count_fresh([name for name in self.lengths if name not in self.frames], known)
-        made = [(initial.name, initial.name) for initial in self.netsor.initial if initial.name in self.lengths]
-        made += [(at, self.order[at].statement.target.name) for at in self.histories]
-        for key, name in made:
+        made: dict[str | int, str] = {at: self.order[at].statement.target.name for at in self.histories}
+        made |= {initial.name: initial.name for initial in self.netsor.initial if initial.name in self.lengths}
+        for key, name in made.items():
             self.draws.setdefault(key, Draw(self.lengths[name], self.lengths[name]))
 
     def _count_fresh(self, names: Collection[str], known: Collection[str]) -> None:
@@ -397,4 +396,4 @@ class Plan(Shown):
 
 def _named(family: Initial | Weight) -> str:
     """A declaration's left side."""
-    return label(family.name, family.indices)
+    return f"{family.name}[{','.join(family.indices)}]" if family.indices else family.name
