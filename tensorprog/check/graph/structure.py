@@ -35,8 +35,7 @@ class Structure:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
-        boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-        self.edges = dependencies(netsor.body, netsor.ranges, boundaries)
+        self.edges = dependencies(netsor.body, netsor.ranges, netsor.boundaries)
         self._later: dict[tuple[int, bool], frozenset[int]] = {}
         self._definers: dict[tuple[int, Variable], list[int]] = {}
         for user, definer, reference in self.edges:
@@ -95,8 +94,7 @@ class Structure:
     def _rounds(self) -> tuple[dict[int, tuple[str, ...]], Any]:
         """Recurrence indices around each statement, and the graph without what is read from earlier rounds."""
         netsor = self.netsor
-        boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-        order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+        order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries)
         around: dict[int, tuple[str, ...]] = {}
         round_graph = self._graph.copy()
 
@@ -110,7 +108,7 @@ class Structure:
         enter(order, ())
         for user, definer, reference in self.edges:
             for index in set(around[user]) & set(around[definer]):
-                if lag(netsor.body[user], netsor.body[definer], reference, index, netsor.ranges, boundaries):
+                if lag(netsor.body[user], netsor.body[definer], reference, index, netsor.ranges, netsor.boundaries):
                     round_graph.remove_edges_from([(definer, user)])
         return around, round_graph
 

@@ -23,7 +23,7 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import Loop, schedule
+from tensorprog.language.schedule import positions, schedule
 
 __all__ = ["Editor", "Rewrite"]
 
@@ -297,11 +297,5 @@ class Editor:
     def _order(self, body: Sequence[Statement]) -> list[int]:
         """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
         ranges = {name: (index.start, index.stop) for name, index in self._indices.items()}
-        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
-        order, problems = schedule(body, ranges, boundaries)
-        return [position for entry in order for position in _positions(entry)] if problems else list(range(len(body)))
-
-
-def _positions(entry: int | Loop) -> list[int]:
-    """Statements of a part of a schedule."""
-    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _positions(inner)]
+        order, problems = schedule(body, ranges, self.netsor.boundaries)
+        return [*positions(order)] if problems else list(range(len(body)))
