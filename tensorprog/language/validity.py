@@ -307,9 +307,6 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
         row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
         checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
                       "rows are counted from 0")
-    if isinstance(initial.cov, Table):
-        checker.error(f"{what}: the variance that goes with data is one number", initial.span, "variance: 1")
-        return
     check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
