@@ -23,7 +23,7 @@ from tensorprog.language.errors import (
     did_you_mean,
 )
 from tensorprog.language.expr import Expr
-from tensorprog.language.ir import Dot, Netsor
+from tensorprog.language.ir import Netsor
 from tensorprog.language.named_arrays import broadcast
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
@@ -37,7 +37,6 @@ from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.values import IndexedValues, Value
 
@@ -588,10 +587,7 @@ class NumericLaw:
     def _number(self, name: str) -> Value:
         """The limit of a scalar that no score reaches."""
         if name not in self._numbers:
-            try:
-                self._numbers[name] = self.compiler.average(name)
-            except NotCompiledError:
-                self._numbers[name] = self._direct(name)
+            self._numbers[name] = self.compiler.average(name)
         return self._numbers[name]
 
     def number(self, name: str) -> Array:
@@ -600,16 +596,6 @@ class NumericLaw:
         Shapes    (1, *members)
         """
         return self._members_of(self._number(name), name, self.compiled.families[name].ranges)[0][None]
-
-    def _direct(self, name: str) -> Value:
-        """The same by integration over all variables at once, of functions the recursion does not take apart."""
-        statement = self.compiled.body[self.compiled.families[name].statements[0]]
-        if not isinstance(statement, Dot):
-            raise NotCompiledError(f"{statement} is not compiled by this version")
-        average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
-        scope = self.compiler.scope
-        value = average.draw({}, lambda _: lambda ref, ranges: scope(ranges, apart=False).variable(ref, ranges))
-        return Value.of(value.data[0], self._positions(name), average.error)
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
         for name in keep:
