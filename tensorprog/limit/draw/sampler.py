@@ -17,22 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotFiniteError
-from tensorprog.language.evaluate import Scope, evaluate, overflow
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, variables, walk
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.named_arrays import (
+from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
     Open,
+    Scope,
     affine_values,
     align,
     broadcast,
+    evaluate,
     gather,
+    overflow,
     take,
     union,
 )
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
+from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.language.schedule import Step
-from tensorprog.language.substitute import compose, indices_of
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
@@ -167,7 +168,8 @@ class Sampler:
         """The random scalars that an average reads, with the members that are; all of them in recurrences."""
         parts, whole = self.compiler.parts, bool(self.compiler.recurrences.loops)
         held = held_ranges(statement, box, self.netsor.ranges)
-        for operand in statement.inputs if held is not None else ():
+        assert held is not None  # members of the family
+        for operand in statement.inputs:
             spans = [slot.bounds(held) for slot in operand.slots]
             ranges = parts.every_range() | {str(k): (low, high + 1) for k, (low, high) in enumerate(spans)}
             for reference in variables(parts.inlined(operand.name)) if not parts.is_base(operand.name) else ():
@@ -255,7 +257,7 @@ class Sampler:
         for slot, (start, stop), rule in zip(
             rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
         ):
-            value = affine_values(compose(slot, names), ranges)
+            value = affine_values(slot.at(names), ranges)
             joined = union(axes, value.axes)
             number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)

@@ -13,11 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine
+from tensorprog.language.evaluate import (
+    BATCH,
+    Open,
+    Scope,
+    add,
+    affine_values,
+    contract,
+    evaluate,
+    gather,
+    multiply,
+)
+from tensorprog.language.expr import Affine, substitute
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import BATCH, Open, add, affine_values, contract, gather, multiply
-from tensorprog.language.substitute import substitute
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, canonical

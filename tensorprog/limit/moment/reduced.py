@@ -31,11 +31,21 @@ from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.gaussian.rules import product_points
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Reduction,
+    Variable,
+    product_of,
+    reindexed,
+    replace_variables,
+    substitute,
+    variables,
+    with_children,
+)
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
-from tensorprog.language.substitute import compose, replace_variables, substitute
 from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
@@ -205,7 +215,7 @@ class Reduced:
         """The form as a member of a family of forms, over all indices that make no cells."""
         own = [name for name in reading.free if name not in self.cells]
         names = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(own)}
-        moved = tuple((substitute(w, names), Variable(v.name, tuple(compose(s, names) for s in v.slots)), bound)
+        moved = tuple((substitute(w, names), reindexed(v, names), bound)
                       for w, v, bound in reading.inner)  # fmt: skip
         key = tuple(sorted(plain_text(*entry) for entry in moved))
         spans = {f"?{k}": self.ranges[name] for k, name in enumerate(own)}
@@ -227,18 +237,18 @@ class Reduced:
         mean, factor, relative = self._numbers()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
-        each = self.numbers.each  # draws are no replicates: every draw has all of them
+        own = self.numbers.each  # draws are no replicates: every draw has all of them
         points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
-        replicates = REPLICATES if each else self.shape[0]
-        most = min((EACH if each else NUMBERS) // math.prod(self.shape), points // replicates) // self.dim
+        replicates = REPLICATES if own else self.shape[0]
+        most = min((EACH if own else NUMBERS) // math.prod(self.shape), points // replicates) // self.dim
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:
             sets = (points[None, :, :rank] for points in islice(point_sets(max(rank, 1), log2, SEED), replicates))
-            groups = sets if each else [np.concatenate(list(sets))]
+            groups = sets if own else [np.concatenate(list(sets))]
             sums = [self._sums(mean, factor, group, np.full(1 << log2, 0.5**log2)) for group in groups]
             values = np.stack([value.data for value, _ in sums])
-            error = standard_errors(values) if each else np.zeros(())
+            error = standard_errors(values) if own else np.zeros(())
             found = Open(sums[0][0].axes, values.mean(axis=0)), sums[0][1], error
         value, size, error = found
         return Value(value.axes, Estimate(value.data, error + relative * self.dim * size.data))
