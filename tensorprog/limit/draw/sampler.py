@@ -170,9 +170,11 @@ class Sampler:
         held = held_ranges(statement, box, self.netsor.ranges)
         assert held is not None  # members of the family
         for operand in statement.inputs:
-            spans = [slot.bounds(held) for slot in operand.slots]
+            if parts.is_base(operand.name):
+                continue
+            read, spans = list(variables(parts.inlined(operand.name))), [slot.bounds(held) for slot in operand.slots]
             ranges = parts.every_range() | {str(k): (low, high + 1) for k, (low, high) in enumerate(spans)}
-            for reference in variables(parts.inlined(operand.name)) if not parts.is_base(operand.name) else ():
+            for reference in read:
                 family = self.netsor.families[reference.name]
                 if family.kind == "scalar" and reference.name in self.compiler.random:
                     yield reference.name, family.ranges if whole else self._box(reference, ranges)

@@ -532,7 +532,7 @@ class NumericLaw:
         with _expected(added):
             draws = law._sample(size, seed, keep, tuple(added.families.values()))
         self._note(law.error)
-        return _finite(added.separate(draws))
+        return added.separate(draws)
 
     def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
         """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
@@ -545,7 +545,7 @@ class NumericLaw:
             names = tuple(added.families.values())
             draws = law._draw(size, seed, names, names)
         self._note(law.error)
-        return _finite(added.separate(draws)).averages
+        return added.separate(draws).averages
 
     def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, NumericLaw]:
         """The program with the statements of averages, and its law."""
@@ -630,22 +630,17 @@ def widths_text(widths: Mapping[str, float]) -> str:
 
 @contextmanager
 def _expected(added: Averages) -> Iterator[None]:
-    """Raise ProgramError where a function of averages is not a number for some values of its variables."""
+    """Raise ProgramError where a function has no finite expectation, or is no number for some values."""
     try:
         yield
     except (FloatingPointError, NotFiniteError) as error:
         psi = ", ".join(added.psi.values())
-        message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
+        message = (
+            f"averages: {psi} has no expectation: it is not a number for some values of Gaussian variables, or its "
+            "mean is not finite"
+        )
         fix = "a function of all real numbers, such as log(1 + y[0]**2)"
         raise ProgramError([Problem(message, fix=fix)]) from error
-
-
-def _finite(samples: Samples) -> Samples:
-    """The samples themselves; raise ProgramError if an average is infinite."""
-    for name, values in samples.averages.items():
-        if not np.isfinite(values).all():
-            raise ProgramError(f"average {name}: its expectation given the scores is not finite")
-    return samples
 
 
 def check_order(order: Any) -> int:

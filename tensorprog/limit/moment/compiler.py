@@ -34,7 +34,7 @@ class Compiler(Numbers):
 
     A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.
 
-    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
+    Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.language.errors import AccuracyError, NotFiniteError, ProgramError
+from tensorprog.language.errors import NotFiniteError, ProgramError
 from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
@@ -59,7 +59,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     Values may have the axis REPLICATE (`replicates`): replicates of draws, whose spread is part of the error once they
     are settled, or draws of scores.
 
-    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
+    Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     kind = IndexedValues
@@ -294,7 +294,7 @@ def _finite(moment: IndexedValues, name: str) -> IndexedValues:
     for term in moment.terms:
         bound = term.value.bound
         if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
-            raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+            raise NotFiniteError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
     return moment
 
 
