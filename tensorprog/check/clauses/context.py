@@ -276,7 +276,7 @@ class Context:
             statement = self.netsor.body[position]
             if not isinstance(statement, Nonlin):
                 continue
-            users = self.structure.users[position]
+            users = self.structure.graph.succ[position]
             if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
                 yield position
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, slots_of
 from tensorprog.language.initials import InitialLaw, initial_law
 from tensorprog.language.ir import ConstantDef, Initial, MatMul, Nonlin, Table, Weight
@@ -28,10 +28,15 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
         law = initial_law(editor.netsor, initial) if initial.name in operands else None
         if law is None or np.any(law.mean):
             continue
-        diagonal = not np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool))
-        if not diagonal and law.blocks.size > MAX_FACTOR:
+        made: MatMul | Nonlin
+        if isinstance(initial.cov, Expr) and initial.data is None and not law.joint:
+            made = _product(editor, initial, initial.name, initial.indices, initial.cov)
+        elif not initial.indices:
+            made = _product(editor, initial, initial.name, (), Number(law.blocks.item()))
+        elif law.blocks.size <= MAX_FACTOR:
+            made = _joint(editor, initial, law)
+        else:
             continue
-        made = _independent(editor, initial, law) if diagonal else _joint(editor, initial, law)
         editor.add(-1, made, str(made.target))
         editor.replaced.add(initial.name)
         text = f"the initial vectors {made.target} become {made}"
@@ -47,29 +52,14 @@ def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str]
     return MatMul(Variable(name, slots), Variable(weight, slots), ones, initial.span)
 
 
-def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
-    """b_i = W_i 1 for members that are independent of each other."""
-    variance = initial.cov
-    if law.joint or not isinstance(variance, Expr) or initial.data is not None:
-        values = np.diagonal(law.blocks, axis1=-2, axis2=-1)
-        own = (*law.independent, *law.joint)
-        sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in own]
-        if not own:
-            return _product(editor, initial, initial.name, (), Number(values.item()))
-        table = ConstantDef(editor.name(f"v_{initial.name}"), Table.of(values.reshape(sizes)), own, initial.span)
-        editor.constants.append(table)
-        variance = Constant(table.name, slots_of(own))
-    return _product(editor, initial, initial.name, initial.indices, variance)
-
-
 def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
     """b_i = sum_k L_ik (W_k 1), with L L^T the covariance over the joint indices."""
     target = Variable(initial.name, slots_of(initial.indices))
-    own = (*law.independent, *law.joint)
     copies = tuple(editor.copy_index(name) for name in law.joint)
-    sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in law.joint]
+    sizes = [editor.size_of(name) for name in law.joint]
     factor = Table.of(law.factor.reshape(*law.blocks.shape[:-2], *sizes, *sizes))
-    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, (*own, *copies), initial.span)
+    indices = (*law.independent, *law.joint, *copies)
+    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, indices, initial.span)
     editor.constants.append(constant)
     source = _product(editor, initial, editor.name(f"{initial.name}_x"), (*law.independent, *copies), Number(1))
     editor.add(-1, source, str(target))
