@@ -17,12 +17,10 @@ from collections.abc import Iterable
 from tensorprog.check.certificates import Calculus
 from tensorprog.check.clauses.advice import WARNINGS
 from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NO_LIMIT, NOT_COVERED, SAKAI, YANG, Context, Rule
-from tensorprog.check.clauses.degenerate import variance
 from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
-from tensorprog.check.clauses.functions import declared, nonlinearities
-from tensorprog.check.clauses.limiting import limiting_values
+from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
-from tensorprog.check.clauses.scores import bounded, operands, scales
+from tensorprog.check.clauses.scores import bounded, operands, scales, variance
 from tensorprog.check.clauses.weights import dedicated, different, transposes
 from tensorprog.check.graph import Structure
 from tensorprog.check.limit_numbers import LimitNumbers, NothingKnown

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, slots_of
@@ -28,15 +29,10 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
         law = initial_law(editor.netsor, initial) if initial.name in operands else None
         if law is None or np.any(law.mean):
             continue
-        made: MatMul | Nonlin
-        if isinstance(initial.cov, Expr) and initial.data is None and not law.joint:
-            made = _product(editor, initial, initial.name, initial.indices, initial.cov)
-        elif not initial.indices:
-            made = _product(editor, initial, initial.name, (), Number(law.blocks.item()))
-        elif law.blocks.size <= MAX_FACTOR:
-            made = _joint(editor, initial, law)
-        else:
+        diagonal = not np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool))
+        if not diagonal and law.blocks.size > MAX_FACTOR:
             continue
+        made = _independent(editor, initial, law) if diagonal else _joint(editor, initial, law)
         editor.add(-1, made, str(made.target))
         editor.replaced.add(initial.name)
         text = f"the initial vectors {made.target} become {made}"
@@ -52,16 +48,29 @@ def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str]
     return MatMul(Variable(name, slots), Variable(weight, slots), ones, initial.span)
 
 
+def _table(editor: Editor, name: str, array: NDArray[np.float64], indices: Sequence[str]) -> Expr:
+    """An array as a constant of the program, read at its indices."""
+    if not indices:
+        return Number(array.item())
+    values = Table.of(array.reshape([editor.size_of(index) for index in indices]))
+    editor.constants.append(ConstantDef(editor.name(name), values, tuple(indices)))
+    return Constant(editor.constants[-1].name, slots_of(indices))
+
+
+def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
+    """b_i = W_i 1 for members that are independent of each other."""
+    variance = initial.cov
+    if law.joint or not isinstance(variance, Expr) or initial.data is not None:
+        values = np.diagonal(law.blocks, axis1=-2, axis2=-1)
+        variance = _table(editor, f"v_{initial.name}", values, (*law.independent, *law.joint))
+    return _product(editor, initial, initial.name, initial.indices, variance)
+
+
 def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
     """b_i = sum_k L_ik (W_k 1), with L L^T the covariance over the joint indices."""
     target = Variable(initial.name, slots_of(initial.indices))
     copies = tuple(editor.copy_index(name) for name in law.joint)
-    sizes = [editor.size_of(name) for name in law.joint]
-    factor = Table.of(law.factor.reshape(*law.blocks.shape[:-2], *sizes, *sizes))
-    indices = (*law.independent, *law.joint, *copies)
-    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, indices, initial.span)
-    editor.constants.append(constant)
+    factor = _table(editor, f"L_{initial.name}", law.factor, (*law.independent, *law.joint, *copies))
     source = _product(editor, initial, editor.name(f"{initial.name}_x"), (*law.independent, *copies), Number(1))
     editor.add(-1, source, str(target))
-    product = Call("multiply", (Constant(constant.name, slots_of(constant.indices)), source.target))
-    return Nonlin(target, Reduction("sum", copies, product), "", initial.span)
+    return Nonlin(target, Reduction("sum", copies, Call("multiply", (factor, source.target))), "", initial.span)
