@@ -12,6 +12,7 @@ from tensorprog.check.overlaps import crossed, reaches
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
+    MAX_NODES,
     Affine,
     Call,
     Constant,
@@ -20,20 +21,17 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    affine_expr,
+    bound_indices,
+    free_indices,
+    replace_variables,
     slots_of,
+    substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import Loop, schedule
-from tensorprog.language.substitute import (
-    MAX_NODES,
-    affine_expr,
-    bound_indices,
-    free_indices,
-    replace_variables,
-    substitute,
-)
 
 __all__ = ["Editor", "Rewrite", "Stuck"]
 

@@ -11,9 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, linear_arguments, product_of
+from tensorprog.language.expr import (
+    MAX_NODES,
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    bound_indices,
+    linear_arguments,
+    product_of,
+    reindexed,
+)
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
-from tensorprog.language.substitute import MAX_NODES, bound_indices, reindexed
 
 __all__ = ["combined", "leaves", "mapped", "split_apart", "taken_inside"]
 
