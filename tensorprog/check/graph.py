@@ -17,7 +17,7 @@ from tensorprog.check.overlaps import System, marked
 from tensorprog.language.expr import Affine, Variable, slots_of
 from tensorprog.language.facts import HOLDS, Verdict
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
-from tensorprog.language.schedule import Loop, dependencies, lag, schedule
+from tensorprog.language.schedule import Loop, dependencies, schedule
 
 __all__ = ["Operand", "Structure", "between", "build", "ways"]
 
@@ -40,7 +40,6 @@ class Structure:
         self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
         self._boundaries = {name: family.boundaries for name, family in netsor.families.items()}
         self.edges = dependencies(netsor.body, netsor.ranges, self._boundaries)
-        self._later: dict[tuple[int, bool], frozenset[int]] = {}
         self._definers: dict[tuple[int, Variable], dict[int, None]] = {}
         for user, definer, reference in self.edges:
             self._definers.setdefault((user, reference), {})[definer] = None
@@ -110,43 +109,22 @@ class Structure:
         return tuple(index for index in self._rounds[first] if index in self._rounds[second])
 
     @cached_property
-    def _in_rounds(self) -> Any:
-        """The graph without what is read from earlier rounds."""
-        graph, netsor = self.graph.copy(), self.netsor
-        for user, definer, reference in self.edges:
-            for index in self.loops(user, definer):
-                if lag(netsor.body[user], netsor.body[definer], reference, index, netsor.ranges, self._boundaries):
-                    graph.remove_edges_from([(definer, user)])
-        return graph
+    def _components(self) -> Any:
+        """The graph of what depends on each other both ways."""
+        return nx.condensation(self.graph)
 
-    def precedes(self, first: int, second: int) -> bool:
-        """Whether a statement depends on another, in the same round where both belong to one recurrence."""
-        return second in self._descendants(first, bool(self.loops(first, second)))
+    def recurs(self, score: int) -> bool:
+        """Whether a score depends on itself."""
+        return len(self._components.nodes[self._components.graph["mapping"][score]]["members"]) > 1
 
-    def _descendants(self, position: int, within: bool) -> frozenset[int]:
-        """Statements that depend on one, `within` a round of its recurrence or at all."""
-        key = position, within
-        if key not in self._later:
-            self._later[key] = frozenset(nx.descendants(self._in_rounds if within else self.graph, position))
-        return self._later[key]
-
-    def tangled(self, together: Iterable[tuple[int, int]]) -> frozenset[int]:
-        """Scores that cannot be taken layer after layer if the two of each pair belong to one layer.
-
-        Rounds of a recurrence are layers of their own only if all scores of a layer belong to it: one that does not may
-        tie a round to another.
-        """
-        layer = nx.utils.UnionFind(self.scores)
-        for pair in together:
-            layer.union(*pair)
-        apart = {a for group in layer.to_sets() if all(self.loops(a, b) for a in group for b in group) for a in group}
-
-        order = nx.DiGraph((layer[a], layer[b]) for a in self.scores for b in self.scores
-                           if b in self._descendants(a, {a, b} <= apart and bool(self.loops(a, b)))
-                           or (a == b and a not in apart and a in self.ancestors(a)))
-        cycles = [group for group in nx.strongly_connected_components(order)
-                  if len(group) > 1 or any(order.has_edge(one, one) for one in group)]
-        return frozenset(score for score in self.scores if layer[score] in set().union(*cycles))
+    @cached_property
+    def layers(self) -> dict[int, int]:
+        """In which layer of scores each score is, the first being 1; those of one recurrence are in one layer."""
+        graph, before = self._components, dict[int, int]()
+        for group in nx.topological_sort(graph):
+            scored = not graph.nodes[group]["members"].isdisjoint(self.scores)
+            before[group] = scored + max((before[earlier] for earlier in graph.pred[group]), default=0)
+        return {score: before[graph.graph["mapping"][score]] for score in self.scores}
 
     @cached_property
     def relevant(self) -> frozenset[int]:

@@ -20,7 +20,7 @@ from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Maker", "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "SAKAI", "YANG", "Context", "Maker", "Rule",
     "rule", "shown_place",
 ]
 
@@ -28,7 +28,7 @@ SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
-DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+DIVERGES, NOT_COVERED = "diverges", "not covered"
 SIDES = ("left", "right")
 SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clause that is not known to hold
 

@@ -167,8 +167,9 @@ def _away(expr: Expr, nonnegative: Ask, by: float) -> Expr:
 def _quotient(expr: Call, nonnegative: Ask, by: float) -> Expr:
     """A quotient whose denominator is kept away from 0, under a root if it is one."""
     above, below = expr.args
-    root = isinstance(below, Call) and below.atom == "sqrt"
-    return above / (_inside(below, nonnegative, by) if root else _away(below, nonnegative, by))
+    if isinstance(below, Call) and below.atom == "sqrt":
+        return above / _inside(below, nonnegative, by)
+    return above / _away(below, nonnegative, by)
 
 
 ELSE = "an expression made of pseudo-Lipschitz functions"
