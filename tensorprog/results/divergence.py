@@ -37,6 +37,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
 from tensorprog.limit.law.mixture import binned
+from tensorprog.results.conditional import gaussians
 from tensorprog.results.reference import Reference
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
@@ -113,11 +114,7 @@ class GaussianDraws:
                 f"{variable} has no conditional law in these samples; draw them with conditional=True, for an output "
                 "that is linear in products by weights used nowhere else"
             )
-        coordinates = samples.coordinates
-        mean, var = (
-            np.asarray(part.reshape(len(part), coordinates, -1)[..., position], dtype=np.float64)
-            for part in samples.conditional[name]
-        )
+        mean, var = gaussians(samples, name, position)
         # without a mean of their own all coordinates of a network have one law
         return cls(mean, var) if np.ptp(mean) else cls(mean[:, :1], var[:, :1])
 

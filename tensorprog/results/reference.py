@@ -72,8 +72,8 @@ class LawCurve:
         """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
         return float(self.integral[1][-1])
 
-    def cdf(self, x: Array) -> Array:
-        """Distribution function at x."""
+    def cdf(self, x: Array, side: Any = "right") -> Array:
+        """Distribution function at x, which is as continuous from the left as from the right."""
         if self.source is not None:
             return np.clip(self.source(np.asarray(x)), 0.0, 1.0)
         from scipy.interpolate import CubicHermiteSpline
@@ -150,6 +150,12 @@ class Reference(Shown):
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
         return self._moments[name]
+
+    def numbers(self, name: str, position: int) -> dict[str, tuple[float, float]]:
+        """The same of one member; none where it has been said that the law could not give them."""
+        if name in self.failed:
+            return {}
+        return {key: (float(v[position]), float(e[position])) for key, (v, e) in self.moments(name).items()}
 
     def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
         """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
