@@ -27,7 +27,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
 from tensorprog.gaussian.qmc import deviations
-from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, check_count
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
 from tensorprog.language.samples import column
 from tensorprog.results.conditional import gaussians, with_conditional
@@ -167,20 +167,15 @@ def check_law(
     law: NumericLaw, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
 ) -> LawCheck:
     """What `Law.check` gives."""
-    widths = tuple(widths or ())
-    for name, value, least in (("samples", samples, 2), ("seed", seed, 0), ("networks", networks, 2),
-                               *(("widths", width, 1) for width in widths)):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-            raise ProgramError(f"{name}: {value!r} is not a whole number of at least {least}")
+    samples, seed = check_count("samples", samples, 2), check_count("seed", seed, 0)
+    networks = check_count("networks", networks, 2) if widths else 0
+    widths = tuple(check_count("widths", width) for width in widths or ())
     if widths and len(set(widths)) < 3:
         raise ProgramError("widths are at least three different numbers, such as (64, 128, 256): the limit is what a "
                            "fit of a + b/n + c/n**2 has at n = infinity")
-    check = _Check(law, int(samples), int(seed))
-    rows = [*check.drawn()]
-    if widths:
-        rows += check.extrapolated(widths, int(networks))
-    return LawCheck(law.netsor.name, tuple(rows), int(samples), int(seed), widths, int(networks) if widths else 0,
-                    tuple(check.missing))
+    check = _Check(law, samples, seed)
+    rows = [*check.drawn(), *(check.extrapolated(widths, networks) if widths else ())]
+    return LawCheck(law.netsor.name, tuple(rows), samples, seed, widths, networks, tuple(check.missing))
 
 
 class _Check:
@@ -232,8 +227,8 @@ class _Check:
 
     def _row(self, text: str, kind: str, family: str, stated: Number, found: Number, against: str = "draws",
              scale: float = 0.0) -> LawRow:  # fmt: skip
-        z = _score(stated, found, ROUNDING * scale)
-        return LawRow(text, kind, family, against, *map(float, (*stated, *found)), z)
+        value, error, other, se = map(float, (*stated, *found))
+        return LawRow(text, kind, family, against, value, error, other, se, _score(stated, found, ROUNDING * scale))
 
     def _share(
         self, text: str, kind: str, family: str, stated: Number, hits: int, count: int, low: float | None = None,
