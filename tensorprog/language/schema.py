@@ -171,7 +171,7 @@ RUN_KEYS: dict[str, Schema] = {
 }
 
 
-def _named(description: str, name: str, entry: Schema) -> Schema:
+def _entries(description: str, name: str, entry: Schema) -> Schema:
     return {"description": description, "type": "object", "propertyNames": {"pattern": f"^{name}$"},
             "additionalProperties": entry}
 
@@ -189,14 +189,14 @@ SECTIONS: dict[str, Schema] = {
         },
         "propertyNames": {"pattern": f"^{FAMILY}$"},
     },
-    "indices": _named("Indices with their sizes", NAME, INDEX.schema),
-    "widths": _named("Widths that grow with n, such as d: n/H", NAME,
+    "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
+    "widths": _entries("Widths that grow with n, such as d: n/H", NAME,
                      _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])),
-    "fixed_widths": _named("Widths that stay finite", NAME, {
+    "fixed_widths": _entries("Widths that stay finite", NAME, {
         "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]}),
-    "initial": _named("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
+    "initial": _entries("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
                       INITIAL.schema),
-    "weights": _named("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
+    "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
     "body": {
         "description": "The statements, one line each",
         "type": "array", "minItems": 1, "maxItems": 2000,
