@@ -92,7 +92,7 @@ class Structure:
     @cached_property
     def _rounds(self) -> dict[int, tuple[str, ...]]:
         """Recurrence indices around each statement."""
-        order, _ = schedule(self.netsor.body, self.netsor.ranges, netsor.boundaries)
+        order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         around: dict[int, tuple[str, ...]] = {}
         waiting: list[tuple[int | Loop, tuple[str, ...]]] = [(entry, ()) for entry in order]
         while waiting:
