@@ -17,7 +17,7 @@ from itertools import product
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, free_indices, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
-from tensorprog.language.parse import Names, parse_expression, parse_target
+from tensorprog.language.parse import parse_expression, parse_target
 from tensorprog.language.samples import Samples
 
 __all__ = ["Averages", "average_members", "with_averages"]
@@ -74,7 +74,6 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     """
     if not isinstance(averages, Mapping):
         raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
-    names = Names(netsor.scalars, frozenset(netsor.index))
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
              *dict(netsor.fixed_widths)}
     problems: list[Problem] = []
@@ -84,7 +83,7 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     ones: dict[str, Variable] = {}  # by width
     for key, given in averages.items():
         try:
-            name, expr, slots, width = _read(netsor, names, str(key), given)
+            name, expr, slots, width = _read(netsor, str(key), given)
             if name in families:
                 raise fail(f"average {name} is given twice")
         except ProgramError as error:
@@ -120,17 +119,15 @@ def _told(problem: Problem) -> str:
     return f"average {name}: {problem.message}"
 
 
-def _read(
-    netsor: Netsor, names: Names, key: str, given: str | Expr
-) -> tuple[str, Expr, tuple[Affine, ...], str]:
+def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple[Affine, ...], str]:
     """Name, psi, left side and width of one average."""
-    target = parse_target(key, names, Span(text=f"averages: {key}"))
+    target = parse_target(key, netsor.names, Span(text=f"averages: {key}"))
     name = target.name
     if name in netsor.families:
         raise fail(f"average {name}: the program has something of that name", fix=f"call it mean_{name}, say")
     text = f"averages: {key} = {given}"
     try:
-        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), names, Span(text=text))
+        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), netsor.names, Span(text=text))
     except ProgramError as error:
         problems = [replace(p, message=f"average {name}: {p.message}", span=Span(text=text)) for p in error.problems]
         raise ProgramError(problems) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 from zipfile import ZipFile
 
@@ -221,7 +221,5 @@ def _with_tables(netsor: Netsor, tables: Mapping[str, Table]) -> Draft:
         found: dict[str, Any] = {part: tables.get(f"{entry.name}.{part}", value) for part, value in parts.items()}
         return replace(entry, **found)
 
-    whole: dict[str, Any] = {part.name: getattr(netsor, part.name) for part in fields(netsor) if part.init}
-    whole["constants"] = tuple(map(constant, netsor.constants))
-    whole["initial"] = tuple(map(initial, netsor.initial))
-    return Draft(**whole)
+    whole = {"constants": tuple(map(constant, netsor.constants)), "initial": tuple(map(initial, netsor.initial))}
+    return Draft(**netsor.parts | whole)
