@@ -9,8 +9,7 @@ the scores, E[psi(Z) | p-ring].  An index of psi that nothing reduces makes a fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -34,25 +33,6 @@ class Averages:
     netsor: Netsor
     families: Mapping[str, str]
     psi: Mapping[str, str]
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Turn what is said of the statements added into what is said of the averages."""
-        try:
-            yield
-        except ProgramError as error:
-            problems = list(error.problems)
-            for name, family in self.families.items():
-                for added in (*self._integrands(family), family):
-                    problems = [replace(p, message=p.message.replace(added, f"average {name}")) for p in problems]
-            raise ProgramError(problems) from None
-
-    def _integrands(self, family: str) -> Iterator[str]:
-        """The statement of the function that an average is over, as text, and its left side."""
-        dot = next(s for s in self.netsor.body if s.target.name == family)
-        for statement in self.netsor.body:
-            if isinstance(dot, Dot) and statement.target.name == dot.left.name:
-                yield from (f"{statement} (made for {statement.span.text})", str(statement), dot.left.name)
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""
@@ -89,7 +69,7 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
         except ProgramError as error:
             problems += error.problems
             continue
-        span = Span(text=f"averages: {key} = {expr}")
+        span = Span(text=f"average {key} = {expr}")
         if width not in ones:
             ones[width] = Variable(_unused(f"ones_{width}", taken))
             body.append(Nonlin(ones[width], Number(1), width))
@@ -115,17 +95,17 @@ def average_members(netsor: Netsor, psi: Mapping[str, str], name: str) -> list[t
 
 def _told(problem: Problem) -> str:
     """The message with the name of the average."""
-    name = problem.span.text.removeprefix("averages: ").partition(" = ")[0].partition("[")[0]
+    name = problem.span.text.removeprefix("average ").partition(" = ")[0].partition("[")[0]
     return f"average {name}: {problem.message}"
 
 
 def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple[Affine, ...], str]:
     """Name, psi, left side and width of one average."""
-    target = parse_target(key, netsor.names, Span(text=f"averages: {key}"))
+    target = parse_target(key, netsor.names, Span(text=f"average {key}"))
     name = target.name
     if name in netsor.families:
         raise fail(f"average {name}: the program has something of that name", fix=f"call it mean_{name}, say")
-    text = f"averages: {key} = {given}"
+    text = f"average {key} = {given}"
     try:
         expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), netsor.names, Span(text=text))
     except ProgramError as error:
