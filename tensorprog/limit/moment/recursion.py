@@ -483,25 +483,14 @@ class Recursion(ABC, Generic[V, M]):
     def eliminate(self, p: Part, q: Part, equations: Equations, ranges: Ranges) -> Elimination:
         """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
         bound = (*q.bound, *p.bound)
-        solution: dict[str, Affine] = {}
-        remaining: set[Affine] = set()
-        for equation in sorted(equations, key=str):
-            form = canonical(equation.at(solution))
-            if form is None:
-                continue
-            candidates = [name for name in bound if any(n == name and abs(v) == 1 for n, v in form.terms)]
-            if not candidates:
-                remaining.add(form)
-                continue
-            name = candidates[0]
-            rest = form.solved(name)
-            solution = {k: old.at({name: rest}) for k, old in solution.items()} | {name: rest}
-            remaining = {r for r in (canonical(old.at({name: rest})) for old in remaining) if r is not None}
+        solution = solve(equations, bound, only=True)
+        forms = (canonical(equation.at(solution)) for equation in equations)
+        remaining = frozenset(form for form in forms if form is not None)
         if any(name in bound for form in remaining for name in form.indices):
             raise NotCompiledError(
                 "a sum over an index with a stride inside a covariance is not compiled by this version"
             )
-        free = solve(frozenset(remaining))
+        free = solve(remaining)
         solution = {name: form.at(free) for name, form in solution.items()}
         inside = []
         for name, form in solution.items():
@@ -509,7 +498,22 @@ class Recursion(ABC, Generic[V, M]):
             if low < ranges[name][0] or high >= ranges[name][1]:
                 inside.append((form, ranges[name]))
         over = [name for name in (*p.bound, *q.bound) if name not in solution]
-        return Elimination(frozenset(remaining), solution | free, inside, over)
+        return Elimination(remaining, solution | free, inside, over)
+
+    # -- given the scores -----------------------------------------------------------------------------------------
+
+    def linear_pairs(
+        self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges
+    ) -> Iterator[tuple[Part, Part, dict[str, Range], M]]:
+        """Two sums of parts that are linear, pair by pair, over all their indices, with the covariance of variables.
+
+        Given the scores the covariance of the sums is the sum over all pairs of coefficients times these.
+        """
+        for p in first:
+            for q in second:
+                if p.function is not None and q.function is not None:
+                    one, two, local = self.paired(p, q, ranges)
+                    yield one, two, local, self.settle(self.covariance(one.inner, two.inner, local))
 
     # -- averages -------------------------------------------------------------------------------------------------
 
