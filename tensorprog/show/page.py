@@ -31,7 +31,7 @@ from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
 from tensorprog.show.plots import DISTANCES, INKS, STATISTICS
 
-__all__ = ["Page", "derived"]
+__all__ = ["derived", "report_page"]
 
 DARK = "@media screen and (prefers-color-scheme: dark)"
 SIGNATURE = f"tensorprog {__version__}"
@@ -48,29 +48,21 @@ Draw = Callable[[Any], Any]  # a picture on the axes that it is given
 Blocks = Iterator[Block]
 
 
-class Page:
-    """report.html of one run; what does not change from width to width is made once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Html]] = {}
-
-    def __call__(self, study: Study) -> str:
-        """The page as text, of what is known so far."""
-        self._known = self._known or {
-            "program": ("Program", to_html(_program(study))),
-            "check": ("Check", to_html(study.report.basis)),
-            "limit": ("Infinite-width limit", to_html(_limit(study))),
-        }
-        sections = self._known | {
-            "widths": ("Finite widths", to_html(_widths(study))),
-            "reproduce": ("To reproduce this", to_html(_reproduce(study))),
-        }
-        entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
-        shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
-                 for key, (title, content) in sections.items())
-        body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
-                   tag("main", *shown), tag("footer", SIGNATURE))
-        return "<!DOCTYPE html>\n" + tag("html", _head(study, body), body, lang="en") + "\n"
+def report_page(study: Study) -> str:
+    """report.html of one run as text, of what is known so far."""
+    sections = {
+        "program": ("Program", to_html(_program(study))),
+        "check": ("Check", to_html(study.report.basis)),
+        "limit": ("Infinite-width limit", to_html(_limit(study))),
+        "widths": ("Finite widths", to_html(_widths(study))),
+        "reproduce": ("To reproduce this", to_html(_reproduce(study))),
+    }
+    entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
+    shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
+             for key, (title, content) in sections.items())
+    body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
+               tag("main", *shown), tag("footer", SIGNATURE))
+    return "<!DOCTYPE html>\n" + tag("html", _head(study, body), body, lang="en") + "\n"
 
 
 def _head(study: Study, body: str) -> Html:
