@@ -12,8 +12,9 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 from tensorprog import __version__
@@ -233,7 +234,8 @@ def _reproduce(study: Study) -> Blocks:
     settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
     extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
     options = settings.options | {"width": settings.width}
-    rows = tuple((key, _plain(value)) for key, value in options.items() if value not in ((), {}, None))
+    rows = tuple((key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+                 for key, value in options.items() if value not in ((), {}, None))
     yield paragraph("Save the program above as ", code(file), extra, " and run")
     yield Code(_command(study, file), "command")
     yield paragraph("or in Python, for one width,")
@@ -266,16 +268,9 @@ def _python(study: Study, file: str) -> str:
     return "\n".join([*lines, *(["print(tp.compare(net, P.limit()))"] if study.compared is not None else [])])
 
 
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 def _versions() -> Iterator[tuple[str, str]]:
     yield "tensorprog", __version__
     yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
     for name in PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            yield name, "not installed"
+        yield name, version(name) if find_spec(name) else "not installed"
     yield "system", f"{platform.system()}, {platform.machine()}"

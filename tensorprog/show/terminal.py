@@ -18,7 +18,6 @@ __all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "show
 PIPE = 1000  # columns of what is no screen
 WORD = 24  # columns of text that are never torn
 WIDE = 100  # columns from which the reasons of judgements stand in a column of their own
-ALIGNED = 72  # columns from which their rules stand in a column
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -120,8 +119,10 @@ def _ink(word: str) -> str:
 
 
 def _grid(block: Grid, write: Write, stream: TextIO) -> None:
-    """A table; one value per line if the screen is narrow."""
-    if sum(min(_width(block, k), _longest(block, k)) + 1 for k in range(len(block.header))) > columns_of(stream):
+    """A table; one value per line if the screen is narrow. Numbers stay whole, and so do names."""
+    widths = [max(map(len, column)) for column in zip(block.header, *block.rows, strict=True)]
+    torn = [width > WORD and k in block.text_columns for k, width in enumerate(widths)]
+    if sum((WORD if may else width) + 1 for may, width in zip(torn, widths, strict=True)) > columns_of(stream):
         write(stacked(block, columns_of(stream)))
         return
     from rich.table import Table
@@ -131,7 +132,7 @@ def _grid(block: Grid, write: Write, stream: TextIO) -> None:
     table = Table(**_looks())
     for k, name in enumerate(block.header):
         table.add_column(Text(name), justify="left" if k in block.text_columns else "right", overflow="fold",
-                         no_wrap=_width(block, k) <= _longest(block, k))
+                         no_wrap=not torn[k])
     for k, row in enumerate(block.rows):
         table.add_row(*map(Text, row), style="bold" if k in block.marked else None, end_section=k in block.sections)
     if block.title:
@@ -145,16 +146,6 @@ def _looks() -> dict[str, Any]:
     from rich import box
 
     return {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "show_edge": False}
-
-
-def _width(block: Grid, k: int) -> int:
-    """Width of the longest cell of a column."""
-    return max(len(row[k]) for row in (block.header, *block.rows))
-
-
-def _longest(block: Grid, k: int) -> int:
-    """Width that a column needs: numbers stay whole, and so do names."""
-    return WORD if k in block.text_columns else PIPE
 
 
 def stacked(block: Grid, columns: int = PIPE) -> str:
@@ -197,7 +188,7 @@ def _one_by_one(entries: Sequence[Judgement], columns: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    rules = max(len(entry.rule) for entry in entries) if columns >= ALIGNED else 0
+    rules = max(len(entry.rule) for entry in entries) if columns >= 72 else 0  # they stand in a column
     texts: list[Any] = [Text(f"{'verdict':<8} {'rule':<{rules}}  where, line", style="bold")] if rules else []
     for entry in entries:
         head = _line([badge(entry.verdict), " " * (9 - len(entry.verdict)), f"{entry.rule:<{rules}}  ", entry.where])
