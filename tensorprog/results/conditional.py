@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.rewrites.tools.editor import Editor
-from tensorprog.check.rewrites.tools.linear import Stuck
+from tensorprog.check.rewrites.editor import Editor, Stuck
 from tensorprog.language.errors import NotCompiledError, Span
 from tensorprog.language.expr import (
     MAX_NODES,
