@@ -128,78 +128,25 @@ class RealFunction:
         shapes = [np.shape(self.kinks)[:-1], np.shape(self.features)[:-2]]
         return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
 
-    @staticmethod
-    def from_terms(terms: Sequence[FunctionTerm], features: Array | None = None, parity: int = 0) -> RealFunction:
-        """The function a list of terms defines: steps give its kinks, erf and gaussian their own features.
-
-        Shapes    parameters of the terms broadcast against the batch
-        Raises    nothing
-        """
-        kinks: list[Array] = []
-        centres: list[Array] = []
-        widths: list[Array] = []
-        for term in terms:
-            scale = np.asarray(term.scale, dtype=np.float64)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                centre = np.asarray(np.where(scale == 0, np.inf, -np.asarray(term.shift) / scale))
-                width = np.asarray(np.where(scale == 0, np.inf, 1 / np.abs(scale)))
-            if term.kind == "step":
-                kinks.append(centre)
-            elif term.kind in ("erf", "gaussian", "sin", "cos", "exp"):
-                centres.append(centre)
-                widths.append(np.broadcast_to(width, centre.shape))
-        shape = np.broadcast_shapes(*(np.shape(k) for k in kinks), *(np.shape(c) for c in centres))
-        stacked = [np.broadcast_to(k, shape) for k in kinks]
-        own = [
-            np.stack([np.broadcast_to(c, shape), np.broadcast_to(w, shape)], axis=-1)
-            for c, w in zip(centres, widths, strict=True)
-        ]
-        return RealFunction(
-            call=terms_call(tuple(terms)),
-            kinks=np.stack(stacked, axis=-1) if stacked else np.zeros(0),
-            features=features if features is not None else (np.stack(own, axis=-2) if own else _no_features()),
-            parity=parity,
-            terms=tuple(terms),
-        )
-
     def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
-        """x -> f(a x + b).
+        """x -> f(a x + b), without parity and terms.
 
         Shapes    a and b broadcast against the batch
         """
-        slope, offset = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        a1, b1 = slope[..., None], offset[..., None]
         call = self.call
+        a1, b1 = (np.asarray(array, dtype=np.float64)[..., None] for array in (a, b))
         with np.errstate(divide="ignore", invalid="ignore"):
             kinks = np.where(a1 == 0, np.inf, (self.kinks - b1) / a1)
             centres = np.where(a1 == 0, np.inf, (self.features[..., 0] - b1) / a1)
             widths = np.where(a1 == 0, np.inf, self.features[..., 1] / np.abs(a1))
-        return RealFunction(
-            call=lambda x: call(np.asarray(a1 * x + b1)),
-            kinks=kinks,
-            features=np.stack(np.broadcast_arrays(centres, widths), axis=-1),
-            parity=self.parity if not np.any(offset) else 0,
-            terms=None if self.terms is None else terms_affine(self.terms, slope, offset),
-        )
+        features = np.stack(np.broadcast_arrays(centres, widths), axis=-1)
+        return RealFunction(lambda x: call(np.asarray(a1 * x + b1)), kinks, features)
 
-    def scaled(self, factor: Array | float) -> RealFunction:
-        """x -> factor * f(x)."""
-        c = np.asarray(factor, dtype=np.float64)
-        call, c1 = self.call, c[..., None]
-        terms = None if self.terms is None else terms_scaled(self.terms, c)
-        return replace(self, call=lambda x: np.asarray(c1 * call(x)), terms=terms)
-
-    def plus(self, other: RealFunction) -> RealFunction:
-        """x -> f(x) + g(x)."""
+    def joined(self, other: RealFunction, operation: Callable[[Array, Array], Array]) -> RealFunction:
+        """x -> operation(f(x), g(x)), without parity and terms."""
         first, second = self.call, other.call
-        joint = None if self.terms is None or other.terms is None else self.terms + other.terms
-        return RealFunction(
-            call=lambda x: np.asarray(first(x) + second(x)),
-            kinks=concatenate(self.kinks, other.kinks, 1),
-            features=concatenate(self.features, other.features, 2),
-            parity=self.parity if self.parity == other.parity else 0,
-            terms=joint,
-        )
+        kinks, features = concatenate(self.kinks, other.kinks, 1), concatenate(self.features, other.features, 2)
+        return RealFunction(lambda x: np.asarray(operation(first(x), second(x))), kinks, features)
 
 
 def concatenate(first: Array, second: Array, trailing: int) -> Array:

@@ -21,7 +21,7 @@ from tensorprog.gaussian.rules import panel_edges, rule
 Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
 
-__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_the_plane"]
+__all__ = ["along_a_line", "exponential_factor", "integrate_line", "integrate_plane", "over_the_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
@@ -57,6 +57,36 @@ def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate
     if len(integrand.functions) == 1:
         return integral
     return lambda part: part.for_members(part.correlation.s == 0, integral)
+
+
+def exponential_factor(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """For two functions, one of which is a multiple of an exponential; the other is integrated over a line.
+
+    The exponential moves the mean of Y by a times the covariance, and leaves its mass: so exp(x) at a variance of 1000
+    does not overflow where exp(500) is the answer.
+    """
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
+        return None
+    single = [f.terms[0] if f.terms is not None and len(f.terms) == 1 else None for f in integrand.functions]
+    exponential = [term is not None and term.kind == "exp" and term.power == 0 for term in single]
+    if not any(exponential):
+        return None
+    k = exponential.index(True)
+    term = single[k]
+    assert term is not None
+
+    def answer(part: FactoredIntegrand) -> Estimate:
+        mu, var, other = part.mu[k], part.var[k], 1 - k
+        exponent = np.asarray(term.scale * mu + term.shift)
+        gain = term.scale * term.scale * var / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            mass = np.asarray(term.coefficient * np.exp(exponent + gain))
+            size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + 2 * gain
+            moved = np.broadcast_to(part.mu[other] + term.scale * part.cov, part.shape)
+            line = integrate_line([(part.functions[other], moved, np.broadcast_to(part.sd[other], part.shape))])
+            return (Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass))) * line).reshape(part.shape).settled()
+
+    return answer
 
 
 def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
@@ -112,7 +142,7 @@ def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Arra
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         kinks = (f.kinks - m) / s
         centres = (f.features[..., 0] - m) / s
-        scales = f.features[..., 1] / s
+        scales = f.features[..., 1] / np.abs(s)
     return tuple(np.broadcast_to(v, mu.shape + v.shape[-1:]) for v in (kinks, centres, scales))  # type: ignore[return-value]
 
 
@@ -168,7 +198,7 @@ def integrate_line(
     batch = parts[0][1].shape
     kinks, centres, scales = (
         np.concatenate(arrays, axis=-1)
-        for arrays in zip(*(_signed_structure(f, mu, sd) for f, mu, sd in parts), strict=True)
+        for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
     )
     # the product of two growing functions reaches farther than either: add up how far they push the window
     lo, hi = np.full(batch, -REACH), np.full(batch, REACH)
@@ -202,11 +232,6 @@ def integrate_line(
             break
     assert best is not None
     return best
-
-
-def _signed_structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
-    kinks, centres, scales = structure(f, mu, sd)
-    return kinks, centres, np.abs(scales)
 
 
 @np.errstate(over="ignore", invalid="ignore")

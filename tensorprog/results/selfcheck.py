@@ -26,7 +26,7 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
-from tensorprog.gaussian.qmc import deviations
+from tensorprog.gaussian.several import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
 from tensorprog.language.samples import column

@@ -19,6 +19,7 @@ from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
 from tensorprog.limit.formulas.expectation import factor_of
 from tensorprog.limit.formulas.terms import expand_terms
+from tests.terms import from_terms
 
 ANY = float("inf")
 ZEROS = (sp.S.Zero, sp.S.Zero)
@@ -41,7 +42,7 @@ def terms(name: str) -> tuple[FunctionTerm, ...]:
 
 @cache
 def numeric(name: str) -> RealFunction:
-    return RealFunction.from_terms([
+    return from_terms([
         FunctionTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
     ])
 

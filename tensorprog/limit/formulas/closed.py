@@ -13,7 +13,7 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments
+from tensorprog.gaussian.pair_moments import NO_FACTOR, WAVES, Factor, PairMoments
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
 __all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
@@ -98,6 +98,7 @@ class SymbolicMoments(PairMoments[Any]):
     """Moments as formulas of phi, Phi and Phi2."""
 
     zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
+    apart = WAVES
     law: SymbolicGaussian
 
     def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
@@ -163,11 +164,6 @@ def _apart(value: Any) -> tuple[Any, ...]:
     return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
 
 
-def closes(first: str, second: str) -> bool:
-    """Whether a pair of kinds has a form in real functions here: all but sin or cos with step or erf."""
-    return not ((first in WAVES and second in SIGNS) or (second in WAVES and first in SIGNS))
-
-
 def line_moments(mean: Any, variance: Any, factor: Factor) -> Callable[[int, int], Any]:
     """m(0, q) = E[y^q B(y)] of one variable."""
     return SymbolicMoments.of(SymbolicGaussian((ZERO, mean, ONE, variance, ZERO)), NO_FACTOR, factor)
@@ -223,7 +219,7 @@ def cross_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
     """E f(X) g(Y) under (mx, my, vx, vy, c) with vx vy > c^2; None where a pair of terms has no closed form, or a
     long one.
     """
-    if not all(closes(a.kind, b.kind) for a in f for b in g):
+    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g):
         return None
     if most < float("inf") and law[:2] != (0, 0) and _work(f) * _work(g) > WORK:
         return None
@@ -257,7 +253,7 @@ def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
     """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; None as in `cross_moment`."""
     mx, my, vx, _, c = law
     k = ONE if c == vx else -ONE if c == -vx else c / vx
-    if not all(closes(a.kind, b.kind) for a in f for b in g) or sp.sign(k) not in (1, -1):
+    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g) or sp.sign(k) not in (1, -1):
         return None
     slope = k if k in (ONE, -ONE) else sp.sign(k) * K
     x = ZERO if mx == 0 else MX

@@ -12,7 +12,7 @@ import sympy as sp
 from numpy.typing import NDArray
 from scipy import special
 
-from tensorprog.gaussian import cross, expect, mean
+from tensorprog.gaussian import cross, integrate, mean
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.normal import step_step
 from tensorprog.language.errors import ProgramError
@@ -22,7 +22,7 @@ from tensorprog.language.ir import Range
 from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.language.substitute import replace_variables
 from tensorprog.limit.form.sums_of_functions import FORMAL
-from tensorprog.limit.form.univariate import function
+from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.formulas.convert import Lookup
 from tensorprog.limit.formulas.expectation import Expectation
 from tensorprog.limit.formulas.nodes import Choice, IndexSum, Node, Score, Softmax
@@ -33,6 +33,7 @@ __all__ = ["estimate"]
 Array = NDArray[Any]
 Grid = Mapping[Any, Array]
 NODES = (Node, Lookup)
+TOLERANCE = 1e-5  # asked of functions of several variables, relative to their size
 LEVEL = 64 * EPS  # errors of arguments below this, relatively, are rounding
 
 
@@ -197,7 +198,8 @@ def _expectation(node: Expectation, grid: Grid, axes: int) -> Estimate:
             first, second = function(f, scope, names), function(g, scope, names)
             return cross(first, second, rest[0], rest[1], vp, vq, np.clip(moments[0, 1], -edge, edge))
         matrix = np.stack([np.stack([moments[min(a, b), max(a, b)] for b in range(size)], -1) for a in range(size)], -2)
-        return expect(_several(factors, bodies, scope, names), np.stack(rest[:size], -1), matrix, tolerance=1e-5)
+        call = _several(factors, bodies, scope, names)
+        return integrate(call, np.stack(rest[:size], -1), matrix, all(map(smooth, bodies)), TOLERANCE)
 
     return _carried(call, [_estimate(arg, grid, axes) for arg in args])
 

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.gauss_hermite import ORDERS
-from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import ORDERS, spread_factor
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import Scope, evaluate
 from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
