@@ -50,7 +50,7 @@ class Program(Builder, Shown):
         return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
 
     def __str__(self) -> str:
-        from tensorprog.language.yaml_io import shown
+        from tensorprog.language.writing import shown
 
         return shown(self.netsor)
 
@@ -67,7 +67,7 @@ class Program(Builder, Shown):
 
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""
-        from tensorprog.language.yaml_io import dump
+        from tensorprog.language.writing import dump
 
         return dump(self.netsor)
 
@@ -201,7 +201,7 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
 
     Raises    ProgramError with every mistake found: file, line, column, statement and what to write instead
     """
-    from tensorprog.language.yaml_io import load as read
+    from tensorprog.language.reading import load as read
 
     path = resolve(source) if isinstance(source, str) else source
     program = Program.from_netsor(read(path, overrides))

@@ -18,11 +18,23 @@ from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
 from tensorprog.finite.normals import gaussian_vectors
 from tensorprog.finite.plan import Op
-from tensorprog.language.evaluate import Scope, evaluate, overflow
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    add,
+    align,
+    broadcast,
+    contract,
+    evaluate,
+    multiply,
+    overflow,
+    take,
+)
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Dot, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 

@@ -18,9 +18,8 @@ from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.errors import ProgramError, did_you_mean
 from tensorprog.language.evaluate import index_array
-from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, is_call
+from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, index_names, is_call
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
-from tensorprog.language.substitute import index_names
 
 __all__ = ["FREED_BYTES", "Job", "Stage", "check_kept", "make_job"]
 

@@ -24,7 +24,7 @@ from tensorprog.language.files import json_text, partial_name, write_text, writi
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples, column
-from tensorprog.language.yaml_io import pack
+from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.reference import MAX_COVARIANCE, Reference

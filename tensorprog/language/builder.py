@@ -19,7 +19,12 @@ from typing import Any, NoReturn
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Netsor
-from tensorprog.language.make_records import (
+from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
+from tensorprog.language.schema import (
+    INDEX,
+    INITIAL,
+    WEIGHT,
+    Entries,
     expression,
     is_program_name,
     make_fixed,
@@ -36,8 +41,6 @@ from tensorprog.language.make_records import (
     scalar,
     take,
 )
-from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
-from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries
 from tensorprog.language.validity import problems_of, statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]

@@ -8,20 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "AccuracyError",
-    "MemoryLimitError",
-    "NotCompiledError",
-    "OutsideError",
-    "Problem",
-    "ProgramError",
-    "Span",
-    "TensorprogError",
-    "WorkerError",
-    "check_count",
-    "did_you_mean",
-    "fail",
-    "in_order",
-    "shorten",
+    "AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "Problem", "ProgramError", "Span",
+    "TensorprogError", "WorkerError", "check_count", "did_you_mean", "fail", "in_order", "shorten",
 ]
 
 

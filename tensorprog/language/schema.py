@@ -1,19 +1,41 @@
 """The form of a program, once: its sections, and what their entries take, with kinds, defaults and help.
 
-Reading and writing files (`yaml_io`), the Python builder and the JSON Schema that editors complete and check by follow
-from the tables here: a new option of an entry is a line in one of them, and a field of the record that `make_records`
-makes.  `python -m tensorprog.language.schema` writes `program.schema.json`.
+Reading and writing files, the Python builder and the JSON Schema that editors complete and check by follow
+from the tables here: a new option of an entry is a line in one of them, and a field of the record that is
+made of it.  `python -m tensorprog.language.schema` writes `program.schema.json`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
+
+import numpy as np
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.expr import (
+    Call,
+    Expr,
+    Number,
+    Transposed,
+    Variable,
+    as_expr,
+    fold,
+    free_indices,
+    is_call,
+    slots_of,
+    variables,
+)
+from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
+from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
 __all__ = ["ENTRIES", "PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
 
@@ -225,6 +247,345 @@ def program_schema() -> Mapping[str, Any]:
 def text() -> str:
     """The schema as it stands in `program.schema.json`."""
     return json.dumps(program_schema(), indent=1, ensure_ascii=True) + "\n"
+
+
+MAX_WHOLE = 2**53
+
+_SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
+    "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
+    "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
+}
+_SHAPES = {"MatMul": "MatMul(W[i], x[i])", "Nonlin": "Nonlin(tanh(u[i]))", "Dot": "Dot(q[i], k[j])"}
+_DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+
+
+def is_program_name(text: str) -> bool:
+    """Whether a text can name a program: short, one line, and no path."""
+    return 0 < len(text) <= 100 and not any(c in text for c in "/\\\n\0")
+
+
+def plain_number(text: str) -> int | float | None:
+    """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
+    text = text.strip()
+    if len(text) > 400:
+        return None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    return int(text, 0) if _RADIX.fullmatch(text) else None
+
+
+def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | float:
+    """A finite number from a number or the text of an expression in constants.
+
+    Raises    ProgramError naming `what`
+    """
+    number: Any = plain_number(value) if isinstance(value, str) else None
+    if number is None and isinstance(value, str | Expr):
+        expr = parse_expression(value, names, span) if isinstance(value, str) else value
+        try:
+            number = constant_value(expr, names.constants)
+        except ProgramError as error:
+            raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
+    elif number is None:
+        expr = as_expr(value)
+        number = expr.value if isinstance(expr, Number) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        raise fail(f"{what} must be a finite number, not {value}", span)
+    if isinstance(number, int) and abs(number) > MAX_WHOLE:
+        raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
+    return cast("int | float", number)
+
+
+def whole(value: Any, names: Names, what: str, span: Span = Span()) -> int:
+    """As `scalar`, but a whole number."""
+    number = scalar(value, names, what, span)
+    if number != int(number):
+        raise fail(f"{what} must be a whole number, not {number:g}", span)
+    return int(number)
+
+
+def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
+    """An expression from a number, the text of one, or an expression."""
+    if not isinstance(value, str):
+        return as_expr(value)
+    number = plain_number(value)
+    return parse_expression(value, names, span) if number is None else Number(number)
+
+
+def take(option: Option, value: Any, names: Names, what: str, span: Span = Span()) -> Any:
+    """The value of an option from text, numbers, expressions or arrays.
+
+    Raises    ProgramError naming `what`
+    """
+    if option.numeric:
+        array = not isinstance(value, str | Expr | Table) and ("expression" not in option.kinds or np.ndim(value) > 0)
+        if isinstance(value, Table) or (array and "list" in option.kinds):
+            return make_table(value, what)
+        return expression(value, names, span)
+    if "size" in option.kinds:
+        return _range(value, names, what, span)
+    if "shape" in option.kinds:
+        return _shape(value, what, span)
+    text = str(value).strip()
+    if "boundary" in option.kinds and text not in ("", "zero", "wrap"):
+        raise fail(f"{what}: there is no boundary {text}", span, "boundary: zero, or boundary: wrap")
+    return text
+
+
+def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, str]:
+    """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
+    text = str(size).strip()
+    name = what.removeprefix("the size of ")
+    if not (isinstance(size, str) and ".." in text):
+        stop = whole(size, names, what, span)
+        if stop < 1:
+            raise fail(f"{what} must be at least 1, not {stop}", span)
+        return 0, stop, text
+    ends = text.split("..")
+    if len(ends) != 2 or not all(end.strip() for end in ends):
+        raise fail(f"{name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
+    start, last = (whole(end, names, f"the end {end.strip()} of {name}", span) for end in ends)
+    if last < start:
+        raise fail(f"{name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
+    return start, last + 1, text
+
+
+def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
+    widths = list(value) if isinstance(value, list | tuple) else []
+    if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
+        raise fail(f"{what} is [rows, columns], two widths by name", span, "shape: [d, n], or shape=(\"d\", \"n\")")
+    rows, columns = (width.strip() for width in widths)
+    for text in (rows, columns):
+        if plain_number(text) is not None:
+            raise fail(f"{what} names widths, not numbers", span, f"fixed_widths: {{d: {text}}} and shape: [d, n]")
+    return rows, columns
+
+
+def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Index:
+    """An index from its options."""
+    if "size" not in given:
+        raise fail(f"index {name} has no size", span, f"{name}: {{size: 4, boundary: zero}}")
+    start, stop, text = given["size"]
+    return Index(name, start, stop, given.get("boundary", INDEX.options["boundary"].default), text, span)
+
+
+def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
+    """A further width `n/H` as a rational multiple of n, with its text."""
+    text = str(value).strip()
+    expr = parse_expression(text, names, span)
+    fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
+
+    def leaf(part: Expr) -> tuple[Fraction, int] | None:  # coefficient, power of n
+        if isinstance(part, Variable) and part.name == "n" and not part.slots:
+            return Fraction(1), 1
+        if isinstance(part, Variable) and not part.slots:
+            raise fail(f"width {name}: {part.name} is neither n nor a constant", span,
+                       did_you_mean(part.name, ["n", *names.constants]))
+        if is_call(part, "multiply", "divide"):
+            return None
+        if any(inner.name == "n" for inner in variables(part)):
+            raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
+        number = constant_value(part, names.constants)
+        return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
+
+    def product(part: Call, left: tuple[Fraction, int], right: tuple[Fraction, int]) -> tuple[Fraction, int]:
+        if part.atom == "multiply":
+            return left[0] * right[0], left[1] + right[1]
+        if right[0] == 0:
+            raise fail(f"width {name}: division by zero", span)
+        return left[0] / right[0], left[1] - right[1]
+
+    ratio, power = fold(expr, {}, leaf, product)
+    if power != 1:
+        raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
+    if ratio <= 0 or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
+        raise fail(f"width {name}: {text} is not a positive multiple of n", span, fix)
+    return name, ratio, text
+
+
+def make_fixed(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, int]:
+    """A width that stays finite."""
+    size = whole(value, names, f"the fixed width {name}", span)
+    if not 1 <= size <= 10**7:
+        raise fail(f"the fixed width {name} must lie between 1 and 10000000, not {size}", span)
+    return name, size
+
+
+def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[str, tuple[str, ...]]:
+    """Name and plain indices of a declaration such as `WQ[a]`."""
+    target = parse_target(text, names, span)
+    indices = []
+    for slot in target.slots:
+        if slot.bare is None:
+            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
+        indices.append(slot.bare)
+    return target.name, tuple(indices)
+
+
+def plain_name(text: str, what: str, span: Span = Span()) -> str:
+    """The name of an index, a width or a scalar constant."""
+    name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
+    if not name.isidentifier():
+        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
+    return name
+
+
+def make_table(value: Any, what: str) -> Table:
+    """An array of real numbers."""
+    if isinstance(value, Table):
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+        return Table.of(array)
+    except (TypeError, ValueError):
+        raise fail(f"{what}: an array of real numbers is needed, not {type(value).__name__}",
+                   fix="numpy.asarray(...), every row of the same length") from None
+
+
+def make_initial(
+    name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span(), instead: str = "cov:"
+) -> Initial:
+    """Initial vectors from their options: one source of the covariance, and a variance only beside data.
+
+    Raises    ProgramError, advising `instead` of a variance without data
+    """
+    sources = [key for key in ("cov", "gram", "data") if key in given]
+    if len(sources) > 1:
+        raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
+                   "keep one of cov, gram and data")
+    if "variance" in given and "data" not in given:
+        raise fail(f"initial vector {name}: variance belongs to data", span, f"write {instead} for the covariance")
+    source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
+    mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
+    return Initial(name, indices, mean, cov, given.get("data"), given.get("width", INITIAL.options["width"].default),
+                   span)
+
+
+def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
+    """Weights from their options."""
+    rows, columns = given.get("shape", WEIGHT.options["shape"].default)
+    return Weight(name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns),
+                  span)
+
+
+def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
+    """The options that make a record."""
+    if isinstance(record, Index):
+        plain = str(record.stop) if record.start == 0 else f"{record.start}..{record.stop - 1}"
+        return {"size": record.text or plain, "boundary": record.boundary}
+    if isinstance(record, Weight):
+        return {"variance": record.variance, "shape": record.shape}
+    if record.data is not None:
+        covariance = {"data": record.data, "variance": record.cov}
+    else:
+        covariance = {"gram" if isinstance(record.cov, Table) and record.cov.file else "cov": record.cov}
+    return {"mean": record.mean, **covariance, "width": record.width}
+
+
+def make_statement(
+    target: Variable, instruction: str, args: Sequence[Expr], keywords: Iterable[tuple[str, str]] = (),
+    span: Span = Span(),
+) -> Statement:
+    """The record of `target = instruction(args, keywords)`.
+
+    Raises    ProgramError if arguments or keywords do not fit the instruction
+    """
+    allowed = {"MatMul": "", "Nonlin": "width", "Dot": "scale"}[instruction]
+    given: dict[str, str] = {}
+    problems = []
+    for key, text in keywords:
+        if key != allowed:
+            fix = {"MatMul": "MatMul has no options", "Nonlin": "Nonlin(..., width=d)",
+                   "Dot": "Dot(..., scale=1/n)"}[instruction]
+            problems.append(Problem(f"{instruction} has no option {key}", span, fix))
+        if key in given:
+            problems.append(Problem(f"{instruction}: {key} is given twice", span))
+        given[key] = text.replace(" ", "")
+    count = 1 if instruction == "Nonlin" else 2
+    if len(args) != count:
+        takes = {"MatMul": "a weight and a vector", "Nonlin": "one expression", "Dot": "two vectors"}[instruction]
+        problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
+                                f"{target} = {_SHAPES[instruction]}"))
+    if problems:
+        raise ProgramError(problems)
+    if instruction == "Nonlin":
+        width = given.get("width", "")
+        if width and not width.isidentifier():
+            raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
+        return Nonlin(target, args[0], width, span)
+    transposed = isinstance(args[0], Transposed)
+    args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
+    for position, arg in enumerate(args):
+        if isinstance(arg, Variable):
+            continue
+        role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
+        fix = ("declare it under weights: and write " + _SHAPES["MatMul"] if role == "a weight"
+               else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that")
+        problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
+                                span.at(getattr(arg, "column", 0)), fix))
+    if problems:
+        raise ProgramError(problems)
+    first, second = cast("tuple[Variable, Variable]", tuple(args))
+    if instruction == "MatMul":
+        return MatMul(target, first, second, span, transposed=transposed)
+    text = given.get("scale", "n**-0.5")
+    if text not in _SCALES:
+        raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
+    return Dot(target, first, second, _SCALES[text], span)
+
+
+def _named(target: Variable, arg: Expr) -> Variable:
+    """A left side for an argument of a statement, by a name that does not occur in it."""
+    taken, name = {v.name for v in variables(arg)}, f"{target.name}_x"
+    while name in taken:
+        name += "x"
+    return Variable(name, slots_of(free_indices(arg)))
+
+
+def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
+    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text).
+
+    `names` are the constants and indices that averages may use; what else stands in them is checked when they run.
+    """
+    if key not in RUN_KEYS:
+        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
+    rule = RUN_KEYS[key]
+    if key == "averages":
+        names = names or Names()
+        if not isinstance(value, Mapping):
+            raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
+        for name, text in value.items():
+            parse_target(str(name), names, span)
+            parse_expression(str(text), names, span)
+        return tuple((str(name), str(text)) for name, text in value.items())
+    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
+        raise fail(f"{key} takes one value", span)
+    if "items" not in rule:
+        return _one_option(key, value, rule, span)
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise fail(f"{key} is empty", span, f"{key}: {rule['examples'][0]}")
+    return tuple(_one_option(key, item, rule["items"], span) for item in items)
+
+
+def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
+    if "minimum" in rule:
+        number = whole(value, Names(), key, span)
+        if not rule["minimum"] <= number <= rule["maximum"]:
+            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
+        return number
+    text = str(value).strip()
+    if "enum" in rule and text not in rule["enum"]:
+        raise fail(f"there is no {key} {text}", span, did_you_mean(text, rule["enum"]))
+    if "pattern" in rule and not re.search(rule["pattern"], text):
+        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
+    return text
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tensorprog.check.rewrites.tools.editor import Editor
 from tensorprog.check.rewrites.tools.linear import Stuck
 from tensorprog.language.errors import NotCompiledError, Span
 from tensorprog.language.expr import (
+    MAX_NODES,
     Affine,
     Call,
     Expr,
@@ -33,22 +34,19 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    affine_expr,
+    bound_indices,
     linear_arguments,
+    reindexed,
+    replace_variables,
     slots_of,
+    substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.samples import Samples
 from tensorprog.language.schedule import upstream
-from tensorprog.language.substitute import (
-    MAX_NODES,
-    affine_expr,
-    bound_indices,
-    reindexed,
-    replace_variables,
-    substitute,
-)
 
 __all__ = ["ConditionalProgram", "with_conditional"]
 

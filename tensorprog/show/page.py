@@ -24,7 +24,7 @@ from tensorprog.blocks.svg import palette
 from tensorprog.check.graph import build
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import pack
+from tensorprog.language.writing import pack
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Study, default_out, duration
 from tensorprog.show import plots

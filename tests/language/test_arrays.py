@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorprog.finite.run import run
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, contract, gather, take, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, contract, gather, take, union
 from tests.reading import loads
 
 GENERATOR = np.random.default_rng(0)

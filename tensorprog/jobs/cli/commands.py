@@ -189,7 +189,7 @@ def check(
 def _written_out(netsor: Netsor, report: Report) -> str:
     """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
     from tensorprog.check.rewrites import written_out
-    from tensorprog.language.yaml_io import shown
+    from tensorprog.language.writing import shown
 
     found = written_out(netsor)
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
@@ -204,7 +204,7 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rewritten:
         from tensorprog.check.rewrites import written_out
-        from tensorprog.language.yaml_io import shown
+        from tensorprog.language.writing import shown
 
         program = written_out(netsor)
         found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}

@@ -86,7 +86,7 @@ def _starting(incomplete: str, texts: Iterable[str]) -> list[CompletionItem]:
 def _program(ctx: click.Context) -> Netsor | None:
     """The program named on the line, if it is one; click leaves it among `args` where an option has no value yet."""
     from tensorprog.language.errors import TensorprogError
-    from tensorprog.language.yaml_io import load
+    from tensorprog.language.reading import load
     from tensorprog.shipped import resolve
 
     try:

@@ -53,7 +53,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
 
 def program_rows() -> list[tuple[str, ...]]:
     """Name, grade and title of each shipped program."""
-    from tensorprog.language.yaml_io import load
+    from tensorprog.language.reading import load
     from tensorprog.results.judge import judge
     from tensorprog.shipped import shipped_programs
 
@@ -157,7 +157,7 @@ def _named(name: str) -> None:
 
 def _text(path: Path, name: str, folder: Path) -> str:
     """The text of a program under a new name, led by a line for editors."""
-    from tensorprog.language.yaml_io.compose import compose
+    from tensorprog.language.reading import compose
 
     text = path.read_text(encoding="utf-8-sig")
     root: Any = compose(text, str(path))
@@ -175,7 +175,7 @@ def _schema(folder: Path) -> str:
 
 def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
     """Data files by the place where the copy of a program will look for them."""
-    from tensorprog.language.yaml_io.data import data_path
+    from tensorprog.language.reading import data_path
 
     return {folder.joinpath(*PureWindowsPath(name).parts): data_path(name, base).read_bytes() for name in names}
 

@@ -54,7 +54,7 @@ def show(blocks: Iterable[Block], apart: bool = False) -> None:
 
 def load(file: str, overrides: Mapping[str, str]) -> Netsor:
     """The program meant by FILE; its warnings go to stderr."""
-    from tensorprog.language.yaml_io import load as read
+    from tensorprog.language.reading import load as read
     from tensorprog.shipped import resolve
 
     netsor = read(resolve(file), overrides, file=file)

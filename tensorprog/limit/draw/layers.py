@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place

@@ -17,22 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotFiniteError
-from tensorprog.language.evaluate import Scope, evaluate, overflow
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, walk
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.named_arrays import (
+from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
     Open,
+    Scope,
     affine_values,
     align,
     broadcast,
+    evaluate,
     gather,
+    overflow,
     take,
     union,
 )
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, walk
+from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
 from tensorprog.language.schedule import Step
-from tensorprog.language.substitute import compose, indices_of
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.draw.weight_factors import RANK, Rows, factor_rows
@@ -231,7 +232,7 @@ class Sampler:
         for slot, (start, stop), rule in zip(
             rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
         ):
-            value = affine_values(compose(slot, names), ranges)
+            value = affine_values(slot.at(names), ranges)
             joined = union(axes, value.axes)
             number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)

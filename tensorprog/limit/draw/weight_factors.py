@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import index_array
+from tensorprog.language.evaluate import COORDINATE, Open, affine_values, contract, gather, index_array, multiply
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Family, Range
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import COORDINATE, Open, affine_values, contract, gather, multiply
-from tensorprog.language.substitute import compose
 from tensorprog.language.weight_members import Grouping
 from tensorprog.limit.form.definitions import reads_beyond
 from tensorprog.limit.memory import need
@@ -51,7 +49,7 @@ class Rows:
         if self.place is None:
             values = Open(tuple(rank if axis == RANK else axis for axis in values.axes), values.data)
             return contract(values, normals, [rank])
-        picked = gather(normals, {rank: compose(self.place, names)}, ranges, {rank: 0} | starts_of(ranges))
+        picked = gather(normals, {rank: self.place.at(names)}, ranges, {rank: 0} | starts_of(ranges))
         return multiply(values, picked)
 
 
@@ -160,7 +158,7 @@ def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Indexe
         for name, _ in b.terms:
             names[name] = Affine(a.terms, a.offset - b.offset)
     slots = {str(k): slot for k, slot in enumerate(first.statement.vector.slots)}
-    slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
+    slots |= {f"{k}_": slot.at(names) for k, slot in enumerate(second.statement.vector.slots)}
     ranges = {name: first.ranges[name] for name in first.axes}
     ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
     return compiler.second(first.statement.vector.name, second.statement.vector.name).read(slots, ranges)

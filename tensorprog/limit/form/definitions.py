@@ -8,10 +8,21 @@ from functools import reduce
 from itertools import product
 
 from tensorprog.language.errors import NotCompiledError, Problem, Span
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, slots_of, variables
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    affine_expr,
+    reindexed,
+    slots_of,
+    substitute,
+    variables,
+)
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
 from tensorprog.language.schedule import Loop, acyclic, schedule, upstream
-from tensorprog.language.substitute import affine_expr, reindexed, substitute
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",

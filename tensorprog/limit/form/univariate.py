@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.function import FunctionTerm, RealFunction, merged, terms_affine, terms_product, terms_scaled
 from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, evaluate
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
 __all__ = ["TermExpansion", "function", "smooth", "whole_number"]

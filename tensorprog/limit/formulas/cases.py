@@ -9,7 +9,6 @@ import sympy as sp
 
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import compose
 from tensorprog.limit.formulas.convert import affine
 from tensorprog.limit.formulas.nodes import index_symbol
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, patterns, solved
@@ -119,7 +118,7 @@ class IndexedFormulas(Indexed[Any]):
     def entry(self, positions: Mapping[str, int]) -> Any:
         """The formula of one member of each family."""
         fixed = {name: Affine((), value) for name, value in positions.items()}
-        holds = frozenset(e for key in self.table for e in key if compose(e, fixed).offset == 0)
+        holds = frozenset(e for key in self.table for e in key if e.at(fixed).offset == 0)
         return place(self.case(holds), fixed)
 
     def expression(self) -> Any:

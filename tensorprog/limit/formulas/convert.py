@@ -10,9 +10,20 @@ import sympy as sp
 
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
-from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Reduction, Variable, fold, walk
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    fold,
+    substitute,
+    walk,
+)
 from tensorprog.language.ir import Netsor, Range, Table
-from tensorprog.language.substitute import substitute
 from tensorprog.limit.formulas.nodes import Softmax, index_symbol, summed
 from tensorprog.limit.formulas.terms import apply, as_number, exact
 

@@ -10,8 +10,7 @@ import sympy as sp
 from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
-from tensorprog.language.substitute import replace_variables
+from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
 from tensorprog.limit.formulas.convert import Lookup

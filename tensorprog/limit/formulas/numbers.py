@@ -16,11 +16,9 @@ from tensorprog.gaussian import cross, integrate, mean
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.normal import step_step
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Call, Expr, Variable
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, evaluate
+from tensorprog.language.expr import Call, Expr, Variable, replace_variables
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import COORDINATE, Open, align
-from tensorprog.language.substitute import replace_variables
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.formulas.convert import Lookup

@@ -13,10 +13,9 @@ import numpy as np
 import sympy as sp
 
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine, Expr, Variable
+from tensorprog.language.expr import Affine, Expr, Variable, substitute
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range, Table
-from tensorprog.language.substitute import substitute
 from tensorprog.limit.form.definitions import refuse_steps
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, position_names
 from tensorprog.limit.formulas.cases import IndexedFormulas, place

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean
+from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import BATCH, Open
 from tensorprog.limit.draw.layers import ARRAYS, Conditioned
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.draw.sampler import Sampler

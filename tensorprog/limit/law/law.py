@@ -22,9 +22,9 @@ from tensorprog.language.errors import (
     check_count,
     did_you_mean,
 )
+from tensorprog.language.evaluate import broadcast
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Dot, Netsor
-from tensorprog.language.named_arrays import broadcast
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws

@@ -25,7 +25,20 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.ladder import cross, integrate, mean
 from tensorprog.language.errors import AccuracyError
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    add,
+    affine_values,
+    align,
+    broadcast,
+    contract,
+    evaluate,
+    gather,
+    multiply,
+)
 from tensorprog.language.expr import (
     Affine,
     Call,
@@ -35,23 +48,13 @@ from tensorprog.language.expr import (
     Variable,
     factors,
     product_of,
+    reindexed,
+    replace_variables,
+    substitute,
     variables,
     with_children,
 )
 from tensorprog.language.ir import Dot, Range
-from tensorprog.language.named_arrays import (
-    BATCH,
-    COORDINATE,
-    Open,
-    add,
-    affine_values,
-    align,
-    broadcast,
-    contract,
-    gather,
-    multiply,
-)
-from tensorprog.language.substitute import reindexed, replace_variables, substitute
 from tensorprog.limit.form.definitions import Box, indicator, not_compiled, positions_of, readings, reduces_numbered
 from tensorprog.limit.form.sums_of_functions import FORMAL, Inner, Part, free_in_form, plain_text
 from tensorprog.limit.form.univariate import function, smooth

@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import AccuracyError, NotFiniteError, ProgramError
-from tensorprog.language.evaluate import Scope, evaluate, index_array
-from tensorprog.language.expr import Affine, Expr, Variable, variables
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    affine_values,
+    align,
+    evaluate,
+    index_array,
+    multiply,
+)
+from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.initials import covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, affine_values, align, multiply
-from tensorprog.language.substitute import indices_of
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.memory import keep, need

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.evaluate import broadcast, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
-from tensorprog.language.named_arrays import broadcast, union
 from tensorprog.language.schedule import Loop, Step, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
 from tensorprog.limit.moment.indexed import Term

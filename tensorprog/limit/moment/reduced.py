@@ -29,11 +29,21 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.rules import product_points
 from tensorprog.gaussian.several import ORDERS, spread_factor
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Reduction,
+    Variable,
+    product_of,
+    reindexed,
+    replace_variables,
+    substitute,
+    variables,
+    with_children,
+)
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
-from tensorprog.language.substitute import compose, replace_variables, substitute
 from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
@@ -203,7 +213,7 @@ class Reduced:
         """The form as a member of a family of forms, over all indices that make no cells."""
         own = [name for name in reading.free if name not in self.cells]
         names = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(own)}
-        moved = tuple((substitute(w, names), Variable(v.name, tuple(compose(s, names) for s in v.slots)), bound)
+        moved = tuple((substitute(w, names), reindexed(v, names), bound)
                       for w, v, bound in reading.inner)  # fmt: skip
         key = tuple(sorted(plain_text(*entry) for entry in moved))
         spans = {f"?{k}": self.ranges[name] for k, name in enumerate(own)}

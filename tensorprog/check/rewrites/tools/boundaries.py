@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 
 from tensorprog.check.rewrites.tools.folding import Folding
-from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Variable, walk
+from tensorprog.language.expr import Affine, Call, Constant, Expr, IndexValue, Number, Variable, affine_expr, walk
 from tensorprog.language.ir import Netsor, Range
-from tensorprog.language.substitute import affine_expr
 
 __all__ = ["conditions", "crossed", "periodic", "reaches", "readable", "within"]
 

@@ -9,10 +9,21 @@ from typing import Any
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.tools.boundaries import conditions, crossed, periodic, reaches, readable, within
 from tensorprog.check.rewrites.tools.linear import Stuck, instantiate
-from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables, walk
+from tensorprog.language.expr import (
+    MAX_NODES,
+    Affine,
+    Expr,
+    Number,
+    Variable,
+    bound_indices,
+    free_indices,
+    replace_variables,
+    slots_of,
+    variables,
+    walk,
+)
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import Loop, schedule
-from tensorprog.language.substitute import MAX_NODES, bound_indices, free_indices, replace_variables
 
 __all__ = ["Editor", "Rewrite"]
 

@@ -11,12 +11,14 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    bound_indices,
+    free_indices,
     linear_arguments,
     product_of,
+    substitute,
     sum_of,
     walk,
 )
-from tensorprog.language.substitute import bound_indices, free_indices, substitute
 
 __all__ = ["Stuck", "instantiate", "mapped"]
 

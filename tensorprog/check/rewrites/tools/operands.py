@@ -12,9 +12,8 @@ from typing import Any
 
 from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
 from tensorprog.check.rewrites.tools.linear import Stuck, mapped
-from tensorprog.language.expr import Affine, Expr, Variable
+from tensorprog.language.expr import MAX_NODES, Affine, Expr, Variable, reindexed
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
-from tensorprog.language.substitute import MAX_NODES, reindexed
 
 __all__ = ["combined", "leaves", "split_apart", "taken_inside"]
 

@@ -1,21 +1,46 @@
-"""Program files to programs: `load` and `loads`, the sections, and the numbers in them; all mistakes are reported."""
+"""Program files to programs: `load` and `loads` read them; reading executes nothing and reports all mistakes.
+
+A file is data from somebody else.  The raw text is bounded before YAML sees it, YAML gives nothing but nodes with
+their positions, scalars are read by the rules of YAML 1.2 as text, and numbers come from data files only after
+path, size and header have been checked.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import stat
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import yaml
+from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader as TextReader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
 from tensorprog.language.expr import Expr, Number
+from tensorprog.language.files import is_reserved
 from tensorprog.language.ir import ConstantDef, Draft, Netsor, Statement, Table
-from tensorprog.language.make_records import (
+from tensorprog.language.parse import Names, parse_statement
+from tensorprog.language.schema import (
+    CONSTANT,
+    INDEX,
+    INITIAL,
+    RUN_KEYS,
+    SECTIONS,
+    WEIGHT,
+    WIDTHS,
+    Entries,
+    Option,
     expression,
     is_program_name,
     make_fixed,
@@ -31,11 +56,257 @@ from tensorprog.language.make_records import (
     scalar,
     take,
 )
-from tensorprog.language.parse import Names, parse_statement
-from tensorprog.language.schema import CONSTANT, INDEX, INITIAL, RUN_KEYS, SECTIONS, WEIGHT, WIDTHS, Entries, Option
 from tensorprog.language.validity import MAX_STATEMENTS, problems_of
-from tensorprog.language.yaml_io.compose import MAX_TEXT, compose
-from tensorprog.language.yaml_io.data import DataError, read_array
+
+MAX_TEXT = 500_000  # characters of a program file
+MAX_FLOW = 40  # nested { and [ in the raw text
+MAX_NEST = 12  # nested nodes
+MAX_NODES = 50_000
+
+
+class _Refusal(Exception):
+    def __init__(self, message: str, mark: Any, fix: str = "") -> None:
+        self.message, self.mark, self.fix = message, mark, fix
+
+
+class _Composer(TextReader, Scanner, Parser, Composer, BaseResolver):
+    """PyYAML's composer without tags, anchors and aliases, with bounds on depth and number of nodes."""
+
+    def __init__(self, text: str) -> None:
+        TextReader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+        self.depth = self.count = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call, unused-ignore]
+        mark = event.start_mark
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _Refusal("anchors (&) and aliases (*) are not part of program files", mark, "write the value out")
+        if getattr(event, "tag", None):
+            raise _Refusal(f"tags such as {str(event.tag).replace('tag:yaml.org,2002:', '!!')} are not part of program "
+                           "files; nothing is executed", mark, "remove the tag")
+        self.count += 1
+        self.depth += 1
+        if self.depth > MAX_NEST:
+            raise _Refusal(f"the file is nested more than {MAX_NEST} deep", mark, "programs need about five levels")
+        if self.count > MAX_NODES:
+            raise _Refusal(f"the file has more than {MAX_NODES} entries", mark, "keep large tables in a .npy file")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _flow_depth(text: str) -> tuple[int, int] | None:
+    """Line and column of the bracket that nests too deeply, found before any parser sees the text."""
+    depth = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if "[" not in line and "{" not in line and "]" not in line and "}" not in line:
+            continue
+        for column, character in enumerate(line, 1):
+            if character == "#" and (column == 1 or line[column - 2] in " \t"):
+                break
+            if character in "[{":
+                depth += 1
+                if depth > MAX_FLOW:
+                    return number, column
+            elif character in "]}" and depth:
+                depth -= 1
+    return None
+
+
+def compose(text: str, file: str) -> Node | None:
+    """Nodes of a YAML text.
+
+    Raises    ProgramError at the first place where the text is not YAML as programs use it
+    """
+    if len(text) > MAX_TEXT:
+        raise fail(f"the file has more than the {MAX_TEXT} characters allowed", Span(file),
+                   "keep large tables in .npy files beside the program")
+    place = _flow_depth(text)
+    if place is not None:
+        raise fail(f"brackets are nested more than {MAX_FLOW} deep", Span(file, *place),
+                   "programs need about five levels")
+    if text.count(",") + text.count("\n") > MAX_NODES:
+        raise fail(f"the file has more than {MAX_NODES} entries", Span(file), "keep large tables in a .npy file")
+    lines = text.splitlines() or [""]
+
+    def at(mark: Any) -> Span:
+        line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+        shown = lines[line].strip() if line < len(lines) else ""
+        return Span(file, line + 1, column + 1, shorten(shown))
+
+    try:
+        return _Composer(text).get_single_node()
+    except _Refusal as error:
+        raise fail(error.message, at(error.mark), error.fix) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise fail(f"the character {_code(error.character)} is not allowed in a program file", Span(file, line),
+                   "remove it") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message, fix = _explain(error, lines[mark.line] if mark is not None and mark.line < len(lines) else "")
+        raise fail(message, at(mark), fix) from None
+    except (RecursionError, MemoryError):
+        raise fail("the file is nested too deeply", Span(file), "programs need about five levels") from None
+    except yaml.YAMLError as error:
+        raise fail(f"this is not YAML: {str(error).splitlines()[0]}", Span(file)) from None
+
+
+def _code(character: Any) -> str:
+    return f"U+{character if isinstance(character, int) else ord(character):04X}"
+
+
+def _explain(error: Any, line: str) -> tuple[str, str]:
+    """A YAML error in the words of a program's author."""
+    problem = str(error.problem or error.context or "invalid text")
+    if "expected ',' or" in problem:
+        if "<stream end>" in problem or not line.strip():
+            return "a bracket { or [ is never closed", "close it, one bracket for each opened"
+        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0):])
+        example = name.group() if name else "W[i]"
+        return ("inside {...} or [...] YAML cannot hold unquoted brackets or commas",
+                f'write "{example}" in quotes, or give the section one entry per line without {{ }}')
+    if "'\\t'" in problem:
+        return "tabs cannot indent", "use spaces"
+    if "mapping values are not allowed" in problem:
+        return "a second `: ` on one line, or wrong indentation", 'quote the text: title: "a: b"'
+    if "could not find expected ':'" in problem or "expected <block end>" in problem:
+        return "this line does not fit the lines around it", "check the indentation, and that every key ends in `:`"
+    if "single document" in str(error.context or "") + problem:
+        return "a file holds one program", "remove the second `---`"
+    return f"this is not YAML: {problem}", "see programs/attention.yaml for the form of a program"
+
+
+MAX_ENTRIES = 10_000_000  # numbers in one data file
+MAX_CSV = 50_000_000  # bytes of a text file of numbers
+
+
+class DataError(Exception):
+    """What is wrong with a data file, to follow its name, and what to do."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def data_path(name: str, base: Path | None) -> Path:
+    """Path of a data file, which must lie inside the folder of the program; both slashes separate its parts.
+
+    Raises    DataError
+    """
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.drive or windows.root or ".." in (*posix.parts, *windows.parts) or "\0" in name:
+        raise DataError("is outside the program's folder", "use a path below the folder of the program file")
+    if any(map(is_reserved, windows.parts)):
+        raise DataError("has the name of a device on Windows", "rename the file")
+    if base is None:
+        raise DataError("cannot be found: this program was not read from a file", "loads(..., base=folder)")
+    folder = base.resolve()
+    try:
+        path = folder.joinpath(*windows.parts).resolve()
+        if not path.is_relative_to(folder):
+            raise DataError("is a link that leaves the program's folder", "copy the file beside the program")
+        if not path.exists():
+            near = sorted(entry.name for entry in path.parent.glob("*")) if path.parent.is_dir() else []
+            hint = did_you_mean(path.name, near)
+            raise DataError("does not exist", hint if "mean" in hint else "paths are relative to the program file")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DataError("is not a plain file")
+    except (OSError, RuntimeError):
+        raise DataError("cannot be opened") from None
+    return path
+
+
+def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int) -> Any:
+    """Numbers of the file `name` below the folder `base`; a .csv file of one line is a vector if `dimensions` is 1.
+
+    `base` may hold the numbers themselves, by the names of the files.
+    Raises    DataError
+    """
+    array = _given(name, base) if isinstance(base, Mapping) else _read_path(data_path(name, base))
+    if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
+        array = array.reshape(-1)
+    return array
+
+
+def _given(name: str, arrays: Mapping[str, Any]) -> Any:
+    if name not in arrays:
+        raise DataError("is not among the arrays given", did_you_mean(name, list(arrays)))
+    return arrays[name]
+
+
+def _read_path(path: Path) -> Any:
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".csv"):
+        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
+    try:
+        if suffix == ".csv":
+            return _read_csv(path)
+        with path.open("rb") as stream:
+            return read_npy(stream, os.fstat(stream.fileno()).st_size)
+    except OSError:
+        raise DataError("cannot be read") from None
+
+
+def read_npy(stream: IO[bytes], size: int) -> Any:
+    """Numbers of a .npy file of `size` bytes; its header is checked against cap and size before anything is allocated.
+
+    Raises    DataError
+    """
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
+            shape, fortran, dtype = read(stream, max_header_size=10_000)
+    except OSError:
+        raise
+    except Exception:  # the reader parses untrusted text in ways that raise almost anything
+        raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
+    count = math.prod(shape)
+    if len(shape) > 8:
+        raise DataError(f"announces {len(shape)} dimensions, more than the 8 allowed")
+    if count > MAX_ENTRIES:
+        raise DataError(f"announces {count} numbers, more than the {MAX_ENTRIES} allowed")
+    size -= stream.tell()
+    if count == 0:
+        raise DataError(f"holds no numbers: its shape is {shape}")
+    if size != count * dtype.itemsize:
+        raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
+    array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_csv(path: Path) -> Any:
+    size = path.stat().st_size
+    if size > MAX_CSV:
+        raise DataError(f"has {size} bytes, more than the {MAX_CSV} allowed", "save it as .npy")
+    with path.open("rb") as stream:
+        raw = stream.read(size)
+    try:
+        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise DataError("is not UTF-8 text") from None
+    if not lines:
+        raise DataError("is empty")
+    if sum(line.count(",") + 1 for line in lines) > MAX_ENTRIES:
+        raise DataError(f"has more than the {MAX_ENTRIES} numbers allowed", "save it as .npy")
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append([float(entry) for entry in line.split(",")])
+        except ValueError:
+            raise DataError(f"row {number} is not made of numbers separated by commas",
+                             "remove headings and other text") from None
+        if len(rows[-1]) != len(rows[0]):
+            raise DataError(f"row {number} has {len(rows[-1])} numbers, row 1 has {len(rows[0])}")
+    return np.array(rows)
 
 
 def load(
