@@ -16,10 +16,12 @@ from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
 from tensorprog.gaussian.function import REACH, FunctionTerm, RealFunction, crude_norm, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
+from tensorprog.gaussian.pair_moments import WAVES
 from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
+Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
 __all__ = ["along_a_line", "exponential_factor", "integrate_line", "integrate_plane", "over_the_plane"]
 
@@ -95,19 +97,25 @@ def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estima
         return None
 
     def integral(part: FactoredIntegrand) -> Estimate:
-        (f, g), law = part.functions, part.correlation
-        (mu_f, mu_g), (sd_f, sd_g) = ([np.broadcast_to(a, part.shape) for a in arrays] for arrays in (part.mu, part.sd))
-        result: Estimate | None = None
-        if g.terms is not None:
-            result = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s, _conditional_mean(g.terms))
-        elif f.terms is not None:
-            result = integrate_plane(g, f, (mu_g, mu_f), (sd_g, sd_f), law.rho, law.s, _conditional_mean(f.terms))
-        if result is not None and not np.any(part.pending(result)):
-            return result
-        numeric = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s)
+        law = part.correlation
+        laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
+        sides = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
+        # the mean of a wave given the other variable has fewer waves, or none
+        inner = max((1, 0), key=lambda k: _waves(sides[k][0].terms))
+        result = None
+        if (terms := sides[inner][0].terms) is not None:
+            result = integrate_plane(sides[1 - inner], sides[inner], law.rho, law.s, _conditional_mean(terms))
+            if not np.any(part.pending(result)):
+                return result
+        numeric = integrate_plane(sides[0], sides[1], law.rho, law.s)
         return numeric if result is None else result.better_of(numeric)
 
     return lambda part: part.for_members(part.correlation.s > 0, integral)
+
+
+def _waves(terms: tuple[FunctionTerm, ...] | None) -> int:
+    """0 without terms, 1 for terms, 2 for terms with waves."""
+    return 0 if terms is None else 1 + any(term.kind in WAVES for term in terms)
 
 
 def _conditional_mean(terms: tuple[FunctionTerm, ...]) -> Conditional:
@@ -184,7 +192,7 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
-    parts: list[tuple[RealFunction, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
+    parts: list[Side], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
@@ -236,14 +244,7 @@ def integrate_line(
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
-    f: RealFunction,
-    g: RealFunction,
-    mu: tuple[Array, Array],
-    sd: tuple[Array, Array],
-    rho: Array,
-    s: Array,
-    conditional: Conditional | None = None,
-    tolerance: float = 1e-12,
+    first: Side, second: Side, rho: Array, s: Array, conditional: Conditional | None = None, tolerance: float = 1e-12
 ) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
 
@@ -256,8 +257,9 @@ def integrate_plane(
     Raises    FloatingPointError if a function returns nan
     """
     batch = rho.shape
-    kinks, centres, scales = structure(f, mu[0], sd[0])
-    g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
+    (f, mu_f, sd_f), (g, mu_g, sd_g) = first, second
+    kinks, centres, scales = structure(*first)
+    g_kinks, g_centres, g_scales = structure(*second)
     with np.errstate(divide="ignore"):
         r = np.abs(rho)[..., None]
         width = s[..., None] / r
@@ -266,15 +268,15 @@ def integrate_plane(
         spread = np.concatenate(
             [np.broadcast_to(1.5 * width, g_kinks.shape), np.hypot(1.5 * width, g_scales / r)], axis=-1
         )
-    left_f, right_f = probe_window(f, mu[0], sd[0])
-    left_g, right_g = probe_window(g, mu[1], sd[1])
+    left_f, right_f = probe_window(*first)
+    left_g, right_g = probe_window(*second)
     # exp-like growth moves the mass: of z by up to sd_f + |rho| sd_g, of w by up to s sd_g
     push_low = np.where(rho > 0, left_g + REACH, REACH - right_g) * np.abs(rho)
     push_high = np.where(rho > 0, right_g - REACH, -REACH - left_g) * np.abs(rho)
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
+    truncated = TRUNCATION * crude_norm(*first) * crude_norm(*second)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS
@@ -285,14 +287,14 @@ def integrate_plane(
         cost = 0
         for order in (FINE, COARSE):
             z, w = rule(edges, order)
-            outer = evaluate(f, mu[0][..., None] + sd[0][..., None] * z)
-            mean = mu[1][..., None] + (sd[1] * rho)[..., None] * z
+            outer = evaluate(f, mu_f[..., None] + sd_f[..., None] * z)
+            mean = mu_g[..., None] + (sd_g * rho)[..., None] * z
             if conditional is not None:
-                inner = conditional(mean, np.broadcast_to((sd[1] * s)[..., None], z.shape))
+                inner = conditional(mean, np.broadcast_to((sd_g * s)[..., None], z.shape))
                 value, size, slack = inner.value, np.abs(inner.value), inner.error
                 cost += 20 * z.size
             else:
-                value, size, count = _inner(g, mean, sd[1] * s, (left_g, right_g), order, 2.0**level)
+                value, size, count = _inner(g, mean, sd_g * s, (left_g, right_g), order, 2.0**level)
                 slack = np.zeros_like(size)
                 cost += count
             weights = w * density(z)
@@ -302,8 +304,8 @@ def integrate_plane(
             if order == FINE:
                 inner_error, _ = _weighted_sum(np.abs(outer) * slack, weights)
                 extra = inner_error + truncated
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu[0]) + sd[0], sd[0])
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu[1]) + sd[1], sd[1])
+                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
+                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_g) + sd_g, sd_g)
         (fine, absolute), (coarse, _) = sums
         rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))

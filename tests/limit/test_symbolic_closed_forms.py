@@ -17,8 +17,8 @@ from tensorprog.language.expr import Call, Expr, Number, Variable, call
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
 from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
+from tensorprog.limit.formulas.conversion import expand_terms
 from tensorprog.limit.formulas.expectation import factor_of
-from tensorprog.limit.formulas.terms import expand_terms
 from tests.terms import from_terms
 
 ANY = float("inf")

@@ -21,16 +21,13 @@ from tensorprog.language.expr import Call, Expr, Variable, replace_variables
 from tensorprog.language.ir import Range
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.form.univariate import function, smooth
-from tensorprog.limit.formulas.convert import Lookup
 from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.nodes import Choice, IndexSum, Node, Score, Softmax
-from tensorprog.limit.formulas.outputs import ScoreAverage
+from tensorprog.limit.formulas.nodes import Choice, IndexSum, Lookup, Node, Score, ScoreAverage, Softmax
 
 __all__ = ["estimate"]
 
 Array = NDArray[Any]
 Grid = Mapping[Any, Array]
-NODES = (Node, Lookup)
 TOLERANCE = 1e-5  # asked of functions of several variables, relative to their size
 LEVEL = 64 * EPS  # errors of arguments below this, relatively, are rounding
 
@@ -56,7 +53,7 @@ def _scalar(expr: Any) -> Estimate:
 
 def _estimate(expr: Any, grid: Grid, axes: int) -> Estimate:
     """Over a grid of index values: `axes` axes, each array of `grid` with that many."""
-    if isinstance(expr, NODES):
+    if isinstance(expr, Node | Lookup):
         return _node(expr, grid, axes)
     inner = list(dict.fromkeys(_nodes(expr)))
     known = [_scalar(node) if axes and not node.free_symbols else _node(node, grid, axes) for node in inner]
@@ -67,7 +64,7 @@ def _estimate(expr: Any, grid: Grid, axes: int) -> Estimate:
 
 
 def _nodes(expr: Any) -> Iterator[Any]:
-    if isinstance(expr, NODES):
+    if isinstance(expr, Node | Lookup):
         yield expr
     else:
         for arg in expr.args:
