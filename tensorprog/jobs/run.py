@@ -288,12 +288,11 @@ def _svg(study: Study) -> str:
 
 def _pictures(study: Study, out: Path, told: Listener) -> None:
     from tensorprog.show import plots
-    from tensorprog.show.plots.widths import DISTANCES, STATISTICS
 
     first = study.pictured[0]
 
     def draw() -> None:
-        panels = list(STATISTICS if study.compared is None else DISTANCES)
+        panels = list(plots.STATISTICS if study.compared is None else plots.DISTANCES)
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(

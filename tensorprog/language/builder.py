@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
@@ -129,7 +129,7 @@ class Builder:
             self._written(key, value)
 
     @classmethod
-    def from_netsor(cls, netsor: Netsor) -> Builder:
+    def from_netsor(cls, netsor: Netsor) -> Self:
         """A builder that continues a program."""
         builder = cls(netsor.name)
         builder._parts = {key: getattr(netsor, key) for key in builder._parts}

@@ -29,8 +29,7 @@ from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Study, default_out, duration
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
-from tensorprog.show.plots.heatmaps import INKS
-from tensorprog.show.plots.widths import DISTANCES, STATISTICS
+from tensorprog.show.plots import DISTANCES, INKS, STATISTICS
 
 __all__ = ["Page", "derived"]
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tensorprog.jobs.cli.frame import OUTPUT, RESOURCES, HeadedOption
+from tensorprog.jobs.cli.frame import OUTPUT, REQUIRED, RESOURCES, HeadedOption
 from tensorprog.language.errors import Problem, ProgramError, fail
 
 if TYPE_CHECKING:
     from tensorprog.language.ir import Netsor
 
 MAX_NUMBER = 2**63 - 1
-REQUIRED = ("theorem", "remark", "extension")
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
 MEMBERS = 16  # of one family
@@ -98,33 +97,32 @@ def _program(ctx: click.Context) -> Netsor | None:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _overrides(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+def _pairs(texts: Iterable[str], option: str, form: str, example: str) -> list[tuple[str, str]]:
+    """Names and what stands behind their equals signs; nothing is empty, nor what stands between commas."""
+    pairs = {text: [part.strip() for part in text.partition("=")] for text in texts}
+    problems = [Problem(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
+                for text, (name, _, value) in pairs.items() if not all([name, *map(str.strip, value.split(","))])]
+    if problems:
+        raise ProgramError(problems)
+    return [(name, value) for name, _, value in pairs.values()]
+
+
+def _overrides(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE, the last of equal names winning."""
-    result = {}
-    problems = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            problems.append(Problem(f"--set {pair}: is not of the form NAME=VALUE", fix="--set H=16"))
-        result[name.strip()] = value.strip()
-    if problems:
-        raise ProgramError(problems)
-    return result
+    return dict(_pairs(texts, "--set", "NAME=VALUE", "H=16"))
 
 
-def averages(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
+def averages(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
     """NAME=PSI, the last of equal names winning; what PSI means is checked with the program."""
-    result = {}
-    problems = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            problems.append(
-                Problem(f"--average {pair}: is not of the form NAME=PSI", fix="--average 'm=tanh(y[0])**2'"))
-        result[name.strip()] = value.strip()
-    if problems:
-        raise ProgramError(problems)
-    return tuple(result.items()) or None
+    return tuple(dict(_pairs(texts, "--average", "NAME=PSI", "'m=tanh(y[0])**2'")).items()) or None
+
+
+def values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """NAME=VALUE,VALUE,.. of each constant, its values in one place or several."""
+    found: dict[str, list[str]] = {}
+    for name, listed in _pairs(texts, "--over", "NAME=VALUE,VALUE,..", "H=1,2,4"):
+        found.setdefault(name, []).extend(map(str.strip, listed.split(",")))
+    return found
 
 
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:

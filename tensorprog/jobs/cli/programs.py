@@ -15,9 +15,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command
+from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command, echo, load, print_json, show, writable
 from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SET, SUFFIXES, Place, files, option, options
-from tensorprog.jobs.cli.shared import echo, load, print_json, show, writable
 from tensorprog.language.errors import fail
 from tensorprog.language.files import is_reserved, whole, write_text, writing
 from tensorprog.shipped import SCHEMA, STARTER, resolve
