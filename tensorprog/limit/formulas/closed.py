@@ -6,6 +6,7 @@ The singular case, one variable behind both, is an integral over a line.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import comb
 from typing import Any
@@ -24,64 +25,57 @@ Terms = tuple[FunctionTerm, ...]
 WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
 
 
+@dataclass(frozen=True)
 class SymbolicGaussian:
-    """mass * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
+    """weight * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
 
-    def __init__(self, law: Sequence[Any], mass: Any = ONE, wave: Sequence[Any] = (ZERO, ZERO, ZERO)) -> None:
-        self.mx, self.my, self.vx, self.vy, self.c = law
-        self.weight, self.wave = mass, wave
+    mx: Any
+    my: Any
+    variance: Any
+    vy: Any
+    covariance: Any
+    weight: Any = ONE
+    wave: tuple[Any, Any, Any] = (ZERO, ZERO, ZERO)
 
     def swapped(self) -> SymbolicGaussian:
         """The measure of (y, x)."""
         ux, uy, phase = self.wave
-        return SymbolicGaussian((self.my, self.mx, self.vy, self.vx, self.c), self.weight, (uy, ux, phase))
+        law = self.my, self.mx, self.vy, self.variance, self.covariance
+        return SymbolicGaussian(*law, self.weight, (uy, ux, phase))
 
     def times_exp(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(a x + b)."""
-        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.vx / 2)
-        law = self.mx + a * self.vx, self.my + a * self.c, self.vx, self.vy, self.c
-        return SymbolicGaussian(law, mass, self.wave)
+        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.variance / 2)
+        return replace(self, mx=self.mx + a * self.variance, my=self.my + a * self.covariance, weight=mass)
 
     def times_wave(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(i (a x + b))."""
         ux, uy, phase = self.wave
-        return SymbolicGaussian((self.mx, self.my, self.vx, self.vy, self.c), self.weight, (ux + a, uy, phase + b))
+        return replace(self, wave=(ux + a, uy, phase + b))
 
     def observed(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure given a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0."""
-        n, u = 1 + a**2 * self.vx, a * self.mx + b
-        pull = a * u / n
-        means = self.mx - self.vx * pull, self.my - self.c * pull
-        law = *means, self.vx / n, self.vy - a**2 * self.c**2 / n, self.c / n
-        return SymbolicGaussian(law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
+        v, c = self.variance, self.covariance
+        n, u = 1 + a**2 * v, a * self.mx + b
+        law = self.mx - v * a * u / n, self.my - c * a * u / n, v / n, self.vy - a**2 * c**2 / n, c / n
+        return SymbolicGaussian(*law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
 
     def times_gaussian(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(-(a x + b)^2 / 2)."""
         given = self.observed(a, b)
-        given.weight = given.weight / sp.sqrt(1 + a**2 * self.vx)
-        return given
+        return replace(given, weight=given.weight / sp.sqrt(1 + a**2 * self.variance))
 
     def at(self, x: Any, distance: Any) -> SymbolicGaussian:
         """The measure given x, times exp(-distance^2 / 2)."""
-        mean = self.my + self.c / self.vx * (x - self.mx)
-        law = x, mean, ZERO, (self.vx * self.vy - self.c**2) / self.vx, ZERO
-        return SymbolicGaussian(law, self.weight * ROOT_2PI * phi(distance), self.wave)
-
-    @property
-    def variance(self) -> Any:
-        """The variance of x."""
-        return self.vx
-
-    @property
-    def covariance(self) -> Any:
-        """The covariance of x and y."""
-        return self.c
+        v, c = self.variance, self.covariance
+        law = x, self.my + c / v * (x - self.mx), ZERO, (v * self.vy - c**2) / v, ZERO
+        return SymbolicGaussian(*law, self.weight * ROOT_2PI * phi(distance), self.wave)
 
     @property
     def mean(self) -> Any:
         """The mean of x under the measure made a probability."""
         ux, uy, _ = self.wave
-        return self.mx + sp.I * (ux * self.vx + uy * self.c)
+        return self.mx + sp.I * (ux * self.variance + uy * self.covariance)
 
     @property
     def mass(self) -> Any:
@@ -90,7 +84,7 @@ class SymbolicGaussian:
         if ux == uy == 0:
             return self.weight
         centre = ux * self.mx + uy * self.my + phase
-        variance = ux**2 * self.vx + uy**2 * self.vy + 2 * ux * uy * self.c
+        variance = ux**2 * self.variance + uy**2 * self.vy + 2 * ux * uy * self.covariance
         return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
 
 
@@ -103,7 +97,8 @@ class SymbolicMoments(PairMoments[Any]):
 
     def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
         super().__init__(law, first, second)
-        self.weight, self.law.weight = self.law.weight, ONE  # one factor of all moments, so that formulas stay short
+        self.weight = self.law.weight  # one factor of all moments, so that formulas stay short
+        self.law = replace(self.law, weight=ONE)
 
     def __call__(self, p: int, q: int) -> Any:
         """M(p, q)."""
@@ -122,7 +117,7 @@ class SymbolicMoments(PairMoments[Any]):
     def _sign(self) -> tuple[Any, Any]:
         """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of V."""
         unit, noise = (self.root_2, ONE) if self.first.kind == "erf" else (ONE, ZERO)
-        return unit, unit**2 * self.first.a**2 * self.law.vx + noise
+        return unit, unit**2 * self.first.a**2 * self.law.variance + noise
 
     @property
     def slope(self) -> Any:
@@ -150,7 +145,7 @@ class SymbolicMoments(PairMoments[Any]):
         """E[A(x) B(y)], the weight included."""
         (one, u), (two, v) = self._sign(), self.swapped._sign()
         h, k = self.distance, self.swapped.distance
-        cov = one * two * self.first.a * self.second.a * self.law.c
+        cov = one * two * self.first.a * self.second.a * self.law.covariance
         both: Any = Phi2(h, k, cov / sp.sqrt(u * v))
         if self.first.kind == "erf":
             both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
@@ -166,7 +161,7 @@ def _apart(value: Any) -> tuple[Any, ...]:
 
 def line_moments(mean: Any, variance: Any, factor: Factor) -> Callable[[int, int], Any]:
     """m(0, q) = E[y^q B(y)] of one variable."""
-    return SymbolicMoments.of(SymbolicGaussian((ZERO, mean, ONE, variance, ZERO)), NO_FACTOR, factor)
+    return SymbolicMoments.of(SymbolicGaussian(ZERO, mean, ONE, variance, ZERO), NO_FACTOR, factor)
 
 
 def _groups(terms: Terms) -> list[tuple[Factor, dict[int, Any]]]:
@@ -237,7 +232,7 @@ def _cross(f: Terms, g: Terms, letters: tuple[Any, ...]) -> Any:
     total = ZERO
     for first, left in _groups(f):
         for second, right in _groups(g):
-            moments = SymbolicMoments.of(SymbolicGaussian(letters), first, second)
+            moments = SymbolicMoments.of(SymbolicGaussian(*letters), first, second)
             total += sum(c * d * moments(p, q) for p, c in left.items() for q, d in right.items())
     return _tidy(total)
 
@@ -266,46 +261,46 @@ def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
 def _line(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any) -> Any:
     if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
         return None
-    law, total = SymbolicGaussian(letters), ZERO
+    law, total = SymbolicGaussian(*letters), ZERO
     offset = law.my - slope * law.mx
     for first, left in _groups(f):
         for second, right in _groups(g):
             if first.kind == second.kind == "step":
-                other = Factor("step", second.a * slope, second.b + second.a * offset)
-                along = _between(law, first, other)
-                moments = _substituted(along, slope, offset)
+                moments = _two_steps(law, first, Factor("step", second.a * slope, second.b + second.a * offset))
+                right = _powers_along(right, slope, offset)
+                total += sum(a * b * moments(p + q) for p, a in left.items() for q, b in right.items())
             else:
-                moments = SymbolicMoments.of(law, first, second)
-            total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
+                both = SymbolicMoments.of(law, first, second)
+                total += sum(a * b * both(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
 
 
-def _substituted(along: Any, slope: Any, offset: Any) -> Any:
-    """(p, q) -> E[x^p (slope x + offset)^q ...] from moments of x alone."""
+def _powers_along(polynomial: dict[int, Any], slope: Any, offset: Any) -> dict[int, Any]:
+    """Coefficients of a polynomial in slope x + offset by powers of x."""
+    found: dict[int, Any] = {}
+    for q, c in polynomial.items():
+        for k in range(q + 1):
+            if k == q or offset != 0:
+                found[k] = found.get(k, ZERO) + c * comb(q, k) * slope**k * offset ** (q - k)
+    return found
 
-    def moment(p: int, q: int) -> Any:
-        powers = [k for k in range(q + 1) if k == q or offset != 0]
-        return sum(comb(q, k) * slope**k * offset ** (q - k) * along(p + k) for k in powers)
 
-    return moment
-
-
-def _between(law: SymbolicGaussian, first: Factor, second: Factor) -> Any:
+def _two_steps(law: SymbolicGaussian, first: Factor, second: Factor) -> Callable[[int], Any]:
     """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)]: above both thresholds, below both, or between."""
     s, t = -first.b / first.a, -second.b / second.a
     up, also = first.a.is_positive, second.a.is_positive
 
-    def above(threshold: Any) -> Callable[[int, int], Any]:
-        return line_moments(law.mx, law.vx, Factor("step", ONE, -threshold))
+    def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
+        return line_moments(law.mx, law.variance, Factor("step", side, -side * threshold))
 
     if up and also:
-        tail = above(sp.Max(s, t))
+        tail = beyond(ONE, sp.Max(s, t))
         return lambda k: tail(0, k)
     if not up and not also:
-        below = line_moments(law.mx, law.vx, Factor("step", -ONE, sp.Min(s, t)))
+        below = beyond(-ONE, sp.Min(s, t))
         return lambda k: below(0, k)
     low, high = (s, t) if up else (t, s)
-    outer, inner = above(sp.Max(high, low)), above(low)
+    outer, inner = beyond(ONE, sp.Max(high, low)), beyond(ONE, low)
     return lambda k: inner(0, k) - outer(0, k)
 
 

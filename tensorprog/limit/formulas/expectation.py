@@ -17,7 +17,7 @@ from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms
 from tensorprog.limit.formulas.nodes import IndexSum, Lookup, Node, Opaque, RealNode, Softmax
 from tensorprog.limit.formulas.notation import expression_tex
 
-__all__ = ["Body", "Expectation", "factor_of"]
+__all__ = ["Body", "Expectation", "argument_names", "factor_of"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
@@ -38,7 +38,7 @@ class Body(Opaque):
 def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]) -> sp.Tuple:
     """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads."""
     used = [v for v in places if any(node == v for node in walk(expr))]
-    names = {v: FORMAL if len(used) == 1 else Variable(f".{k}") for k, v in enumerate(used)}
+    names = dict(zip(used, argument_names(len(used)), strict=True))
     numbers: list[Any] = []
 
     def change(node: Expr) -> Expr | None:
@@ -95,7 +95,7 @@ class Expectation(RealNode, Node):
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
-            return value_at(factor, mean)
+            return scalar_function(factor[0].expr, _values(factor, [mean]))
         if mean == 0 and _parity(factor) < 0:
             return ZERO
         terms = terms_of(factor)
@@ -187,7 +187,7 @@ class Expectation(RealNode, Node):
 
 
 def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+    values = _values(factor, [z[int(place)] for place in factor[2]])
 
     def leaf(node: Any) -> tuple[str, int]:
         value = values[node]
@@ -198,7 +198,7 @@ def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
 
 
 def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+    values = _values(factor, [z[int(place)] for place in factor[2]])
 
     def change(node: Variable) -> Variable:
         text = printer._print(values[node])
@@ -210,15 +210,14 @@ def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
     return text if called or isinstance(expr, Variable) else f"({text})"
 
 
-def value_at(factor: sp.Tuple, *places: Any) -> Any:
-    """A factor as a sympy expression at given arguments."""
-    return scalar_function(factor[0].expr, letters_of(factor) | _arguments(factor, places))
+def argument_names(count: int) -> list[Variable]:
+    """The arguments of a factor's body."""
+    return [FORMAL] if count == 1 else [Variable(f".{k}") for k in range(count)]
 
 
-def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
-    """The arguments of a factor's body by their names."""
-    names = [FORMAL] if len(values) == 1 else [Variable(f".{k}") for k in range(len(values))]
-    return dict(zip(names, values, strict=True))
+def _values(factor: sp.Tuple, places: Sequence[Any]) -> dict[Variable, Any]:
+    """What stands in a factor's body, at given arguments."""
+    return letters_of(factor) | dict(zip(argument_names(len(places)), places, strict=True))
 
 
 def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:

@@ -25,7 +25,7 @@ from tensorprog.limit.law.law import NumericLaw
 
 __all__ = [
     "Choice", "Conditional", "Data", "Entry", "IndexSum", "Lookup", "Node", "Opaque", "ProgramAtom", "RealNode",
-    "Score", "ScoreAverage", "Softmax", "affine", "index_symbol", "summed",
+    "Score", "ScoreAverage", "Softmax", "affine", "index_symbol", "summed", "written_out",
 ]  # fmt: skip
 
 MOST = 100_000  # terms that are written out
@@ -45,7 +45,7 @@ def written_out(expr: Any, limits: Any) -> Iterator[Any]:
     """An expression at all values of bound indices."""
     ranges = [range(int(start), int(stop) + 1) for _, start, stop in limits]
     if math.prod(map(len, ranges)) > MOST:
-        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out; sums evaluate as they are")
+        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out")
     for values in product(*ranges):
         yield expr.xreplace({limit[0]: sp.Integer(value) for limit, value in zip(limits, values, strict=True)})
 
@@ -234,8 +234,9 @@ class Softmax(RealNode, Node):
         if not self.has_free(symbol):
             return sp.S.Zero
         argument, limits, _ = self.args
-        slope = Softmax(argument, limits, self.bound_symbols) * argument.diff(symbol)
-        return self * (self.here.diff(symbol) - IndexSum(slope, *limits))
+        again = {i: index_symbol(f"{i}*") for i in self.bound_symbols}  # the sum has indices of its own
+        slope = Softmax(argument, limits, again.values()) * argument.diff(symbol).xreplace(again)
+        return self * (self.here.diff(symbol) - IndexSum(slope, *((again[i], *span) for i, *span in limits)))
 
     def _texts(self, printer: Any) -> tuple[str, str, str]:
         argument, _, at = self.args
