@@ -1,9 +1,29 @@
 """Functions of one variable from sums of terms."""
 
 import numpy as np
+from scipy import special
 
 from tensorprog.gaussian import RealFunction
-from tensorprog.gaussian.function import terms_call
+
+KINDS = {
+    "one": np.ones_like,
+    "step": lambda t: (t > 0).astype(float),
+    "erf": special.erf,
+    "exp": np.exp,
+    "sin": np.sin,
+    "cos": np.cos,
+    "gaussian": lambda t: np.exp(-0.5 * t * t),
+}
+
+
+def terms_call(terms):
+    """The function of x (shape batch + (m,)) that the terms sum to."""
+
+    def value(term, x):
+        c, a, b = (np.asarray(number, dtype=float)[..., None] for number in (term.coefficient, term.scale, term.shift))
+        return c * x**term.power * KINDS[term.kind](a * x + b)
+
+    return lambda x: sum((value(term, x) for term in terms), np.zeros_like(x))
 
 
 def from_terms(terms, features=None, parity=0):

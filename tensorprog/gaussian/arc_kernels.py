@@ -165,7 +165,8 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
     Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
     """
     slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
-    return np.asarray(_sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
+    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
+    return np.asarray(first * second * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
 
 
 def kernel_sensitivity(
@@ -202,11 +203,6 @@ def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Ar
     """Sum over sigmoids of |amplitude| / sqrt(var + spread)."""
     tilts = (size(a) * _inverse_root(var + spread) for a, spread in h.sigmoids)
     return np.asarray(sum(tilts, np.zeros((1,) * var.ndim)))
-
-
-def _sizes(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
-    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
-    return np.asarray(first * second)
 
 
 def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:

@@ -322,58 +322,41 @@ class _Group:
         return self.coefficients[k]
 
 
-@dataclass(frozen=True, eq=False)
-class _Factored:
-    """A finished group: coefficients of powers of z (None where a power is absent), and its factor."""
-
-    factor: Factor
-    coefficients: list[Estimate | None]
+Gathered = list[tuple[Factor, list[Estimate | None]]]  # factors, and coefficients of powers of z: None for 0
 
 
-def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> list[_Factored]:
+def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Gathered:
     """Terms as polynomials in z = (x - mu) / sd times one factor each, anchored at the mean.
 
     x^p = sum over k of comb(p, k) mu^(p-k) (x - mu)^k; scale x + shift = (scale sd) z + (scale mu + shift).
     """
     shape = mu.shape
     base = _Group("one", np.zeros(shape), np.zeros(shape), [])
-    groups: list[tuple[FunctionTerm, _Group]] = []
+    groups: dict[Any, _Group] = {"one": base}
     for term in terms:
-        group = base
-        if term.kind != "one":
-            same = [g for t, g in groups if _same_argument(t, term)]
-            if same:
-                group = same[0]
-            else:
-                scale, shift = np.asarray(term.scale, dtype=np.float64), np.asarray(term.shift, dtype=np.float64)
-                a, b = np.broadcast_to(scale * sd, shape), np.broadcast_to(fused(scale, mu, shift), shape)
-                if term.kind == "step":
-                    # a positive factor of its argument means nothing to a step: a = +-1 has no extreme units
-                    unit = np.where(a == 0, 1.0, np.abs(a))
-                    a, b = a / unit, np.clip(b / unit, -HUGE, HUGE)
-                group = _Group(term.kind, a, b, [])
-                groups.append((term, group))
+        scale, shift = np.asarray(term.scale, dtype=np.float64), np.asarray(term.shift, dtype=np.float64)
+        key = term.kind if term.kind == "one" else (term.kind, *((v.shape, v.tobytes()) for v in (scale, shift)))
+        if key not in groups:
+            a, b = np.broadcast_to(scale * sd, shape), np.broadcast_to(fused(scale, mu, shift), shape)
+            if term.kind == "step":
+                # a positive factor of its argument means nothing to a step: a = +-1 has no extreme units
+                unit = np.where(a == 0, 1.0, np.abs(a))
+                a, b = a / unit, np.clip(b / unit, -HUGE, HUGE)
+            groups[key] = _Group(term.kind, a, b, [])
         for k in range(term.power + 1):
-            _add_power(group.coefficient(k, shape), np.asarray(term.coefficient, dtype=np.float64), term.power, k, mu)
-    for _, group in groups:
+            coefficient = groups[key].coefficient(k, shape)
+            _add_power(coefficient, np.asarray(term.coefficient, dtype=np.float64), term.power, k, mu)
+    for group in groups.values():
         if group.kind == "step":
             _anchor(group, base)
     powers = [sd**k for k in range(1 + max((t.power for t in terms), default=0))]
     return [
-        _Factored(
+        (
             Factor(group.kind, group.a, group.b),
             [c.estimate(powers[k]) if np.any(c.high) else None for k, c in enumerate(group.coefficients)],
         )
-        for group in [base, *(g for _, g in groups)]
+        for group in groups.values()
     ]
-
-
-def _same_argument(first: FunctionTerm, second: FunctionTerm) -> bool:
-    return (
-        first.kind == second.kind
-        and np.array_equal(first.scale, second.scale)
-        and np.array_equal(first.shift, second.shift)
-    )
 
 
 def _add_power(target: _Sum, coefficient: Array, p: int, k: int, mu: Array) -> None:
@@ -425,9 +408,9 @@ def closed_mean(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Estimate
     """
     total = Estimate(np.zeros(mu.shape), np.zeros(mu.shape))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for group in _gather(terms, mu, sd):
-            moments = line_moments(group.factor)
-            for k, c in enumerate(group.coefficients):
+        for factor, coefficients in _gather(terms, mu, sd):
+            moments = line_moments(factor)
+            for k, c in enumerate(coefficients):
                 if c is not None:
                     total = total + c * moments(0, k)
     return _finite(total.reshape(mu.shape))
@@ -452,11 +435,11 @@ def closed_cross(
     total = Estimate(zero, zero)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         others = _gather(g, mu[1], sd[1])
-        for first in _gather(f, mu[0], sd[0]):
-            for second in others:
-                moments = NumericMoments.of(law, first.factor, second.factor)
-                for p, c in enumerate(first.coefficients):
-                    for q, d in enumerate(second.coefficients):
+        for first, left in _gather(f, mu[0], sd[0]):
+            for second, right in others:
+                moments = NumericMoments.of(law, first, second)
+                for p, c in enumerate(left):
+                    for q, d in enumerate(right):
                         if c is not None and d is not None:
                             total = total + c * d * moments(p, q)
     total = _finite(total.reshape(shape))

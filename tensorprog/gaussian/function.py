@@ -10,25 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS",
-    "REACH",
-    "FunctionTerm",
-    "RealFunction",
-    "concatenate",
-    "crude_norm",
-    "density",
-    "evaluate",
-    "merged",
-    "terms_affine",
-    "terms_call",
-    "terms_product",
-    "terms_scaled",
-]
+    "KINDS", "REACH", "FunctionTerm", "RealFunction", "crude_norm", "density", "evaluate", "merged", "terms_affine",
+    "terms_product", "terms_scaled",
+]  # fmt: skip
 
 MOST_TERMS = 60  # that a product has more than its longer factor
 
@@ -36,15 +24,7 @@ MOST_TERMS = 60  # that a product has more than its longer factor
 REACH = 9.0
 SQRT_2PI = float(np.sqrt(2 * np.pi))
 
-KINDS: dict[str, Callable[[Array], Array]] = {
-    "one": lambda t: np.ones_like(t),
-    "step": lambda t: (t > 0).astype(np.float64),
-    "erf": lambda t: np.asarray(special.erf(t)),
-    "exp": lambda t: np.exp(t),
-    "sin": lambda t: np.sin(t),
-    "cos": lambda t: np.cos(t),
-    "gaussian": lambda t: np.exp(-0.5 * t * t),
-}
+KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -86,20 +66,8 @@ class FunctionTerm:
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
 
-    def __call__(self, x: Array) -> Array:
-        """Its values at x of shape batch + (m,)."""
-        value = np.asarray(_lift(self.coefficient) * x**self.power)
-        if self.kind == "one":
-            return value
-        return np.asarray(value * KINDS[self.kind](np.asarray(_lift(self.scale) * x + _lift(self.shift))))
-
-
 def _lift(parameter: Any) -> Array:
     return np.asarray(parameter, dtype=np.float64)[..., None]
-
-
-def _no_features() -> Array:
-    return np.zeros((0, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +86,7 @@ class RealFunction:
 
     call: Callable[[Array], Array]
     kinks: Array
-    features: Array = field(default_factory=_no_features)
+    features: Array = field(default_factory=lambda: np.zeros((0, 2)))
     parity: int = 0
     terms: tuple[FunctionTerm, ...] | None = None
 
@@ -145,30 +113,14 @@ class RealFunction:
     def joined(self, other: RealFunction, operation: Callable[[Array, Array], Array]) -> RealFunction:
         """x -> operation(f(x), g(x)), without parity and terms."""
         first, second = self.call, other.call
-        kinks, features = concatenate(self.kinks, other.kinks, 1), concatenate(self.features, other.features, 2)
+
+        def both(one: Array, two: Array, trailing: int) -> Array:
+            batch = np.broadcast_shapes(one.shape[:-trailing], two.shape[:-trailing])
+            parts = [np.broadcast_to(p, batch + p.shape[p.ndim - trailing :]) for p in (one, two)]
+            return np.concatenate(parts, axis=-trailing)
+
+        kinks, features = both(self.kinks, other.kinks, 1), both(self.features, other.features, 2)
         return RealFunction(lambda x: np.asarray(operation(first(x), second(x))), kinks, features)
-
-
-def concatenate(first: Array, second: Array, trailing: int) -> Array:
-    """Join along axis -trailing after broadcasting the batch axes before it.
-
-    Shapes    (..., K) and (..., M), or (..., K, 2) and (..., M, 2) -> the batch broadcast, K + M
-    """
-    batch = np.broadcast_shapes(first.shape[:-trailing], second.shape[:-trailing])
-    parts = [np.broadcast_to(p, batch + p.shape[len(p.shape) - trailing :]) for p in (first, second)]
-    return np.concatenate(parts, axis=-trailing)
-
-
-def terms_call(terms: tuple[FunctionTerm, ...]) -> Callable[[Array], Array]:
-    """The function of x (shape batch + (m,)) that the terms sum to."""
-
-    def call(x: Array) -> Array:
-        total = np.zeros_like(x)
-        for term in terms:
-            total = total + term(x)
-        return total
-
-    return call
 
 
 # -- sums of terms, of numbers or formulas ----------------------------------------------------------------------------

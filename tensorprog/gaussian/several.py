@@ -162,14 +162,7 @@ def _scrambled(dim: int, seed: int, replicate: int) -> qmc.Sobol:
     return qmc.Sobol(dim, scramble=True, bits=52, rng=np.random.default_rng(child))
 
 
-def _point_sets(dim: int, log2_size: int) -> Array:
-    few = dim * 2**log2_size * REPLICATES <= KEPT
-    return _kept_points(dim, log2_size) if few else normal_points(dim, log2_size, REPLICATES, SEED)
-
-
-@lru_cache(maxsize=2)
-def _kept_points(dim: int, log2_size: int) -> Array:
-    return normal_points(dim, log2_size, REPLICATES, SEED)
+_kept_points = lru_cache(maxsize=2)(normal_points)
 
 
 def standard_errors(replicates: Sequence[Array] | Array) -> Array:
@@ -213,8 +206,9 @@ def by_doubling(integrand: JointIntegrand) -> Estimate:
     d, last = integrand.mu.shape[-1], int(math.log2(most_points(integrand) // REPLICATES))
     total, square, done = np.zeros((REPLICATES, *integrand.shape)), np.zeros(integrand.shape), 0
     for log2_size in range(FIRST_LOG2, last + 1):
+        made = _kept_points if d * 2**log2_size * REPLICATES <= KEPT else normal_points
         # a zero-dimensional Gaussian needs no points: the function is a constant
-        points = _point_sets(max(d, 1), log2_size)[:, done:, :d]
+        points = made(max(d, 1), log2_size, REPLICATES, SEED)[:, done:, :d]
         for number, new in enumerate(points):
             sums = integrand.sums(new, np.ones(len(new)))
             total[number] += sums[0]

@@ -3,8 +3,8 @@ import pytest
 from gaussian_functions import FUNCTIONS
 
 from tensorprog.gaussian import Estimate, FunctionTerm, mean
-from tensorprog.gaussian.function import terms_call, terms_product
-from tests.terms import from_terms
+from tensorprog.gaussian.function import terms_product
+from tests.terms import from_terms, terms_call
 
 X = np.linspace(-3, 3, 101)
 

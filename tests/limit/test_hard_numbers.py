@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross
-from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 from tests.reading import loads
-from tests.terms import from_terms
+from tests.terms import from_terms, terms_call
 
 Array = NDArray[np.float64]
 INF = float("inf")

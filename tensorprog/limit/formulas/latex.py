@@ -26,6 +26,7 @@ from tensorprog.limit.formulas.notation import (
     pair_names,
     readable,
     reference_tex,
+    sides,
     statement_tex,
     tex_name,
 )
@@ -111,11 +112,7 @@ def _pieces(term: Any, later: bool) -> Iterator[str]:
 
 def condition(equation: Affine, names: Mapping[str, str]) -> str:
     """An equation between indices."""
-    sides = []
-    for sign in (1, -1):
-        terms = tuple((names.get(n, n), sign * c) for n, c in equation.terms if sign * c > 0)
-        sides.append(form_tex(Affine(terms, 0 if sign == 1 else -equation.offset)))
-    return " = ".join(sides)
+    return " = ".join(map(form_tex, sides(equation, names)))
 
 
 def _delta(equations: Equations, names: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from sympy.printing.str import StrPrinter
 
 from tensorprog.language.expr import Affine
 from tensorprog.limit.formulas.nodes import Entry
-from tensorprog.limit.formulas.notation import pair_names, readable
+from tensorprog.limit.formulas.notation import pair_names, readable, sides
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
 from tensorprog.limit.moment.indexed import Equations
 
@@ -61,13 +61,14 @@ def label_text(names: tuple[str, ...], positions: Mapping[str, str]) -> str:
 
 
 def _condition(equation: Affine, names: Mapping[str, str]) -> str:
-    left = [(names.get(name, name), c) for name, c in equation.terms if c > 0]
-    right = [(names.get(name, name), -c) for name, c in equation.terms if c < 0]
-    offset = -equation.offset
-    sides = [" + ".join(f"{'' if c == 1 else f'{c}*'}{name}" for name, c in side) for side in (left, right)]
-    if offset:
-        sides[1] = f"{sides[1]} {'+' if offset > 0 else '-'} {abs(offset)}" if sides[1] else str(offset)
-    return f"{sides[0]} = {sides[1] or 0}"
+    return " = ".join(map(_form_text, sides(equation, names)))
+
+
+def _form_text(form: Affine) -> str:
+    text = " + ".join(f"{'' if c == 1 else f'{c}*'}{name}" for name, c in form.terms)
+    if not form.offset or not text:
+        return text or str(form.offset)
+    return f"{text} {'+' if form.offset > 0 else '-'} {abs(form.offset)}"
 
 
 def cases_text(
