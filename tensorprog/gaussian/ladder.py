@@ -21,7 +21,7 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, toeplitz_values, toeplitz_view, unanswered
 from tensorprog.gaussian.normal import CORRELATION_SLACK
-from tensorprog.gaussian.quadrature import along_a_line, exponential_factor, over_the_plane
+from tensorprog.gaussian.quadrature import along_a_line, over_conditional_means, over_the_plane
 from tensorprog.gaussian.series import mehler_series
 from tensorprog.gaussian.several import JointIntegrand, gauss_hermite, quasi_monte_carlo
 
@@ -85,8 +85,8 @@ LADDER: tuple[Method, ...] = (
     mehler_series,
     independent,
     closed_form,
-    exponential_factor,
     along_a_line,
+    over_conditional_means,
     over_the_plane,
     gauss_hermite,
     quasi_monte_carlo,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import REACH, FunctionTerm, RealFunction, crude_norm, density, evaluate
+from tensorprog.gaussian.function import REACH, RealFunction, crude_norm, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
 from tensorprog.gaussian.pair_moments import WAVES
 from tensorprog.gaussian.rules import panel_edges, rule
@@ -23,7 +23,10 @@ Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
 Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
-__all__ = ["along_a_line", "exponential_factor", "integrate_line", "integrate_plane", "over_the_plane"]
+__all__ = [
+    "along_a_line", "integrate_line", "integrate_plane", "over_conditional_means",
+    "over_the_plane",
+]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
@@ -49,8 +52,7 @@ def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate
         return None
 
     def integral(part: FactoredIntegrand) -> Estimate:
-        laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
-        parts = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
+        parts = _sides(part)
         if len(parts) == 2:
             g, mu, sd = parts[1]
             parts[1] = g, mu, sd * np.where(part.correlation.rho < 0, -1.0, 1.0)
@@ -61,66 +63,41 @@ def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate
     return lambda part: part.for_members(part.correlation.s == 0, integral)
 
 
-def exponential_factor(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """For two functions, one of which is a multiple of an exponential; the other is integrated over a line.
-
-    The exponential moves the mean of Y by a times the covariance, and leaves its mass: so exp(x) at a variance of 1000
-    does not overflow where exp(500) is the answer.
-    """
+def over_conditional_means(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """Two variables, where one function has a closed mean given the other variable: a line is enough."""
     if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
         return None
-    single = [f.terms[0] if f.terms is not None and len(f.terms) == 1 else None for f in integrand.functions]
-    exponential = [term is not None and term.kind == "exp" and term.power == 0 for term in single]
-    if not any(exponential):
+    # the mean of a wave given the other variable has fewer waves, or none; an exponential loses its variance
+    kinds = [{term.kind for term in f.terms or ()} for f in integrand.functions]
+    inner = max((1, 0), key=lambda k: (bool(kinds[k] & {"exp", *WAVES}), bool(kinds[k])))
+    terms = integrand.functions[inner].terms
+    if terms is None:
         return None
-    k = exponential.index(True)
-    term = single[k]
-    assert term is not None
-
-    def answer(part: FactoredIntegrand) -> Estimate:
-        mu, var, other = part.mu[k], part.var[k], 1 - k
-        exponent = np.asarray(term.scale * mu + term.shift)
-        gain = term.scale * term.scale * var / 2
-        with np.errstate(over="ignore", invalid="ignore"):
-            mass = np.asarray(term.coefficient * np.exp(exponent + gain))
-            size = 2 + np.abs(term.scale * mu) + np.abs(term.shift) + 2 * gain
-            moved = np.broadcast_to(part.mu[other] + term.scale * part.cov, part.shape)
-            line = integrate_line([(part.functions[other], moved, np.broadcast_to(part.sd[other], part.shape))])
-            return (Estimate(mass, np.asarray(2 * EPS * size * np.abs(mass))) * line).reshape(part.shape).settled()
-
-    return answer
-
-
-def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """Two variables; a line is enough where one function has a closed conditional mean of rounding accuracy."""
-    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
-        return None
+    mean = partial(closed_mean, tuple(term.lifted() for term in terms))
 
     def integral(part: FactoredIntegrand) -> Estimate:
-        law = part.correlation
-        laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
-        sides = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
-        # the mean of a wave given the other variable has fewer waves, or none
-        inner = max((1, 0), key=lambda k: _waves(sides[k][0].terms))
-        result = None
-        if (terms := sides[inner][0].terms) is not None:
-            result = integrate_plane(sides[1 - inner], sides[inner], law.rho, law.s, _conditional_mean(terms))
-            if not np.any(part.pending(result)):
-                return result
-        numeric = integrate_plane(sides[0], sides[1], law.rho, law.s)
-        return numeric if result is None else result.better_of(numeric)
+        sides = _sides(part)
+        return integrate_plane(sides[1 - inner], sides[inner], part.correlation.rho, part.correlation.s, mean)
 
     return lambda part: part.for_members(part.correlation.s > 0, integral)
 
 
-def _waves(terms: tuple[FunctionTerm, ...] | None) -> int:
-    """0 without terms, 1 for terms, 2 for terms with waves."""
-    return 0 if terms is None else 1 + any(term.kind in WAVES for term in terms)
+def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """Any two functions of two variables."""
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
+        return None
+
+    def integral(part: FactoredIntegrand) -> Estimate:
+        first, second = _sides(part)
+        return integrate_plane(first, second, part.correlation.rho, part.correlation.s)
+
+    return lambda part: part.for_members(part.correlation.s > 0, integral)
 
 
-def _conditional_mean(terms: tuple[FunctionTerm, ...]) -> Conditional:
-    """E of the terms for means and deviations of shape batch + (m,)."""
-    return partial(closed_mean, tuple(term.lifted() for term in terms))
+def _sides(part: FactoredIntegrand) -> list[Side]:
+    """The functions with means and deviations of their variables over the whole batch."""
+    laws = (np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True))
+    return [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
 
 
 def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array]:

@@ -15,14 +15,24 @@ PAIRS = {(f, g): values for f, g, values in REFERENCES["pairs"]}
 SELF = {(f, f): values for f, values in REFERENCES["self"].items()}
 
 
+def kinds(f):
+    return {term.kind for term in f.terms or ()}
+
+
+def apart(f, g):
+    """Exponentials and waves that meet steps or erf are left to quadrature."""
+    return any(kinds(a) & {"exp", "sin", "cos"} and kinds(b) & {"step", "erf"} for a, b in ((f, g), (g, f)))
+
+
 def accuracy(*functions):
-    closed = all(f.terms is not None for f in functions) and not waves_and_signs(*functions)
+    closed = all(f.terms is not None for f in functions) and not (len(functions) > 1 and apart(*functions))
     return CLOSED if closed else QUADRATURE
 
 
-def waves_and_signs(*functions):
-    kinds = [{term.kind for term in f.terms or ()} for f in functions]
-    return len(kinds) > 1 and any(kinds[k] & {"sin", "cos"} and kinds[1 - k] & {"step", "erf"} for k in (0, 1))
+def hopeless(f, g, case):
+    """Waves of hundreds of periods and exponentials whose squares overflow, with what has no closed form beside them."""
+    wide = apart(f, g) & (np.maximum(*case.law[2:4]) > 100)
+    return wide | (accuracy(f, g) == QUADRATURE and "exp" in kinds(f) | kinds(g)) & np.isinf(case.norm)
 
 
 def check(f, g, known):
@@ -30,9 +40,8 @@ def check(f, g, known):
     for first, second, case in ((f, g, known), (g, f, known.swapped)):
         found = cross(first, second, *case.law)
         bad = violations(found, case.truth, case.norm, accuracy(f, g))
-        if waves_and_signs(f, g):  # by quadrature, which waves of hundreds of periods need closed forms for
-            wide = np.maximum(*case.law[2:4]) > 100
-            bad = np.flatnonzero(~honest(found, case.truth, case.norm) | (np.isin(np.arange(wide.size), bad) & ~wide))
+        kept = honest(found, case.truth, case.norm) & hopeless(f, g, case)
+        bad = bad[~kept[bad]]
         columns = (*case.law, found.value, found.error, case.truth, case.norm)
         assert not bad.size, "\n".join(str([float(column[k]) for column in columns]) for k in bad)
 

@@ -15,7 +15,6 @@ from tensorprog.gaussian.normal import gap, positive, sign, sign_sign, step_sign
 from tensorprog.gaussian.quadrature import _argument_rounding, _finish, _improve, integrate_line
 from tensorprog.gaussian.series import product_series, series
 from tensorprog.gaussian.several import standard_errors
-from tests.terms import from_terms
 
 NONE = np.zeros(0)
 RNG = np.random.default_rng
@@ -194,18 +193,6 @@ def test_rounding_of_arguments_counts_where_the_mean_is_far():
     found = mean(f, mu + 0.5, sd)
     exact = mp.npdf(0.5) + mp.mpf(0.5) * mp.ncdf(0.5) + 10**6 * mp.ncdf(0.5)
     assert worst(Estimate(found.value[None], found.error[None]), [exact]) <= 1
-
-
-@pytest.mark.parametrize(("low", "high", "shift"), [(200, 360, 0.0), (0, 3, 100.3)])
-def test_masses_of_exponentials_count_their_exponents(low, high, shift):
-    """E exp(X / 3 + shift) cos(X) by a rule for the cosine: exponents of 100 are rounded by 50 eps."""
-    mu = RNG(10).uniform(low, high, 100)
-    third = from_terms((FunctionTerm(1.0, 0, "exp", 1 / 3, shift),))
-    found = cross(third, RealFunction(np.cos, np.array([1e9])), mu, mu, 1, 1, 1)
-    with mp.workdps(40):
-        means = [mp.mpf(float(x)) for x in mu]
-        a, b = mp.mpf(1 / 3), mp.mpf(shift)
-        assert worst(found, [mp.exp(a * m + b + a * a / 2) * mp.cos(m + a) * mp.exp(-0.5) for m in means]) <= 1
 
 
 def test_series_bound_what_they_leave_out():

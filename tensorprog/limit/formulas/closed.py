@@ -17,12 +17,12 @@ from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.gaussian.pair_moments import NO_FACTOR, WAVES, Factor, PairMoments
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
-__all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
+__all__ = ["mean_moment", "pair_moment", "regular"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
 Terms = tuple[FunctionTerm, ...]
-WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
+NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,6 @@ def _apart(value: Any) -> tuple[Any, ...]:
     return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
 
 
-def line_moments(mean: Any, variance: Any, factor: Factor) -> Callable[[int, int], Any]:
-    """m(0, q) = E[y^q B(y)] of one variable."""
-    return SymbolicMoments.of(SymbolicGaussian(ZERO, mean, ONE, variance, ZERO), NO_FACTOR, factor)
-
-
 def _groups(terms: Terms) -> list[tuple[Factor, dict[int, Any]]]:
     """Terms as polynomials times one factor each."""
     groups: dict[tuple[Any, ...], dict[int, Any]] = {}
@@ -178,15 +173,32 @@ MX, MY, C = sp.symbols("mx my c", real=True)
 VX, VY, K = sp.symbols("vx vy k", positive=True)
 
 
-def _letters(values: Sequence[Any]) -> tuple[Any, ...]:
-    """The letters that stand for means, variances and covariance: exact zeros and equal variances are kept."""
-    mx, my, vx, vy, _ = values
-    return (ZERO if mx == 0 else MX, ZERO if my == 0 else MY, VX, VX if vy == vx else VY, C)
-
-
 def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
     """E f(X) for X of positive variance; None for a formula of more than `most` parts."""
-    return _read(_mean(f, ZERO if mean == 0 else MX), {MX: mean, VX: variance}, most)
+    formula = _moment(NO_FUNCTION, f, (ZERO, ZERO if mean == 0 else MX, ONE, VX, ZERO))
+    return _read(formula, {MX: mean, VX: variance}, most)
+
+
+def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, singular: bool) -> Any:
+    """E f(X) g(Y) under (mx, my, vx, vy, c); None where a pair of terms has no closed form, or a long one.
+
+    `singular` says that vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; elsewhere vx vy > c^2.
+    """
+    mx, my, vx, vy, c = law
+    x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
+    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g):
+        return None
+    if not singular:
+        formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
+        return _read(formula, {MX: mx, MY: my, VX: vx, VY: vy, C: c}, most)
+    k = ONE if c == vx else -ONE if c == -vx else c / vx
+    signs = [k, *(t.scale for t in (*f, *g) if t.kind == "step")]
+    if any(sp.sign(value) not in (1, -1) for value in signs):
+        return None
+    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
+    y = slope * x if my == k * mx else y
+    formula = _moment(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
+    return _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
 
 
 def _read(formula: Any, values: dict[Any, Any], most: float) -> Any:
@@ -201,77 +213,27 @@ def size(formula: Any) -> int:
     return 1 + sum(map(size, formula.args))
 
 
-@cache
-def _mean(f: Terms, mean: Any) -> Any:
-    total = ZERO
-    for factor, polynomial in _groups(f):
-        moments = line_moments(mean, VX, factor)
-        total += sum(c * moments(0, q) for q, c in polynomial.items())
-    return _tidy(total)
-
-
-def cross_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
-    """E f(X) g(Y) under (mx, my, vx, vy, c) with vx vy > c^2; None where a pair of terms has no closed form, or a
-    long one.
-    """
-    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g):
-        return None
-    if most < float("inf") and law[:2] != (0, 0) and _work(f) * _work(g) > WORK:
-        return None
-    letters = _letters(law)
-    return _read(_cross(f, g, letters), {k: v for k, v in zip(letters, law, strict=True) if k.is_Symbol}, most)
-
-
-def _work(terms: Terms) -> int:
-    """How far the recursion goes for terms that are no polynomials."""
-    return sum((1 + term.power) ** 2 for term in terms if term.kind != "one")
-
-
-@cache
-def _cross(f: Terms, g: Terms, letters: tuple[Any, ...]) -> Any:
-    total = ZERO
-    for first, left in _groups(f):
-        for second, right in _groups(g):
-            moments = SymbolicMoments.of(SymbolicGaussian(*letters), first, second)
-            total += sum(c * d * moments(p, q) for p, c in left.items() for q, d in right.items())
-    return _tidy(total)
-
-
 def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
-    """Whether the formula of `cross_moment` holds at correlation +-1 too: no steps meet, or both at their means."""
+    """Whether the formula of other laws holds at correlation +-1 too: no steps meet, or both at their means."""
     if not any(t.kind == "step" for t in f) or not any(t.kind == "step" for t in g):
         return True
     return bool(mx == 0 and my == 0 and all(t.shift == 0 for t in (*f, *g) if t.kind == "step"))
 
 
-def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
-    """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; None as in `cross_moment`."""
-    mx, my, vx, _, c = law
-    k = ONE if c == vx else -ONE if c == -vx else c / vx
-    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g) or sp.sign(k) not in (1, -1):
-        return None
-    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
-    x = ZERO if mx == 0 else MX
-    y = slope * x if my == k * mx else ZERO if my == 0 else MY
-    formula = _line(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
-    return None if formula is None else _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
-
-
 @cache
-def _line(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any) -> Any:
-    if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
-        return None
+def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any = None) -> Any:
+    """E f(X) g(Y); `slope` is that of y over x where the law is singular."""
     law, total = SymbolicGaussian(*letters), ZERO
-    offset = law.my - slope * law.mx
     for first, left in _groups(f):
         for second, right in _groups(g):
-            if first.kind == second.kind == "step":
-                moments = _two_steps(law, first, Factor("step", second.a * slope, second.b + second.a * offset))
-                right = _powers_along(right, slope, offset)
-                total += sum(a * b * moments(p + q) for p, a in left.items() for q, b in right.items())
+            if slope is not None and first.kind == second.kind == "step":
+                offset = law.my - slope * law.mx
+                along = _two_steps(law, first, Factor("step", second.a * slope, second.b + second.a * offset))
+                powers = _powers_along(right, slope, offset)
+                total += sum(a * b * along(p + q) for p, a in left.items() for q, b in powers.items())
             else:
-                both = SymbolicMoments.of(law, first, second)
-                total += sum(a * b * both(p, q) for p, a in left.items() for q, b in right.items())
+                moments = SymbolicMoments.of(law, first, second)
+                total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
 
 
@@ -291,7 +253,8 @@ def _two_steps(law: SymbolicGaussian, first: Factor, second: Factor) -> Callable
     up, also = first.a.is_positive, second.a.is_positive
 
     def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
-        return line_moments(law.mx, law.variance, Factor("step", side, -side * threshold))
+        own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
+        return SymbolicMoments.of(own, NO_FACTOR, Factor("step", side, -side * threshold))
 
     if up and also:
         tail = beyond(ONE, sp.Max(s, t))

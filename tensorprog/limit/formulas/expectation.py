@@ -12,7 +12,7 @@ from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
-from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
+from tensorprog.limit.formulas.closed import mean_moment, pair_moment, regular
 from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function
 from tensorprog.limit.formulas.nodes import IndexSum, Lookup, Node, Opaque, RealNode, Softmax
 from tensorprog.limit.formulas.notation import expression_tex
@@ -55,11 +55,6 @@ def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr
 def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:
     """The numbers of a factor by their names in its body."""
     return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
-
-
-def indexed(expr: Any) -> bool:
-    """Whether index symbols occur: members may be equal for some of their values."""
-    return any(symbol.is_integer for symbol in expr.free_symbols)
 
 
 class Expectation(RealNode, Node):
@@ -113,10 +108,10 @@ class Expectation(RealNode, Node):
         singular = _zero(vx * vy - c**2, vx * vy)
         found = None
         if first is not None and second is not None:
-            if singular:
-                found = line_moment(first, second, law, most)
-            elif not indexed(sp.Tuple(*law)) or regular(first, second, mx, my):
-                found = cross_moment(first, second, law, most)
+            # members may be equal for some values of indices
+            indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
+            if singular or not indexed or regular(first, second, mx, my):
+                found = pair_moment(first, second, law, most, singular)
         if found is None and singular and c == vx and mx == my:
             return _one_variable((f, g), mx, vx)
         return self if found is None else found

@@ -147,14 +147,7 @@ def displayed_cases(left: str, cases: Mapping[Equations, Any], names: Mapping[st
     for key in order:
         where = ", ".join(condition(e, names) for e in sorted(key, key=str))
         lines.append(f"{tex(cases[key])} & " + (where or r"\text{otherwise}"))
-    if max(map(width, lines)) + width(left) <= WIDE:
-        return rf"\[ {left} = \begin{{cases}} " + r" \\ ".join(lines) + r" \end{cases} \]"
-    found = []
-    for key in order:
-        where = ", ".join(condition(e, names) for e in sorted(key, key=str))
-        intro = f"Where ${where}$:" if where else "Otherwise:"
-        found += [intro, display(left, cases[key])]
-    return "\n".join(found)
+    return rf"\[ {left} = \begin{{cases}} " + r" \\ ".join(lines) + r" \end{cases} \]"
 
 
 # ---- one formula with the names it uses ----------------------------------------------------------------------------

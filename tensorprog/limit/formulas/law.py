@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -60,14 +61,15 @@ class FormulaArray:
         return self.law.entry(self.cases, dict(zip(self._axes, map(int, indices), strict=True)))
 
     def __getitem__(self, key: Any) -> Any:
+        shape = np.shape(np.broadcast_to(0, self.shape)[key])
         axes = np.ix_(*(np.arange(*span) for span in self._ranges))
         places = [np.broadcast_to(axis, self.shape)[key] for axis in axes]
-        if not places or not np.shape(places[0]):
+        if not shape:
             return self.at(*map(int, places))
-        if places[0].size > MAX_ENTRIES:
-            raise MemoryLimitError(f"{places[0].size} formulas at once; read them one by one")
-        result: NDArray[Any] = np.empty(places[0].shape, dtype=object)
-        for index in np.ndindex(result.shape):
+        if math.prod(shape) > MAX_ENTRIES:
+            raise MemoryLimitError(f"{math.prod(shape)} formulas at once; read them one by one")
+        result: NDArray[Any] = np.empty(shape, dtype=object)
+        for index in np.ndindex(shape):
             result[index] = self.at(*(int(place[index]) for place in places))
         return result
 
@@ -211,11 +213,8 @@ class SymbolicLaw(Shown):
     # -- what is given out --------------------------------------------------------------------------------------
 
     def entry(self, cases: IndexedFormulas, positions: dict[str, int]) -> Any:
-        """The formula of one member, in plain symbols and sympy's own functions."""
-        return self.plain(self.formulas.expand(cases.entry(positions)))
-
-    def plain(self, formula: Any) -> Any:
-        """A formula in symbols without assumptions, Phi and phi written by erf and exp."""
+        """The formula of one member, in symbols without assumptions, Phi and phi written by erf and exp."""
+        formula = self.formulas.expand(cases.entry(positions))
         formula = formula.replace(Phi, lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2)
         formula = formula.replace(phi, lambda x: sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi))
         return readable(formula.xreplace(self._plain), {})

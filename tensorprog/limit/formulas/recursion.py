@@ -418,12 +418,8 @@ class _OneExpectation:
         places = {placed[k][0][1]: number for number, k in enumerate(kept)} if self.joint else {}
         factors = []
         for number, part in enumerate(self.functions):
-            function = written(part.renamed(solution)) if self.joint else substitute(_function(part), solution)
+            assert part.function is not None
+            function = written(part.renamed(solution)) if self.joint else substitute(part.function, solution)
             own = places if self.joint else {FORMAL: number}
             factors.append(factor_of(function, own, lambda expr: self.recursion.number(expr, self.ranges)))
         return Expectation.of(factors, means, cov).settled()
-
-
-def _function(part: Part) -> Expr:
-    assert part.function is not None
-    return part.function
