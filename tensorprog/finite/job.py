@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import REDUCTIONS
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, index_names, is_call
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
@@ -180,12 +180,8 @@ def make_job(
 
     Raises    ProgramError
     """
-    if isinstance(width, bool) or not hasattr(width, "__index__") or width < 1:
-        raise ProgramError(f"width must be a whole number of at least 1, not {width!r}")
-    if not hasattr(seed, "__index__") or seed < 0:
-        raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-    if isinstance(coordinates, bool) or not hasattr(coordinates, "__index__"):
-        raise ProgramError(f"coordinates must be a whole number, not {coordinates!r}")
+    width, seed = check_count("width", width), check_count("seed", seed, 0)
+    coordinates = check_count("coordinates", coordinates, 0)
     if coordinates < 1 or coordinates > width:
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
     if dtype not in ("float64", "float32"):
@@ -195,15 +191,12 @@ def make_job(
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     check_kept(netsor, keep)
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
-    decided = plan(netsor, int(width), coordinates, kept, method)
+    decided = plan(netsor, width, coordinates, kept, method)
     for name in kept:
-        family = netsor.families[name]
-        if family.kind == "vector" and decided.widths[family.width] < coordinates:
-            raise ProgramError(
-                f"{name} has only {decided.widths[family.width]} coordinates at n = {width}, "
-                f"{coordinates} were asked for"
-            )
-    one = Job(netsor, decided, int(seed), 1, 1, dtype)
+        has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width
+        if has < coordinates:
+            raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
+    one = Job(netsor, decided, seed, 1, 1, dtype)
     over_block, over_part = (held * np.dtype(dtype).itemsize + 1 for held in one.held)
     fit = BLOCK_BYTES / over_block
     fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter

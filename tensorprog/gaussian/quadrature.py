@@ -23,10 +23,7 @@ Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
 Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
-__all__ = [
-    "along_a_line", "integrate_line", "integrate_plane", "over_conditional_means",
-    "over_the_plane",
-]
+__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_conditional_means", "over_the_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15

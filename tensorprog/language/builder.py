@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Netsor
-from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
+from tensorprog.language.parse import Names, affine, parse_expression, parse_target
 from tensorprog.language.schema import (
     INDEX,
     INITIAL,
@@ -80,7 +80,7 @@ class FamilyHandle:
             if isinstance(part, slice):
                 raise fail(f"{self.name}: slices are not index expressions", fix=self.usage_hint)
             expr = parse_expression(part, names) if isinstance(part, str) else as_expr(part)
-            slots.append(as_slot(expr, names))
+            slots.append(affine(expr, names))
         return (Constant if self.constant else Variable)(self.name, tuple(slots))
 
     @property

@@ -30,7 +30,7 @@ def accuracy(*functions):
 
 
 def hopeless(f, g, case):
-    """Waves of hundreds of periods and exponentials whose squares overflow, with what has no closed form beside them."""
+    """Waves of hundreds of periods, exponentials whose squares overflow, with what has no closed form beside them."""
     wide = apart(f, g) & (np.maximum(*case.law[2:4]) > 100)
     return wide | (accuracy(f, g) == QUADRATURE and "exp" in kinds(f) | kinds(g)) & np.isinf(case.norm)
 

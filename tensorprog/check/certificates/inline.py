@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.tools.boundaries import crossed
+from tensorprog.check.overlaps import crossed
 from tensorprog.language.expr import (
     MAX_NODES,
     Affine,
