@@ -189,16 +189,13 @@ def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style
 
 def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
     """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
-    columns = int(width / CHARACTER)
-    for claim in marks.claims:
-        yield from ((line, "#000000") for line in _wrapped(claim, columns, "  "))
-    for number, fault in enumerate(marks.faults, 1):
-        colour = BLAME if number <= marks.fails else "#000000"
-        yield from ((line, colour) for line in _wrapped(f"{number:>2}  {fault}", columns, "    "))
-
-
-def _wrapped(text: str, columns: int, indent: str) -> list[str]:
-    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
+    entries = [(claim, "  ", "#000000") for claim in marks.claims]
+    entries += [(f"{number:>2}  {fault}", "    ", BLAME if number <= marks.fails else "#000000")
+                for number, fault in enumerate(marks.faults, 1)]
+    for text, indent, colour in entries:
+        columns = int(width / CHARACTER)
+        for line in textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_on_hyphens=False):
+            yield line, colour
 
 
 def _tip(name: str, colour: str) -> str:
