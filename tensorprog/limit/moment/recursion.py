@@ -60,7 +60,8 @@ class Added(Protocol):
 V = TypeVar("V", bound=Added)
 M = TypeVar("M", bound=Indexed[Any])
 V_co = TypeVar("V_co", covariant=True)
-K, W = TypeVar("K"), TypeVar("W")
+K = TypeVar("K")
+W = TypeVar("W")
 Ranges = Mapping[str, Range]
 SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
 DEEP = 20  # covariances and averages that are computed inside each other
