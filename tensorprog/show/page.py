@@ -148,7 +148,7 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Blocks:
     remark = ""
     end = time.monotonic() + seconds
     try:
-        for line in blocks(SymbolicLaw(netsor, grade=grade)):
+        for line in blocks(SymbolicLaw(netsor).formulas):
             lines.append(line)
             if time.monotonic() > end:
                 remark = (f"Formulas beyond {seconds:.3g} seconds of work are left out here; "

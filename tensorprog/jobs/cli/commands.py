@@ -295,12 +295,13 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     from tensorprog.limit.formulas.text import law_json, law_text
 
     if form == "json":
-        print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
+        found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
+        print_json(header(program.netsor, program.check()) | {"limit": found})
     elif latex and not quiet:
-        echo(document(law).rstrip("\n"))
+        echo(document(law.formulas, law.grade).rstrip("\n"))
     elif not quiet:
         echo(str(program.check()).splitlines()[0])
-        echo(f"\n{law_text(law)}")
+        echo(f"\n{law_text(law.formulas)}")
     return 0
 
 
