@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import normal_points, standard_errors
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names

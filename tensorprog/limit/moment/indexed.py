@@ -3,7 +3,7 @@
 A second moment M(f, g) has positions '0', '1', ... of f and '0_', '1_', ... of g.  Equations between them are affine,
 as '1' - '1_' = 0 for vectors made by different weights of one family.  Keys shared by heads, heads that are
 independent, stationary kernels: all are a few terms.  Values are arrays of numbers or formulas (`values`,
-`formulas.cases`); what holds for both is here.
+`formulas.recursion`); what holds for both is here.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def rewrite(equations: Equations, names: Mapping[str, Affine], ranges: Ranges) -
     return frozenset(result)
 
 
-def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]:
-    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first.
+def solve(equations: Equations, prefer: Sequence[str] = (), only: bool = False) -> dict[str, Affine]:
+    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first, or `only`.
 
     An equation without an index of coefficient +-1 is left unsolved; it still stands in its term.
     """
@@ -82,7 +82,7 @@ def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]
         candidates = [
             (rank.get(name, len(rank) + (not name.endswith("_"))), name)
             for name, value in form.terms
-            if abs(value) == 1
+            if abs(value) == 1 and not (only and name not in rank)
         ]
         if not candidates:
             continue

@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.gauss_hermite import ORDERS
-from tensorprog.gaussian.integrand import spread_factor
-from tensorprog.gaussian.qmc import standard_errors
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import ORDERS, spread_factor, standard_errors
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
 from tensorprog.language.expr import (
