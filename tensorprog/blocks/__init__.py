@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 __all__ = ["COLOURS", "Block", "Code", "Folded", "Grid", "Heading", "Judgement", "Judgements", "Mathematics",
            "Paragraph", "Picture", "Pictures", "Styled", "badge", "code", "paragraph", "strong"]
@@ -28,26 +28,26 @@ class Styled(str):
 
     look: Literal["code", "strong", "badge"]
 
-
-def _styled(text: object, look: Literal["code", "strong", "badge"]) -> Styled:
-    word = Styled(text)
-    word.look = look
-    return word
+    def __new__(cls, text: object, look: Literal["code", "strong", "badge"] = "code") -> Self:
+        """The text of anything, with a look."""
+        word = super().__new__(cls, text)
+        word.look = look
+        return word
 
 
 def code(text: object) -> Styled:
     """A name or a statement."""
-    return _styled(text, "code")
+    return Styled(text, "code")
 
 
 def strong(text: object) -> Styled:
     """A word that stands out."""
-    return _styled(text, "strong")
+    return Styled(text, "strong")
 
 
 def badge(word: str) -> Styled:
     """A grade or a verdict, in its colour."""
-    return _styled(word, "badge")
+    return Styled(word, "badge")
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ class Structure:
     def __init__(self, netsor: Netsor) -> None:
         self.netsor = netsor
         self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
-        self._boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-        self.edges = dependencies(netsor.body, netsor.ranges, self._boundaries)
+        self.edges = dependencies(netsor.body, netsor.ranges, netsor.boundaries)
         self._definers: dict[tuple[int, Variable], dict[int, None]] = {}
         for user, definer, reference in self.edges:
             self._definers.setdefault((user, reference), {})[definer] = None
@@ -93,7 +92,7 @@ class Structure:
     @cached_property
     def _rounds(self) -> dict[int, tuple[str, ...]]:
         """Recurrence indices around each statement."""
-        order, _ = schedule(self.netsor.body, self.netsor.ranges, self._boundaries)
+        order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
         around: dict[int, tuple[str, ...]] = {}
         waiting: list[tuple[int | Loop, tuple[str, ...]]] = [(entry, ()) for entry in order]
         while waiting:

@@ -59,21 +59,14 @@ class FamilyHandle:
     @property
     def usage_hint(self) -> str:
         """How to use the handle in an expression."""
-        return f"{self._arity}: write {self._example}"
-
-    @property
-    def _arity(self) -> str:
-        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}"
-
-    @property
-    def _example(self) -> str:
-        return f"{self.name}[{', '.join(['i', 'j', 'k', 'l'][: self.count]) if self.count <= 4 else 'i, ...'}]"
+        example = ", ".join("ijklabcdefgh"[: self.count])
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.name}[{example}]"
 
     def __getitem__(self, key: Any) -> Variable | Constant:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != self.count:
-            raise fail(f"{self._arity}, {len(parts)} given", fix=self._example)
+            raise fail(f"{len(parts)} indices given, but {self.usage_hint}")
         names = self.builder.names
         slots = []
         for part in parts:

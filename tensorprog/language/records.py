@@ -298,6 +298,11 @@ class Draft:
             return Fraction(fixed[name])
         return next((ratio for key, ratio, _ in self.widths if key == name), Fraction(1)) * n
 
+    @cached_property
+    def boundaries(self) -> dict[str, tuple[str, ...]]:
+        """Boundary rules of the slots of every family, by name."""
+        return {name: family.boundaries for name, family in self.families.items()}
+
     def boundary(self, slot: Affine) -> str:
         """Boundary rule of a slot of a definition's left side."""
         return self.index[slot.bare].boundary if slot.bare in self.index else ""

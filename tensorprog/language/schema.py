@@ -36,7 +36,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
-__all__ = ["ENTRIES", "PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
+__all__ = ["PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
 
 PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
 Schema = dict[str, Any]
@@ -59,13 +59,11 @@ EXPRESSION: Schema = {
     "description": "A number, or an expression in constants and the indices of the name",
     "anyOf": [{"type": "number"}, {"type": "string", "minLength": 1, "not": {"pattern": r"\.(npz|pkl|pickle|pt)$"}}],
 }
+PATHS = _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"])
 FILE: Schema = {
     "description": "Numbers from a file beside the program",
-    "anyOf": [
-        _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"]),
-        {"type": "object", "additionalProperties": False, "required": ["file"],
-         "properties": {"file": _text("Path of a .npy or .csv file below the program's folder", pattern=PATH)}},
-    ],
+    "anyOf": [PATHS, {"type": "object", "additionalProperties": False, "required": ["file"],
+                      "properties": {"file": PATHS}}],
 }
 LIST: Schema = {
     "description": "Numbers, nested once per index",
@@ -150,7 +148,6 @@ INDEX = Entries("an", "index", False, {
 }, short="size", required="size")
 CONSTANT = Entries("a", "constant", True, {})
 WIDTHS = Entries("a", "width", False, {})
-ENTRIES: dict[str, Entries] = {"indices": INDEX, "initial": INITIAL, "weights": WEIGHT}
 
 
 def _whole(description: str, minimum: int, maximum: int) -> Schema:
@@ -173,6 +170,12 @@ RUN_KEYS: dict[str, Schema] = {
                  "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"])},
 }
 
+
+def _entries(description: str, name: str, entry: Schema) -> Schema:
+    return {"description": description, "type": "object", "propertyNames": {"pattern": f"^{name}$"},
+            "additionalProperties": entry}
+
+
 SECTIONS: dict[str, Schema] = {
     "program": _text("Short name of the program", maxLength=100, pattern=r"^[^/\\]+$"),
     "title": {"type": "string", "description": "One line for people"},
@@ -186,31 +189,14 @@ SECTIONS: dict[str, Schema] = {
         },
         "propertyNames": {"pattern": f"^{FAMILY}$"},
     },
-    "indices": {
-        "description": "Indices with their sizes",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{NAME}$"},
-        "additionalProperties": INDEX.schema,
-    },
-    "widths": {"description": "Widths that grow with n, such as d: n/H", "type": "object",
-               "propertyNames": {"pattern": f"^{NAME}$"},
-               "additionalProperties": _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])},
-    "fixed_widths": {"description": "Widths that stay finite", "type": "object",
-                     "propertyNames": {"pattern": f"^{NAME}$"},
-                     "additionalProperties": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000},
-                                                        {"type": "string", "minLength": 1}]}},
-    "initial": {
-        "description": "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": INITIAL.schema,
-    },
-    "weights": {
-        "description": "Weight matrices with their variances sigma^2",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": WEIGHT.schema,
-    },
+    "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
+    "widths": _entries("Widths that grow with n, such as d: n/H", NAME,
+                     _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])),
+    "fixed_widths": _entries("Widths that stay finite", NAME, {
+        "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]}),
+    "initial": _entries("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
+                      INITIAL.schema),
+    "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
     "body": {
         "description": "The statements, one line each",
         "type": "array", "minItems": 1, "maxItems": 2000,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import islice
@@ -50,7 +50,7 @@ from tensorprog.language.records import (
     Table,
     Weight,
 )
-from tensorprog.language.schedule import Loop, schedule
+from tensorprog.language.schedule import Loop, positions, schedule
 
 __all__ = ["MAX_INDEX", "MAX_STATEMENTS", "problems_of", "statement_parts", "validate"]
 
@@ -307,9 +307,6 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
         row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
         checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
                       "rows are counted from 0")
-    if isinstance(initial.cov, Table):
-        checker.error(f"{what}: the variance that goes with data is one number", initial.span, "variance: 1")
-        return
     check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
@@ -421,14 +418,6 @@ def check_clips(checker: Checker, statement: Nonlin) -> None:
                           "clip(x, lower, upper)")
 
 
-def _flat(order: Sequence[int | Loop]) -> Iterator[int]:
-    for entry in order:
-        if isinstance(entry, Loop):
-            yield from _flat(entry.body)
-        else:
-            yield entry
-
-
 def _hidden(expr: Expr, known: Hidden) -> Expr | None:
     """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
     def leaf(node: Expr) -> Expr | None:
@@ -465,7 +454,7 @@ def _definitions(checker: Checker, order: Sequence[int | Loop]) -> Hidden:
     """When members of each family with one definition are -inf; of what recurs nothing is known."""
     count = Counter(statement.target.name for statement in checker.netsor.body)
     known: dict[str, tuple[list[str], Expr]] = {}
-    for position in _flat(order):
+    for position in positions(order):
         statement = checker.netsor.body[position]
         own = [slot.bare or "" for slot in statement.target.slots]
         if not isinstance(statement, Nonlin) or count[statement.target.name] > 1:
@@ -604,8 +593,8 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
     for position in checker.body:
         groups.setdefault(checker.netsor.body[position].target.name, []).append(position)
     families = {}
-    for name, positions in groups.items():
-        statements = [checker.netsor.body[position] for position in positions]
+    for name, places in groups.items():
+        statements = [checker.netsor.body[position] for position in places]
         counts = {len(s.target.slots) for s in statements}
         if len(counts) > 1:
             checker.error(f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
@@ -614,7 +603,7 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
         before = len(checker.problems)
         for statement in statements:
             check_left_side(checker, statement)
-        family = joined(checker, name, positions, statements, whole) if len(checker.problems) == before else None
+        family = joined(checker, name, places, statements, whole) if len(checker.problems) == before else None
         if family is not None and len(checker.problems) == before:
             families[name] = family
         else:

@@ -5,10 +5,10 @@ numbers, and networks from random weights.  So a rule that misses a spike, or a 
 
     z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / t)
 
-with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.qmc`).  Shares of
-draws have exact binomial tails, whatever their number.  At finite width an expectation is a + b/n + c/n**2 + .., and
-what is compared is a, from a fit of a, b and c to all widths.  Outputs that are Gaussian given all but the weights used
-last enter by these Gaussians, with far less noise than by draws.
+with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.several`).
+Shares of draws have exact binomial tails, whatever their number.  At finite width an expectation is a + b/n + c/n**2 +
+.., and what is compared is a, from a fit of a, b and c to all widths.  Outputs that are Gaussian given all but the
+weights used last enter by these Gaussians, with far less noise than by draws.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
-from tensorprog.gaussian.qmc import deviations
+from tensorprog.gaussian.several import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, check_count
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
 from tensorprog.language.samples import column

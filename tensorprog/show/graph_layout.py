@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +72,7 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
     for node in graph:
         if node not in loose:
             rows[layer[node]].append(node)
+    rows += [loose] if loose else []
     above: dict[str, list[str]] = {node: [] for node in graph}
     below: dict[str, list[str]] = {node: [] for node in graph}
     paths: dict[tuple[str, str], list[str]] = {}
@@ -108,9 +108,6 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
     x = _aligned(rows, above, below, extent, firm)
     left = min((x[node] - extent[node] / 2 for node in x), default=0.0)
     width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
-    for shelf in _shelves(loose, extent, width):
-        x |= {node: left + at for node, at in shelf.items()}
-        rows.append(list(shelf))
     bands: dict[str, tuple[float, float]] = {}
     top = 0.0
     for row in rows:
@@ -158,19 +155,6 @@ def _apart(wanted: Mapping[Edge, float], centre: tuple[float, float], size: tupl
     spread = _spread(order, kept, dict.fromkeys(order, 0.0), dict.fromkeys(order, 1.0), gap)
     room = half - gap * (len(order) - 1)
     return {edge: centre[0] + max(-half, min(room, spread[edge] - k * gap)) + k * gap for k, edge in enumerate(order)}
-
-
-def _shelves(nodes: Sequence[str], extent: Mapping[str, float], width: float) -> list[dict[str, float]]:
-    """Rows of unconnected boxes, none wider than the drawing unless one box is: positions from its left."""
-    shelves: list[dict[str, float]] = []
-    end = math.inf
-    for node in nodes:
-        if end + GAP + extent[node] > width:
-            shelves.append({})
-            end = -GAP
-        shelves[-1][node] = end + GAP + extent[node] / 2
-        end += GAP + extent[node]
-    return shelves
 
 
 def _aligned(

@@ -323,7 +323,7 @@ def test_the_way_of_a_remark_is_drawn_in_its_own_colour() -> None:
 
 def test_weights_that_are_never_used_stand_below_the_rest() -> None:
     netsor = CASES["attention"].load()
-    idle = tuple(replace(netsor.weights[0], name=f"Unused{k}") for k in range(30))
+    idle = tuple(replace(netsor.weights[0], name=f"Unused{k}") for k in range(3))
     plain, more = (layout(graph.build(n)) for n in (netsor, replace(netsor, weights=netsor.weights + idle)))
     assert more.width == plain.width
     assert {node: place for node, place in more.centres.items() if node in plain.centres} == plain.centres

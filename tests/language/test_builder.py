@@ -194,7 +194,7 @@ MISTAKES = {
     "bare family": (lambda P, i, j, u: P.nonlin("z[i]", tp.tanh(u)), "u has 1 index: write u[i]"),
     "bare family plus": (lambda P, i, j, u: u + 1, "u has 1 index: write u[i]"),
     "minus bare family": (lambda P, i, j, u: u[i] - u, "u has 1 index: write u[i]"),
-    "number of indices": (lambda P, i, j, u: u[i, j], "u has 1 index, 2 given"),
+    "number of indices": (lambda P, i, j, u: u[i, j], "2 indices given, but u has 1 index"),
     "product of indices": (lambda P, i, j, u: u[i * j], "i * j is not affine"),
     "float index": (lambda P, i, j, u: u[0.5], "not made of whole numbers"),
     "string index": (lambda P, i, j, u: u["q"], "q is not an index or a constant"),

@@ -31,7 +31,7 @@ from tensorprog.language.expr import (
     walk,
 )
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import Loop, schedule
+from tensorprog.language.schedule import positions, schedule
 
 __all__ = ["Editor", "Rewrite", "Stuck"]
 
@@ -324,9 +324,8 @@ class Editor:
 
     def _order(self, body: Sequence[Statement]) -> list[int]:
         """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
-        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
-        order, problems = schedule(body, self._ranges, boundaries)
-        return [position for entry in order for position in _positions(entry)] if problems else list(range(len(body)))
+        order, problems = schedule(body, self._ranges, self.netsor.boundaries)
+        return [*positions(order)] if problems else list(range(len(body)))
 
 
 def _renamable(
@@ -345,8 +344,3 @@ def _tame(expr: Expr) -> bool:
     tops, below = (expr.args[:1], expr.args[1]) if expr.atom == "divide" else ((), expr)
     moving = (n for n in walk(below) if isinstance(n, Variable | IndexValue) or (isinstance(n, Constant) and n.slots))
     return next(moving, None) is None and all(map(_tame, tops))
-
-
-def _positions(entry: int | Loop) -> list[int]:
-    """Statements of a part of a schedule."""
-    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _positions(inner)]

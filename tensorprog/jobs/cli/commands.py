@@ -35,22 +35,18 @@ from tensorprog.jobs.cli.frame import (
     writable,
 )
 from tensorprog.jobs.cli.options import (
-    ACCURACY,
     FILE,
     FORMAT,
-    INFINITE,
-    LATEX,
     MEMORY,
     METHOD,
     QUIET,
     REQUIRE,
     SEED,
-    SELF_CHECK,
     SET,
-    SYMBOLIC,
     WIDTH,
     Place,
     averages,
+    indices,
     option,
     options,
     whole_number,
@@ -116,7 +112,7 @@ def run(
     program = open_program(file, overrides)
     from tensorprog.jobs import run as job
     from tensorprog.results.study import default_out, settings_of
-    from tensorprog.show.page import Page
+    from tensorprog.show.page import report_page
     from tensorprog.show.progress import Progress
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
@@ -124,7 +120,7 @@ def run(
     settings = settings_of(program.netsor, given)
     folder = out or default_out(program.netsor)
     with Progress(notes=not quiet).shown() as listener, cluster(scheduler, listener.note) as executor:
-        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=Page())
+        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
@@ -227,7 +223,15 @@ def _refused(program: Any, require: str | None, form: str) -> int:
               ("mlp --symbolic", "formulas in the constants"),
               ("attention --latex > derivation.tex", "the derivation")],
 )
-@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, SELF_CHECK, WIDTH)
+@options(FILE, SET)
+@option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
+@option("--infinite", metavar="INDEX", shell_complete=indices,
+        help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
+@option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
+@option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
+@option("--self-check", "self_check", is_flag=True,
+        help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they contradict it.")
+@options(WIDTH)
 @option("--samples", metavar="N", default="65536", show_default=True, callback=whole_number("--samples", 2),
         help="Draws of the limit for --self-check.")
 @options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
@@ -291,12 +295,13 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     from tensorprog.limit.formulas.text import law_json, law_text
 
     if form == "json":
-        print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
+        found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
+        print_json(header(program.netsor, program.check()) | {"limit": found})
     elif latex and not quiet:
-        echo(document(law).rstrip("\n"))
+        echo(document(law.formulas, law.grade).rstrip("\n"))
     elif not quiet:
         echo(str(program.check()).splitlines()[0])
-        echo(f"\n{law_text(law)}")
+        echo(f"\n{law_text(law.formulas)}")
     return 0
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -119,15 +117,6 @@ def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.Hel
             formatter.write_dl([(f"{name:<{column}}", text) for name, text in part], col_max=column + 2)
 
 
-def _write_commands(commands: Iterable[tuple[str, click.Command]], formatter: click.HelpFormatter) -> None:
-    """Write the commands under their headings, each with its whole summary."""
-    rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
-    for name, command in commands:
-        summary = command.short_help or command.get_short_help_str(limit=1000)
-        rows.setdefault(getattr(command, "heading", COMMANDS[2]), []).append((name, summary))
-    _write_sections({heading: part for heading, part in rows.items() if part}, formatter)
-
-
 class Command(click.Command):
     """A command that shows examples, says what FILE is, and leaves with an exit code.
 
@@ -171,14 +160,6 @@ class Command(click.Command):
         with formatter.section("Exit codes"):
             formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the words of the line; what is wrong with them is told with the command that they are for."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run and write all that was printed; click would take a closed pipe for exit code 1."""
         try:
@@ -212,8 +193,11 @@ class Group(Command, click.Group):
         return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
-        _write_commands(self.commands.items(), formatter)
+        """Write the commands under their headings, each with its whole summary, then the options."""
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
+        for name, command in self.commands.items():
+            rows[getattr(command, "heading", COMMANDS[2])].append((name, command.short_help or ""))
+        _write_sections(rows, formatter)
         Command.format_options(self, ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -316,8 +300,7 @@ def header(netsor: Netsor, report: Any) -> dict[str, Any]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object, in ASCII, which every terminal and pipe leaves as it is."""
-    text = json_text(value)
-    echo(re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text).rstrip("\n"))
+    echo(json_text(value, ascii_only=True).rstrip("\n"))
 
 
 def writable(path: Path) -> None:
