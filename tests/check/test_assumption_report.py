@@ -25,7 +25,7 @@ def test_tied_weights_are_named_and_explained() -> None:
         "clause (b)",
         "WQ[a]",
         "sqrt(n) E[Z^q[a,i] Z^k[a,j]]",
-        "E[Z^q[a,i] Z^k[a,j]] is 1",
+        "E[Z^q[a,i] Z^k[a,j]] is 0.9205",  # of clip(g, -2, 2)**2
         "i=0, j=0",
         "sqrt(n)",
     ):
