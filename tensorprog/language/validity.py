@@ -101,8 +101,8 @@ class Checker:
         """A width where it is used: it is declared."""
         self.used.add(name)
         if name not in self.widths and name not in self.unknown:
-            hint = did_you_mean(name, sorted(self.widths))
-            self.error(f"{name} is not a declared width", span, hint if "mean" in hint else f"widths: {{{name}: n/2}}")
+            fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
+            self.error(f"{name} is not a declared width", span, fix)
 
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
