@@ -376,7 +376,7 @@ def _composed(known: Knowledge, form: Combination, regularity: Regularity, bound
     found = compose(regularity, [replace(p, masked=False) for p in parts], bound)
     kinks = join_kinks(*(p.kinks for p in parts)) if _smooth(form) else None
     depends = frozenset[str]().union(*(p.depends for p in parts))
-    return tidy(replace(found, depends=depends, assumes=assumed(*parts), kinks=kinks))
+    return tidy(found, depends=depends, assumes=assumed(*parts), kinks=kinks)
 
 
 def _own_names(expr: Expr) -> list[str]:

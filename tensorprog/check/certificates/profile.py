@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tensorprog.language.atoms import Atom, Interval, Regularity
 from tensorprog.language.atoms.outward import hull
@@ -32,7 +33,6 @@ __all__ = [
     "meet",
     "moved",
     "product",
-    "product_parity",
     "product_trend",
     "relative_modulus",
     "same",
@@ -44,6 +44,7 @@ __all__ = [
     "times",
     "trend",
     "unary_kinks",
+    "unknown",
 ]
 
 INF = math.inf
@@ -151,8 +152,9 @@ VECTOR = Profile(parity=-1, rises=True, kinks=(), depends=frozenset({"vector"}))
 SCORE = replace(VECTOR, depends=frozenset({"score"}))
 
 
-def tidy(p: Profile) -> Profile:
-    """Draw the conclusions that link the fields."""
+def tidy(profile: Profile, **changes: Any) -> Profile:
+    """The profile with some fields changed, and the conclusions that link the fields."""
+    p = replace(profile, **changes) if changes else profile
     low, high, growth, exponent, modulus, rough = p.low, p.high, p.growth, p.exponent, p.modulus, p.rough
     if math.isnan(low) or math.isnan(high) or low > high:
         low, high = -INF, INF
@@ -190,9 +192,13 @@ def constant(low: float, high: float) -> Profile:
     return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1, rises=True, falls=True, kinks=())
 
 
+def unknown(fault: Fault, depends: frozenset[str] = frozenset()) -> Profile:
+    """Profile of what may be no real number somewhere."""
+    return Profile(-INF, INF, INF, INF, INF, INF, depends=depends, rough=fault, wild=fault, partial=fault)
+
+
 def join(first: Profile, second: Profile) -> Profile:
     """What holds of both."""
-    parity = first.parity if first.parity == second.parity else 0
     return tidy(
         Profile(
             min(first.low, second.low),
@@ -201,7 +207,7 @@ def join(first: Profile, second: Profile) -> Profile:
             max(first.modulus, second.modulus),
             max(first.lipschitz, second.lipschitz),
             max(first.exponent, second.exponent),
-            parity,
+            first.parity if first.parity == second.parity else 0,
             first.rises and second.rises,
             first.falls and second.falls,
             join_kinks(first.kinks, second.kinks),
@@ -225,22 +231,20 @@ def assumed(*parts: Profile) -> Assumes:
 def meet(first: Profile, second: Profile) -> Profile:
     """What is known when both are certified of the same function; `second` brings range and regularity only."""
     both = tidy(
-        replace(
-            first,
-            low=max(first.low, second.low),
-            high=min(first.high, second.high),
-            growth=min(first.growth, second.growth),
-            modulus=min(first.modulus, second.modulus),
-            lipschitz=min(first.lipschitz, second.lipschitz),
-            exponent=min(first.exponent, second.exponent),
-            relative=min(first.relative, second.relative),
-            parity=first.parity or second.parity,
-            rises=first.rises or second.rises,
-            falls=first.falls or second.falls,
-            kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
-            partial=None if second.partial is None else first.partial,
-            wild=None if second.wild is None else first.wild,
-        )
+        first,
+        low=max(first.low, second.low),
+        high=min(first.high, second.high),
+        growth=min(first.growth, second.growth),
+        modulus=min(first.modulus, second.modulus),
+        lipschitz=min(first.lipschitz, second.lipschitz),
+        exponent=min(first.exponent, second.exponent),
+        relative=min(first.relative, second.relative),
+        parity=first.parity or second.parity,
+        rises=first.rises or second.rises,
+        falls=first.falls or second.falls,
+        kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
+        partial=None if second.partial is None else first.partial,
+        wild=None if second.wild is None else first.wild,
     )
     alone = [one.assumes for one in (first, second) if _claims(one) == _claims(both)]
     return replace(both, assumes=min(alone, key=len, default=assumed(first, second)))
@@ -315,11 +319,6 @@ def sum_steepness(a: Profile, b: Profile) -> float:
     return max(a.steepness, b.steepness) if one_sided or held else INF
 
 
-def product_parity(a: Profile, b: Profile) -> int:
-    """Parity of a product."""
-    return a.parity * b.parity
-
-
 def sum_parity(args: Sequence[Profile]) -> int:
     """Parity of a sum."""
     kept = [p.parity for p in args if not (p.constant and p.low == 0)]
@@ -357,7 +356,7 @@ def product(a: Profile, b: Profile) -> Profile:
         max(parts, default=0.0),
         times(reach[0], b.lipschitz) + times(reach[1], a.lipschitz),
         max(a.exponent, b.exponent),
-        product_parity(a, b),
+        a.parity * b.parity,
         *product_trend(a, b),
         join_kinks(a.kinks, b.kinks),
         relative=min((q.steepness for p, q in ((a, b), (b, a)) if not p.depends and p.growth == 0), default=INF),

@@ -41,7 +41,7 @@ __all__ = ["PROPERTIES", "Calculus"]
 INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read
 ROUNDS = 200  # of a recurrence, one after the other
-MOST_REACH, SETTLING, NARROWING = 24, 8, 40  # powers of 4 by which ranges are moved on, and rounds after that
+SETTLING = 8  # rounds after ranges that grow are given up
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 
@@ -116,7 +116,7 @@ class Calculus(Composition):
     def _initial(self, initial: Initial) -> Profile:
         value = fixed(initial)
         interval = None if value is None else self.closed(value)
-        return VECTOR if interval is None else tidy(replace(constant(*interval), depends=VECTOR.depends))
+        return VECTOR if interval is None else tidy(constant(*interval), depends=VECTOR.depends)
 
     def _single(self, position: int) -> Profile:
         self._remembered.clear()  # profiles of others may have changed
@@ -187,31 +187,22 @@ class Calculus(Composition):
                 self._profiles[p] = self._single(p)
 
     def _widened(self, group: tuple[int, ...], before: Mapping[int, Profile | None]) -> bool:
-        """Whether ranges that grow from round to round have bounds that a round keeps; then the profiles have them.
+        """Whether a round keeps the profiles once ranges that grow from round to round count as not known.
 
-        Such bounds hold for recurrences of any length.  A range that only stays finite in every round counts as not
-        known, with the growth of what is bounded.
+        Then they hold for recurrences of any length: what is bounded in one round is bounded in the next.
         """
         found = {p: self._profiles[p] for p in group}
         moves = {p: (found[p].low - old.low, found[p].high - old.high) for p, old in before.items() if old is not None}
-        for reach in (*(4.0**k for k in range(4, MOST_REACH)), INF):
-            for p, (down, up) in moves.items():
-                low, high = found[p].low + times(down, reach), found[p].high + times(up, reach)
-                self._profiles[p] = replace(found[p], low=low, high=high)
-            for _ in range(SETTLING if reach == INF else 1):
-                held = {p: self._profiles[p] for p in group}
-                again = {p: self._single(p) for p in group}
-                if all(same(join(held[p], again[p]), held[p]) for p in group):
-                    if reach < INF:
-                        self._narrow(group)
-                    return True
-                self._profiles |= {p: join(held[p], again[p]) for p in group}
+        for p, (down, up) in moves.items():
+            low, high = found[p].low + times(down, INF), found[p].high + times(up, INF)
+            self._profiles[p] = replace(found[p], low=low, high=high)
+        for _ in range(SETTLING):
+            held = {p: self._profiles[p] for p in group}
+            again = {p: self._single(p) for p in group}
+            if all(same(join(held[p], again[p]), held[p]) for p in group):
+                return True
+            self._profiles |= {p: join(held[p], again[p]) for p in group}
         return False
-
-    def _narrow(self, group: tuple[int, ...]) -> None:
-        """Take up what a few rounds say of profiles that a round keeps: it holds as well."""
-        for _ in range(NARROWING):
-            self._profiles |= {p: meet(self._profiles[p], self._single(p)) for p in group}
 
     def _depth(self, group: tuple[int, ...]) -> int:
         """How long a chain of members of a recurrence can be at most."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from tensorprog.check.certificates.expansions import behaviour, positive
@@ -21,8 +20,8 @@ from tensorprog.check.certificates.factors import apart, base, built, powers
 from tensorprog.check.certificates.inline import put
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
 from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
-from tensorprog.check.certificates.squares import over_squares, share, squares
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.check.certificates.squares import over_squares, squares
+from tensorprog.language.expr import Call, Expr, Number, Reduction, variables
 
 __all__ = ["RELATIONS"]
 
@@ -46,7 +45,7 @@ def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     if regularity is None:
         return None
     found = compose(regularity, [inner], (-INF, INF))
-    return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
+    return tidy(found, depends=inner.depends, assumes=inner.assumes)
 
 
 def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
@@ -66,7 +65,7 @@ def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
         return None
     found = squares(known, node)
-    return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
+    return tidy(composed, low=max(composed.low, found[0])) if found is not None and found[1] else None
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def _joint(parts: list[Profile]) -> Profile:
     """What is known of a product."""
     result = parts[0]
     for other in parts[1:]:
-        result = tidy(replace(
+        result = tidy(
             product(result, other),
             depends=result.depends | other.depends,
             rough=result.rough or other.rough,
@@ -96,7 +95,7 @@ def _joint(parts: list[Profile]) -> Profile:
             partial=result.partial or other.partial,
             assumes=assumed(result, other),
             masked=result.masked or other.masked,
-        ))
+        )
     return result
 
 
@@ -111,8 +110,6 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
-        whole = _by_base(known, factors)
-        found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -135,20 +132,10 @@ def _divided(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
         yield _joint([normed[0], *_others(known, factors, *used)])
     if power > 0:
         yield from _weighed(known, factors, bottom)
-    if power != 1:
-        return
-    for x, a in tops:
-        if a >= 1:
-            part = share(known, x, bottom)
-            if part is not None:
-                again = {y: b - (y == x) for y, b in factors.items() if y != bottom and b - (y == x)}
-                yield _joint([part, *_others(known, again)])
 
 
 def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
     """All factors with logarithms as one exponential."""
-    if isinstance(base(known, bottom), Variable):
-        return  # a function of one value
     forms = {x: logarithm(known, x) for x in factors}
     if forms[bottom] is None:
         return
@@ -160,18 +147,6 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     found = weight(known, total)
     if found is not None:
         yield _joint([found, *_others(known, factors, *used)])
-
-
-def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
-    """Factors of one value together, where there are several values."""
-    groups: dict[Expr | None, Factors] = {}
-    for x, a in factors.items():
-        groups.setdefault(base(known, x), {})[x] = a
-    numbers = groups.pop(None, {})
-    if len(groups) < 2:
-        return None
-    parts = [known.of(built(group)) for group in groups.values()]
-    return _joint(parts + ([known.of(built(numbers))] if numbers else []))
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:

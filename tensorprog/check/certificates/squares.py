@@ -12,11 +12,11 @@ import numpy as np
 
 from tensorprog.check.certificates.factors import apart, built, powers, same_up_to_indices
 from tensorprog.check.certificates.knowledge import Knowledge
-from tensorprog.check.certificates.profile import Fault, Profile, assumed, compose, join_kinks, product_parity, tidy
+from tensorprog.check.certificates.profile import Fault, Profile, assumed, compose, tidy
 from tensorprog.language.atoms import Regularity
 from tensorprog.language.expr import Call, Expr, Number, Reduction, product_of
 
-__all__ = ["Square", "over_squares", "share", "squares"]
+__all__ = ["Square", "over_squares", "squares"]
 
 INF = math.inf
 MANY = 1000  # a power that no product has
@@ -73,7 +73,7 @@ def over_squares(
         rough = Fault(node, known.at, f"{node} is discontinuous where {norm} is 0")
         assumes = (*assumes, (f"{norm} is not 0, almost surely, in the limit", None))
     depends = frozenset[str]().union(*(p.depends for p in inner))
-    return tidy(replace(share, depends=depends, rough=rough, assumes=assumes, kinks=None)), rest
+    return tidy(share, depends=depends, rough=rough, assumes=assumes, kinks=None), rest
 
 
 def squares(known: Knowledge, expr: Expr) -> tuple[float, list[Square]] | None:
@@ -150,67 +150,3 @@ def _collected(known: Knowledge, expr: Call) -> dict[Expr, Fraction]:
     for x, a in powers(known, expr):
         found[x] = found.get(x, Fraction(0)) + (a if a > 0 else Fraction(-MANY))  # what is divided by is no square
     return found
-
-
-# ---- a part of a sum, divided by the sum ----------------------------------------------------------------------------
-
-
-def share(known: Knowledge, x: Expr, bottom: Expr) -> Profile | None:
-    """x / b where |x| <= q b and b > 0: bounded by q, and no steeper than x and b.
-
-    d(x / b) = dx / b - (x / b) db / b, where |dx| and |db| are at most K (1 + |..|**r) (1 + b)
-    """
-    below = known.of(bottom)
-    if not (below.low > 0 and below.real):
-        return None
-    reach = _multiple(known, x, bottom)
-    own = known.of(x)
-    if reach == INF or not own.real:
-        return None
-    reach *= 1 + 1e-12 if reach != 1 else 1
-    found = Profile(
-        -reach if own.low < 0 else 0.0,
-        reach if own.high > 0 else 0.0,
-        growth=0.0,
-        modulus=max(own.steepness, below.steepness),
-        lipschitz=INF,
-        parity=product_parity(own, below),
-        kinks=join_kinks(own.kinks, below.kinks),
-        depends=own.depends | below.depends,
-        rough=own.rough or below.rough,
-        assumes=assumed(own, below),
-    )
-    return tidy(found)
-
-
-def _multiple(known: Knowledge, x: Expr, bottom: Expr, indices: Sequence[str] = ()) -> float:
-    """A number q with |x| <= q bottom, because x is part of what is summed there; inf if none is seen."""
-    if isinstance(x, Call) and x.atom in ("abs", "negative"):
-        return _multiple(known, x.args[0], bottom, indices)
-    if known.closed(x) is not None:
-        return INF
-    if isinstance(bottom, Call) and bottom.atom == "abs":
-        return 1.0 if same_up_to_indices(known, bottom.args[0], x, indices) else INF
-    if same_up_to_indices(known, bottom, x, indices):
-        return 1.0 if known.of(bottom).low >= 0 else INF
-    if isinstance(bottom, Reduction) and bottom.reducer in ("sum", "mean", "max"):
-        if known.of(bottom.arg).low < 0:
-            return INF
-        inside = _multiple(known, x, bottom.arg, (*indices, *bottom.indices))
-        return inside * known.count(bottom) if bottom.reducer == "mean" else inside
-    if not isinstance(bottom, Call):
-        return INF
-    if bottom.atom == "sqrt" or (bottom.atom == "power" and known.number(bottom.args[1]) == 0.5):
-        found = squares(known, bottom.args[0])
-        terms = [] if found is None else found[1]
-        held = [s.weight for s in terms if same_up_to_indices(known, s.base, x, (*indices, *s.indices))]
-        return max(held) ** -0.5 if held else INF
-    if bottom.atom == "maximum":
-        return min(_multiple(known, x, arg, indices) for arg in bottom.args)
-    if bottom.atom == "add":
-        pairs = (bottom.args, bottom.args[::-1])
-        return min(
-            _multiple(known, x, arg, indices) if known.of(other).low >= 0 else INF
-            for arg, other in pairs
-        )
-    return INF
