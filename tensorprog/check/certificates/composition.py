@@ -40,10 +40,8 @@ from tensorprog.check.certificates.profile import (
     meet,
     moved,
     product,
-    relative_modulus,
     shown,
     sum_parity,
-    sum_steepness,
     tidy,
     times,
     trend,
@@ -118,8 +116,7 @@ class Composition(Knowledge):
             # a number in the limit: what counts is its limiting value
             needs = dict.fromkeys((*found.assumes, _smooth(expr, self.ranges)))
             found = Profile(found.low, found.high, 0.0, 0.0, INF, 0.0, found.parity, rises=True, falls=True, kinks=(),
-                            depends=found.depends, masked=found.masked, open=found.open, relative=found.relative,
-                            assumes=tuple(needs))
+                            depends=found.depends, masked=found.masked, open=found.open, assumes=tuple(needs))
         return found
 
     def _node(self, expr: Expr) -> Profile:
@@ -218,11 +215,7 @@ class Composition(Knowledge):
         bound = atom.image(*(p.interval for p in args)) if atom.image else (-INF, INF)
         found = compose(Regularity(0, 0, 0) if numbers else atom.regularity, args, bound)
         if node.atom in ("add", "subtract"):
-            second = args[1] if node.atom == "add" else replace(args[1], low=-args[1].high, high=-args[1].low)
-            found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz,
-                            relative=sum_steepness(args[0], second))
-        elif node.atom in ("minimum", "maximum"):  # locally one of the two
-            found = replace(found, relative=max(p.steepness for p in args))
+            found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz)
         return moved(node, args, found)
 
     def _multiply(self, node: Call, args: list[Profile]) -> Profile:
@@ -297,8 +290,7 @@ class Composition(Knowledge):
             parity = -1
         rises, falls = trend(atom, inner, params)
         return tidy(found, parity={1: 1, -1: parity, 0: 0}[inner.parity], rises=rises, falls=falls,
-                    kinks=unary_kinks(atom, node.args[0], inner, params),
-                    relative=relative_modulus(atom, inner, params))
+                    kinks=unary_kinks(atom, node.args[0], inner, params))
 
     def _divide(self, node: Call, args: list[Profile]) -> Profile:
         (top, bottom), under = args, node.args[1]
@@ -314,13 +306,12 @@ class Composition(Knowledge):
             reason = f"the denominator {under} is not kept away from 0: its range is {shown(bottom.interval)}"
             zero = crossing((under, Number(0)), (bottom, constant(0.0, 0.0)))
             return replace(unknown(Fault(node, self.at, reason)), kinks=join_kinks(top.kinks, bottom.kinks, zero))
-        inverted = tidy(
+        inverted = tidy(  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
             bottom,
             low=quotient(1.0, high)[0],
             high=quotient(1.0, low)[1],
             growth=0.0,
             exponent=0.0,
-            modulus=bottom.steepness,  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
             lipschitz=times(bottom.lipschitz, 1 / gap / gap),
             rises=bottom.falls,
             falls=bottom.rises,
@@ -361,7 +352,7 @@ class Composition(Knowledge):
         reason = f"{node} switches where its condition changes; it is continuous only if both branches agree there"
         jump = Fault(node, self.at, reason)
         modulus = 0.0 if found.constant else INF
-        return tidy(found, modulus=modulus, relative=INF, lipschitz=INF, rough=found.rough or jump)
+        return tidy(found, modulus=modulus, lipschitz=INF, rough=found.rough or jump)
 
     def within(self, expr: Expr, known: dict[Expr, Interval]) -> Profile:
         """Facts of an expression where subexpressions lie in intervals."""
@@ -462,17 +453,16 @@ class Composition(Knowledge):
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:
             return unknown(Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask"), inner.depends)
-        found = replace(inner, masked=False, open=None, partial=inner.partial or inner.open, relative=INF,
+        found = replace(inner, masked=False, open=None, partial=inner.partial or inner.open,
                         kinks=_unprimed(inner.kinks, node.indices))
         if node.reducer == "sum":
             low, high = products(inner.low, count)[0], products(inner.high, count)[1]
-            return tidy(found, low=low, high=high, lipschitz=times(inner.lipschitz, count),
-                        relative=sum_steepness(inner, inner))
+            return tidy(found, low=low, high=high, lipschitz=times(inner.lipschitz, count))
         if node.reducer == "mean":
-            return tidy(found, relative=sum_steepness(inner, inner))
+            return found
         parity = 1 if inner.parity == 1 else 0
         if node.reducer == "max":
-            return tidy(found, parity=parity, kinks=None if found.depends else found.kinks, relative=inner.steepness)
+            return tidy(found, parity=parity, kinks=None if found.depends else found.kinks)
         if node.reducer == "logsumexp":
             return tidy(found, high=sums(inner.high, near(math.log(count), 1.0)[1])[1], parity=parity)
         assert node.reducer == "softmax"

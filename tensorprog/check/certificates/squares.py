@@ -69,7 +69,7 @@ def over_squares(
         whole = product_of([x for x, _ in tops])
         node = Call("divide", (whole, Call("sqrt", (bottom,))))
         norm = re.sub(r"#\d+", "", str(node.args[1]))  # indices under the names they had before inlining
-        share = replace(share, modulus=INF, relative=INF, lipschitz=INF)
+        share = replace(share, modulus=INF, lipschitz=INF)
         rough = Fault(node, known.at, f"{node} is discontinuous where {norm} is 0")
         assumes = (*assumes, (f"{norm} is not 0, almost surely, in the limit", None))
     depends = frozenset[str]().union(*(p.depends for p in inner))
