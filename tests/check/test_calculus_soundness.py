@@ -310,7 +310,7 @@ MISTAKES = {
     "sin is even": ("sin(g[i])", _atom("sin", parity=1)),
     "a sum of odd and even is odd": ("g[i] + cos(g[i])", _rule(composition, "sum_parity", lambda *_: -1)),
     "a product has the parity of its first factor": (
-        "g[i] * tanh(e)", _rule(rules, "product_parity", lambda _, a, b: a.parity),
+        "g[i] * tanh(e)", _rule(composition, "product", lambda found, a, b: replace(found, parity=a.parity)),
     ),
     "gelu is increasing": ("gelu(g[i])", _atom("gelu", monotone=1)),
     "a product of increasing functions increases": (
@@ -324,7 +324,8 @@ MISTAKES = {
     ),
     "1/x falls across its pole": (
         "1 / g[i]",
-        _rule(composition.Composition, "_quotient", lambda found, *_: (replace(found[0], falls=True), *found[1:])),
+        lambda patch: patch.setitem(
+            composition.RULES, "divide", lambda *args: replace(composition.Composition._divide(*args), falls=True)),
     ),
     "a power of -1 falls across its pole": (
         "g[i]**-1", lambda patch: patch.setitem(rules.LOCAL, "power", lambda interval, exponent: (False, True)),

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.check.certificates.inline import put
+from tensorprog.check.certificates.factors import put
 from tensorprog.check.certificates.knowledge import (
     MAX_GRID,
     ROUNDING,

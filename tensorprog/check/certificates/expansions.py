@@ -26,11 +26,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tensorprog.check.certificates.factors import linear
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.atoms.outward import sums
-from tensorprog.language.expr import Call, Expr, Number, variables
+from tensorprog.language.expr import Call, Expr, variables
 
 __all__ = ["behaviour", "positive", "tame"]
 
@@ -41,7 +40,7 @@ CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative
 NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
 SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu", "elu", "selu", "sin", "cos", "abs",
           "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
-OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0)}  # ranges whose ends are no values
+OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "elu": (-1.0, INF)}  # ends are no values
 BOUNDED = ("tanh", "sigmoid", "erf", "gaussian")
 LIPSCHITZ = ("softplus", "gelu", "silu", "elu", "selu", "abs", "relu", "leaky_relu", "minimum", "maximum")
 
@@ -378,44 +377,14 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
     if expr.atom in ("add", "subtract") and _inside(known, expr):
         return True
     signs = [positive(known, arg) for arg in expr.args]
-    if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
-        return all(signs)
+    if expr.atom in ("multiply", "divide", "minimum", "where"):
+        return all(signs[1:] if expr.atom == "where" else signs)
     if expr.atom in ("sqrt", "power", "relu"):
         return signs[0]
     if expr.atom == "maximum":
         return any(signs)
-    if expr.atom == "where":
-        return all(signs[1:])
-    if expr.atom == "log":
-        return _exceeds_one(known, expr.args[0])
-    if expr.atom == "abs":
-        return signs[0] or positive(known, Call("negative", expr.args))
-    if expr.atom == "add":
-        for k, one in enumerate(signs):
-            if one and known.of(expr.args[1 - k]).low >= 0:
-                return True
-        curve, one_more = expr.args if isinstance(expr.args[0], Call) else expr.args[::-1]
-        if isinstance(curve, Call) and curve.atom == "elu" and {known.number(x) for x in (*curve.params, one_more)} == {
-            1.0
-        }:
-            return True  # elu(v) + 1 is exp(v) or 1 + v
-    return _definite(known, expr)
-
-
-def _definite(known: Knowledge, expr: Expr) -> bool:
-    """Whether a value is a x**2 + b x + c without a zero and above 0."""
-    parts, constant = linear(known, expr)
-    for x, b in parts.items():
-        a = parts.get(Call("power", (x, Number(2))), Fraction(0))
-        if len(parts) == 2 and a > 0 and b * b < 4 * a * constant.low:
-            return True
-    return False
-
-
-def _exceeds_one(known: Knowledge, expr: Expr) -> bool:
-    """Whether a value is 1, or more, plus something positive, as 1 + exp(v) is."""
-    parts, constant = linear(known, expr)
-    return constant.low >= 1 and bool(parts) and all(a > 0 and positive(known, x) for x, a in parts.items())
+    terms = zip(signs, expr.args[::-1], strict=True) if expr.atom == "add" else ()
+    return any(one and known.of(other).low >= 0 for one, other in terms)
 
 
 def _inside(known: Knowledge, expr: Call) -> bool:
