@@ -129,11 +129,6 @@ class Profile:
         return 1 if self.rises else -1 if self.falls else 0
 
     @property
-    def smooth(self) -> bool:
-        """Whether two continuous derivatives are certified."""
-        return self.kinks == () and self.partial is None
-
-    @property
     def order(self) -> float:
         """The papers' pseudo-Lipschitz order."""
         return self.modulus + 1

@@ -25,7 +25,6 @@ from tensorprog.check.certificates.profile import (
     meet,
     same,
     shown,
-    shown_kinks,
     tidy,
     times,
 )
@@ -246,17 +245,6 @@ class Calculus(Composition):
         if name == "bounded" and not isinstance(statement, Nonlin):
             witness = f"{statement.target} is Gaussian"
         return Fact(name, FAILS if witness else UNKNOWN, fault.reason, source, witness)
-
-    def facts(self, position: int) -> tuple[Fact, ...]:
-        """All facts of a statement's value; of its shape, what is not certified is unknown, never refuted."""
-        p = self.statement(position)
-        shape = {
-            "even" if p.parity > 0 else "odd": (p.parity != 0, "under a change of sign of all vectors and scores"),
-            "nonincreasing" if p.monotone < 0 else "nondecreasing": (p.monotone != 0, "in all vectors and scores"),
-            "twice differentiable": (p.smooth, "" if p.smooth else f"kinks: {shown_kinks(p.kinks)}"),
-        }
-        regular = tuple(self.fact(name, position) for name in PROPERTIES)
-        return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
 
     def cut_short(self, position: int) -> str:
         """What to say of a statement whose facts are not known, where relations were not looked for to the end."""

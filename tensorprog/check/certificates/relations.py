@@ -113,6 +113,8 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
+        whole = _by_value(known, factors)
+        found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
         return best
@@ -150,6 +152,15 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     found = weight(known, total)
     if found is not None:
         yield _joint([found, *_others(known, factors, *used)])
+
+
+def _by_value(known: Knowledge, factors: Factors) -> Profile | None:
+    """Functions of one value together, where there are several values."""
+    groups: dict[Expr | None, Factors] = {}
+    for x, a in factors.items():
+        groups.setdefault(base(known, x), {})[x] = a
+    parts = [known.of(built(group)) for group in groups.values()]
+    return _joint(parts) if len(groups.keys() - {None}) > 1 else None
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:
