@@ -90,9 +90,7 @@ class Program(Builder, Shown):
         """
         from tensorprog.check.rewrites import written_out
 
-        program = Program.from_netsor(written_out(self.netsor).netsor)
-        assert isinstance(program, Program)
-        return program
+        return Program.from_netsor(written_out(self.netsor).netsor)
 
     def graph(self) -> Any:
         """The program as a networkx.DiGraph: one node per statement, initial vector and weight, whatever the sizes."""
@@ -204,6 +202,4 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
     from tensorprog.language.reading import load as read
 
     path = resolve(source) if isinstance(source, str) else source
-    program = Program.from_netsor(read(path, overrides))
-    assert isinstance(program, Program)
-    return program
+    return Program.from_netsor(read(path, overrides))

@@ -43,7 +43,7 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # the only places for an outside package
 HOMES = {
-    "networkx": ("check.graph", "show.graphs", "language.schedule"), "yaml": ("language.reading",),
+    "networkx": ("check.graph", "show.graph_layout", "language.schedule"), "yaml": ("language.reading",),
     "matplotlib": ("show.plots",),
     "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
     "numba": ("finite",),

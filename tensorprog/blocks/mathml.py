@@ -8,8 +8,8 @@ known is shown as it is written, so nothing gets lost.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection
+from html.entities import html5
 
 from tensorprog.blocks.markup import PARAGRAPH, Html, joined, tag
 
@@ -19,25 +19,21 @@ TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 MATHEMATICS = re.compile(r"\\\[(?P<one>.*?)\\\]|\\begin\{multline\*\}(?P<many>.*?)\\end\{multline\*\}", re.DOTALL)
 INLINE = re.compile(r"\$([^$]+)\$")
 
-GREEK = (
-    "alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon chi psi omega "
+# names of HTML, which are those of LaTeX, and below where LaTeX has another name or means another sign
+NAMED_LETTERS = (
+    "alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon chi psi omega ell "
     "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
 )
-LETTERS = {
-    "infty": "\u221e", "ell": "\u2113", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6",
-    "phi": "\u03d5",
-} | {
-    name: unicodedata.lookup(f"GREEK {('SMALL', 'CAPITAL')[name[0].isupper()]} LETTER {name.replace('mbda', 'mda')}")
-    for name in GREEK.split()
+NAMED_OPERATORS = (
+    "times sim le leq ge geq ne wedge vee pm in lfloor rfloor lceil rceil lbrace rbrace langle rangle vert Vert prime "
+    "top perp subsetneq"
+)
+LETTERS = {name: html5[f"{name};"] for name in NAMED_LETTERS.split()} | {
+    "infty": "\u221e", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6", "phi": "\u03d5",
 }
-OPERATORS = {
-    "cdot": "\u22c5", "times": "\u00d7", "to": "\u2192", "sim": "\u223c", "le": "\u2264", "leq": "\u2264",
-    "ge": "\u2265", "geq": "\u2265",
-    "ne": "\u2260", "neq": "\u2260", "wedge": "\u2227", "vee": "\u2228", "neg": "\u00ac", "pm": "\u00b1",
-    "in": "\u2208", "ldots": "\u2026", "dots": "\u2026", "mid": "|", "lfloor": "\u230a", "rfloor": "\u230b",
-    "lceil": "\u2308", "rceil": "\u2309", "lbrace": "{", "rbrace": "}", "langle": "\u27e8", "rangle": "\u27e9",
-    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "perp": "\u22a5", "circ": "\u2218",
-    "subsetneq": "\u228a",
+OPERATORS = {name: html5[f"{name};"] for name in NAMED_OPERATORS.split()} | {
+    "cdot": "\u22c5", "to": "\u2192", "neq": "\u2260", "neg": "\u00ac", "ldots": "\u2026", "dots": "\u2026",
+    "mid": "|", "circ": "\u2218",
 }
 SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
 BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
@@ -49,7 +45,7 @@ SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad
 ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
 SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
            "aria_label": "formula"}
-IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big"}
+STYLES = {"mathit": "font-style:italic", "mathbf": "font-weight:bold"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
 LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
@@ -90,10 +86,6 @@ def _operator(text: str) -> Html:
     return tag("mo", {"-": "\u2212", "*": "\u2217"}.get(text, text), **LOOKS.get(text, {}))
 
 
-def _space(width: str) -> Html:
-    return tag("mspace", width=width)
-
-
 class _Formula:
     """One walk over the tokens of a formula."""
 
@@ -121,12 +113,11 @@ class _Formula:
         found = []
         self.skip()
         while self.token and self.token != "}" and self.token not in stops:
-            atom = self.scripts()
-            found += [atom] if atom else []
+            found.append(self.scripts())
             self.skip()
         return found
 
-    def scripts(self) -> Html | None:
+    def scripts(self) -> Html:
         """An atom with what stands below and above it; large operators have it under and over themselves."""
         large = self.token.removeprefix("\\") in ("sum", "prod")
         base = self.atom()
@@ -146,7 +137,6 @@ class _Formula:
             return base
         names = ("munder", "mover", "munderover") if large else ("msub", "msup", "msubsup")
         top = tag("mrow", *above)
-        base = base or tag("mrow")
         if below is None:
             return tag(names[1], base, top)
         return tag(names[2], base, below, top) if above else tag(names[0], base, below)
@@ -156,7 +146,7 @@ class _Formula:
         self.skip()
         if self.token == "{":
             return self.braces()
-        return (self.atom() if self.token not in ("", "}") else None) or tag("mrow")
+        return tag("mrow") if self.token in ("", "}") else self.atom()
 
     def braces(self) -> Html:
         """A row in braces."""
@@ -179,8 +169,8 @@ class _Formula:
             text += token
         return re.sub(r"\\(.)", r"\1", text[1:])
 
-    def atom(self) -> Html | None:
-        """One atom; None for commands that show nothing."""
+    def atom(self) -> Html:
+        """One atom."""
         token = self.token
         if token == "{":
             return self.braces()
@@ -193,16 +183,14 @@ class _Formula:
             return tag("mi", token)
         return _operator(token)
 
-    def command(self, name: str) -> Html | None:
+    def command(self, name: str) -> Html:
         """A command with its arguments."""
         special: dict[str, Callable[[], Html]] = {
-            "frac": self.fraction, "tfrac": self.fraction, "sqrt": self.root, "left": self.fence,
-            "begin": self.environment,
+            "frac": self.fraction, "tfrac": self.fraction, "left": self.fence, "begin": self.environment,
+            "sqrt": lambda: tag("msqrt", self.argument()),
         } | dict.fromkeys(SIZED, lambda: tag("mo", self.delimiter(), stretchy="true"))
         if name in special:
             return special[name]()
-        if name in IGNORED:
-            return None
         if name in LETTERS:
             return tag("mi", LETTERS[name])
         if name in LARGE:
@@ -212,15 +200,13 @@ class _Formula:
         if name in SIDES:
             return tag("mo", "|", form=SIDES[name], stretchy="false")
         if name in SPACES:
-            return _space(SPACES[name])
+            return tag("mspace", width=SPACES[name])
         if name in ACCENTS:
             return tag("mover", self.argument(), tag("mo", ACCENTS[name], stretchy="false"), accent="true")
         if name in UPRIGHT:
             return tag("mtext" if "text" in name else "mi", self.raw(), mathvariant="normal")
-        if name == "mathit":
-            return tag("mi", self.raw(), style="font-style:italic")
-        if name == "mathbf":
-            return tag("mi", self.raw(), style="font-weight:bold")
+        if name in STYLES:
+            return tag("mi", self.raw(), style=STYLES[name])
         if name == "mathbb":
             text = self.raw()
             return tag("mi", BLACKBOARD.get(text, text))
@@ -231,15 +217,6 @@ class _Formula:
     def fraction(self) -> Html:
         """Numerator and denominator."""
         return tag("mfrac", self.argument(), self.argument())
-
-    def root(self) -> Html:
-        """A square root, or another."""
-        if self.token != "[":
-            return tag("msqrt", self.argument())
-        self.take()
-        degree = tag("mrow", *self.row(("]",)))
-        self.take()
-        return tag("mroot", self.argument(), degree)
 
     def delimiter(self) -> str:
         """A bracket, or nothing."""
@@ -256,9 +233,9 @@ class _Formula:
             content += [_operator(self.take()), *self.row((r"\right",))]
         self.take()
         closing = self.delimiter()
-        sides = [tag("mo", side, fence="true", stretchy="true", form=form) if side else None
-                 for side, form in ((opening, "prefix"), (closing, "postfix"))]
-        return tag("mrow", sides[0] or "", *content, sides[1] or "")
+        before, after = (tag("mo", side, fence="true", stretchy="true", form=form) if side else ""
+                         for side, form in ((opening, "prefix"), (closing, "postfix")))
+        return tag("mrow", before, *content, after)
 
     def environment(self) -> Html:
         """Cells in rows: matrices, cases, and lines of one formula."""

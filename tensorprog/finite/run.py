@@ -22,7 +22,7 @@ from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import Store
 from tensorprog.finite.workers import Flight, execute, flight, one_blas_thread, parse_memory
-from tensorprog.language.errors import MemoryLimitError, ProgramError
+from tensorprog.language.errors import MemoryLimitError, ProgramError, check_count
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 
@@ -82,10 +82,8 @@ def run(
     Raises    ProgramError for bad arguments, a store of another run, or numbers that are not finite; MemoryLimitError
               when one block or the results exceed `max_memory`; WorkerError when an executor loses its workers
     """
-    if isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1:
-        raise ProgramError(f"samples must be a whole number of at least 1, not {samples!r}")
-    if threads is not None and threads < 1:
-        raise ProgramError(f"threads must be at least 1, not {threads!r}")
+    samples = check_count("samples", samples)
+    threads = None if threads is None else check_count("threads", threads)
     if executor is not None and not isinstance(executor, Executor):
         raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
     executor = adopted(executor)

@@ -115,9 +115,6 @@ class WorkerError(TensorprogError):
 
     exit_code = 3
 
-    def __init__(self, problem: Problem | str) -> None:
-        super().__init__(str(problem))
-
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return 'did you mean x?' for the closest known name, else the known names, else ''."""

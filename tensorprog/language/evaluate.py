@@ -6,6 +6,7 @@ COORDINATE (the width) always last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -28,7 +29,7 @@ from tensorprog.language.expr import (
     fold,
     is_call,
 )
-from tensorprog.language.records import ConstantDef, Draft, Nonlin, Range, Table
+from tensorprog.language.records import Draft, Nonlin, Range, Table
 
 __all__ = [
     "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
@@ -92,11 +93,13 @@ def take(
     rules = tuple(boundaries) or ("",) * len(slots)
     sizes = array.shape[len(lead) : len(lead) + len(slots)]
     indices = [name for slot in slots for name in slot.indices]
-    outside = [_reads_beyond(slot, start, size, ranges) for slot, start, size in zip(slots, starts, sizes, strict=True)]
+    bounds = [slot.bounds(ranges) for slot in slots]
+    inside = all(start <= low and high < start + size
+                 for (low, high), start, size in zip(bounds, starts, sizes, strict=True))
     simple = len(set(indices)) == len(indices) and all(
         len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
     )
-    if simple and not any(outside):
+    if simple and inside:
         key: list[Any] = [slice(None)] * len(lead)
         for slot, start in zip(slots, starts, strict=True):
             if slot.terms:
@@ -113,8 +116,8 @@ def take(
         if rule == "wrap":
             values = values % size
         elif rule == "zero":
-            inside = (values >= 0) & (values < size)
-            mask = inside if mask is None else mask & inside
+            there = (values >= 0) & (values < size)
+            mask = there if mask is None else mask & there
             values = np.clip(values, 0, size - 1)
         grids.append(values)
     full = np.broadcast_shapes(*(grid.shape for grid in grids))
@@ -162,21 +165,20 @@ def gather(
     return Open(axes, align(result, axes))
 
 
-def _reads_beyond(slot: Affine, start: int, size: int, ranges: Mapping[str, Range]) -> bool:
-    low, high = slot.bounds(ranges)
-    return low < start or high >= start + size
+def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:
+    """A function of arrays, entry by entry over the union of their axes."""
+    axes = union(*(arg.axes for arg in args))
+    return Open(axes, np.asarray(function(*(align(arg, axes) if arg.axes else arg.data for arg in args))))
 
 
 def multiply(first: Open, second: Open) -> Open:
     """Product over the union of the axes."""
-    axes = union(first.axes, second.axes)
-    return Open(axes, align(first, axes) * align(second, axes))
+    return elementwise(np.multiply, first, second)
 
 
 def add(first: Open, second: Open) -> Open:
     """Sum over the union of the axes."""
-    axes = union(first.axes, second.axes)
-    return Open(axes, align(first, axes) + align(second, axes))
+    return elementwise(np.add, first, second)
 
 
 def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
@@ -245,7 +247,8 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
             return scope.variable(node, scope.ranges)
         return _reduced(node, scope) if isinstance(node, Reduction) else None
 
-    return fold(expr, {}, leaf, lambda call, *args: _apply(ATOMS[call.atom].numpy, args))
+    with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
+        return fold(expr, {}, leaf, lambda call, *args: elementwise(ATOMS[call.atom].numpy, *args))
 
 
 def _reduced(expr: Reduction, scope: Scope) -> Open:
@@ -262,8 +265,7 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
     axes = union(inner.axes, expr.indices)
     data = broadcast(inner, axes, _sizes(inner, local))
     positions = tuple(axes.index(name) for name in expr.indices)
-    with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
-        result = REDUCTIONS[expr.reducer].numpy(data, positions)
+    result = REDUCTIONS[expr.reducer].numpy(data, positions)
     if expr.removes:
         return Open(tuple(name for name in axes if name not in expr.indices), result)
     if not expr.at:
@@ -289,13 +291,6 @@ def overflow(statement: Nonlin, value: Open) -> str:
     )
 
 
-def _apply(function: Callable[..., NDArray[Any]], args: Sequence[Open]) -> Open:
-    axes = union(*(arg.axes for arg in args))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
-        result = function(*(align(arg, axes) if arg.axes else arg.data for arg in args))
-    return Open(axes, np.asarray(result))
-
-
 def _sizes(value: Open, scope: Scope) -> dict[str, int]:
     sizes = {name: stop - start for name, (start, stop) in scope.ranges.items()}
     return sizes | dict(zip(value.axes, value.data.shape, strict=True))
@@ -304,55 +299,37 @@ def _sizes(value: Open, scope: Scope) -> dict[str, int]:
 def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     """Sum over indices: linear in its terms, and a product of factors is contracted, never broadcast."""
     if is_call(expr, "add", "subtract", "negative"):
-        return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
+        return elementwise(ATOMS[expr.atom].numpy, *(_sum(arg, indices, scope) for arg in expr.args))
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
-    with np.errstate(all="ignore"):
-        if scope.pieces is None:
-            return _sum_of_product(expr, indices, scope)
-        pieces = scope.pieces(expr, indices, scope.ranges)
-        return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
+    if scope.pieces is None:
+        return _sum_of_product(expr, indices, scope)
+    pieces = scope.pieces(expr, indices, scope.ranges)
+    return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
 
 
 def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     values = [evaluate(factor, scope) for factor in factors(expr, signs=True)]
     # the factors with coordinates are large, the others small: one product each, then one contraction
-    small = _product([value for value in values if COORDINATE not in value.axes])
-    large = _product([value for value in values if COORDINATE in value.axes])
-    if small is None or large is None:
-        value = small if large is None else large
-        assert value is not None
-        small, large = Open((), np.ones((), dtype=value.data.dtype)), value
-    repeated = 1
-    for name in indices:
-        if name not in small.axes and name not in large.axes:
-            repeated *= scope.ranges[name][1] - scope.ranges[name][0]
-    result = contract(small, large, [name for name in indices if name in small.axes or name in large.axes])
+    groups = ([v for v in values if (COORDINATE in v.axes) == large] for large in (False, True))
+    one = Open((), np.ones((), dtype=values[0].data.dtype))
+    small, large = (reduce(multiply, group) if group else one for group in groups)
+    own = [name for name in indices if name in small.axes or name in large.axes]
+    repeated = math.prod(scope.ranges[name][1] - scope.ranges[name][0] for name in indices if name not in own)
+    result = contract(small, large, own)
     return result if repeated == 1 else Open(result.axes, result.data * repeated)
-
-
-def _product(values: Sequence[Open]) -> Open | None:
-    result: Open | None = None
-    for value in values:
-        result = value if result is None else _apply(np.multiply, [result, value])
-    return result
 
 
 def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -> Open:
     """Value of a constant at its slots."""
     definition = netsor.constant[node.name]
-    if isinstance(definition.value, int | float):
-        return Open((), np.asarray(definition.value))
-    starts = [netsor.index[name].start for name in definition.indices]
-    rules = [netsor.index[name].boundary for name in definition.indices]
-    return take(_full_constant(netsor, definition), (), starts, node.slots, (), ranges, rules)
-
-
-def _full_constant(netsor: Draft, definition: ConstantDef) -> NDArray[Any]:
-    if isinstance(definition.value, Table):
-        return definition.value.array
-    assert isinstance(definition.value, Expr)
-    return index_array(netsor, definition.value, definition.indices)
+    value = definition.value
+    if isinstance(value, int | float):
+        return Open((), np.asarray(value))
+    full = value.array if isinstance(value, Table) else index_array(netsor, value, definition.indices)
+    indices = [netsor.index[name] for name in definition.indices]
+    return take(full, (), [index.start for index in indices], node.slots, (), ranges,
+                [index.boundary for index in indices])
 
 
 def index_array(

@@ -54,19 +54,16 @@ class Affine:
         """One index alone."""
         return cls(((name, 1),))
 
-    def _plus(self, other: Affine | int, sign: int) -> Affine:
+    def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.offset + sign * other)
+            return Affine(self.terms, self.offset + other)
         terms = dict(self.terms)
         for name, value in other.terms:
-            terms[name] = terms.get(name, 0) + sign * value
-        return Affine.of(terms, self.offset + sign * other.offset)
-
-    def __add__(self, other: Affine | int) -> Affine:
-        return self._plus(other, 1)
+            terms[name] = terms.get(name, 0) + value
+        return Affine.of(terms, self.offset + other.offset)
 
     def __sub__(self, other: Affine | int) -> Affine:
-        return self._plus(other, -1)
+        return self + -1 * other
 
     def __mul__(self, factor: int) -> Affine:
         return Affine(tuple((name, factor * value) for name, value in self.terms if factor), factor * self.offset)
@@ -128,6 +125,14 @@ def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
     return tuple(map(Affine.index, names))
 
 
+def _operator(atom: str, swapped: bool = False) -> Callable[[Expr, Operand], Expr]:
+    """The method of an operator; `swapped` where the expression stands on its right."""
+    def applied(self: Expr, other: Operand) -> Expr:
+        return call(atom, other, self) if swapped else call(atom, self, other)
+
+    return applied
+
+
 class Expr:
     """Base of all expressions; operators and comparisons build `Call` nodes."""
 
@@ -145,56 +150,17 @@ class Expr:
             object.__setattr__(self, "_hash", found)
         return found
 
-    def __add__(self, other: Operand) -> Expr:
-        return call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return call("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return call("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return call("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return call("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return call("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return call("divide", other, self)
-
-    def __pow__(self, other: Operand) -> Expr:
-        return call("power", self, other)
-
-    def __rpow__(self, other: Operand) -> Expr:
-        return call("power", other, self)
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swapped=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", swapped=True)
+    __pow__, __rpow__ = _operator("power"), _operator("power", swapped=True)
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+    __and__, __or__ = _operator("logical_and"), _operator("logical_or")
 
     def __neg__(self) -> Expr:
         return call("negative", self)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return call("less", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return call("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return call("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return call("greater_equal", self, other)
-
-    def __and__(self, other: Operand) -> Expr:
-        return call("logical_and", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return call("logical_or", self, other)
 
     def __abs__(self) -> Expr:
         return call("abs", self)
@@ -211,13 +177,11 @@ class Expr:
         return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True)
 class Number(Expr):
     """A literal number."""
 
     value: int | float
-
-    __str__ = Expr.__str__
 
 
 @dataclass(frozen=True)
@@ -228,8 +192,6 @@ class Constant(Expr):
     slots: tuple[Affine, ...] = ()
     column: int = field(default=0, compare=False)
 
-    __str__ = Expr.__str__
-
 
 @dataclass(frozen=True)
 class Variable(Expr):
@@ -238,8 +200,6 @@ class Variable(Expr):
     name: str
     slots: tuple[Affine, ...] = ()
     column: int = field(default=0, compare=False)
-
-    __str__ = Expr.__str__
 
     @property
     def T(self) -> Transposed:
@@ -258,11 +218,6 @@ class Transposed(Expr):
         """Where it may stand."""
         return f"only the weight of a MatMul may be transposed, g = MatMul({self}, x)"
 
-    @property
-    def T(self) -> Transposed:
-        """Refused: a transpose of a transpose is the matrix itself."""
-        raise ProgramError(f"{self}.T is {self.weight}: write that")
-
     def __str__(self) -> str:
         return f"{self.weight}.T"
 
@@ -275,8 +230,6 @@ class IndexValue(Expr):
 
     name: str
 
-    __str__ = Expr.__str__
-
 
 @dataclass(frozen=True)
 class Call(Expr):
@@ -285,8 +238,6 @@ class Call(Expr):
     atom: str
     args: tuple[Expr, ...]
     column: int = field(default=0, compare=False)
-
-    __str__ = Expr.__str__
 
     def __hash__(self) -> int:
         return self._hashed(self.atom, self.args)
@@ -320,8 +271,6 @@ class Reduction(Expr):
     arg: Expr
     column: int = field(default=0, compare=False)
     at: tuple[Affine, ...] = ()
-
-    __str__ = Expr.__str__
 
     def __hash__(self) -> int:
         return self._hashed(self.reducer, self.indices, self.arg, self.at)

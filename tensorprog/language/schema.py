@@ -11,7 +11,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +22,6 @@ import numpy as np
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import (
-    Call,
     Expr,
     Number,
     Transposed,
@@ -37,7 +36,7 @@ from tensorprog.language.expr import (
 from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
 from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
-__all__ = ["ENTRIES", "PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
+__all__ = ["PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
 
 PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
 Schema = dict[str, Any]
@@ -60,13 +59,11 @@ EXPRESSION: Schema = {
     "description": "A number, or an expression in constants and the indices of the name",
     "anyOf": [{"type": "number"}, {"type": "string", "minLength": 1, "not": {"pattern": r"\.(npz|pkl|pickle|pt)$"}}],
 }
+PATHS = _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"])
 FILE: Schema = {
     "description": "Numbers from a file beside the program",
-    "anyOf": [
-        _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"]),
-        {"type": "object", "additionalProperties": False, "required": ["file"],
-         "properties": {"file": _text("Path of a .npy or .csv file below the program's folder", pattern=PATH)}},
-    ],
+    "anyOf": [PATHS, {"type": "object", "additionalProperties": False, "required": ["file"],
+                      "properties": {"file": PATHS}}],
 }
 LIST: Schema = {
     "description": "Numbers, nested once per index",
@@ -151,7 +148,6 @@ INDEX = Entries("an", "index", False, {
 }, short="size", required="size")
 CONSTANT = Entries("a", "constant", True, {})
 WIDTHS = Entries("a", "width", False, {})
-ENTRIES: dict[str, Entries] = {"indices": INDEX, "initial": INITIAL, "weights": WEIGHT}
 
 
 def _whole(description: str, minimum: int, maximum: int) -> Schema:
@@ -174,6 +170,12 @@ RUN_KEYS: dict[str, Schema] = {
                  "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"])},
 }
 
+
+def _entries(description: str, name: str, entry: Schema) -> Schema:
+    return {"description": description, "type": "object", "propertyNames": {"pattern": f"^{name}$"},
+            "additionalProperties": entry}
+
+
 SECTIONS: dict[str, Schema] = {
     "program": _text("Short name of the program", maxLength=100, pattern=r"^[^/\\]+$"),
     "title": {"type": "string", "description": "One line for people"},
@@ -187,31 +189,14 @@ SECTIONS: dict[str, Schema] = {
         },
         "propertyNames": {"pattern": f"^{FAMILY}$"},
     },
-    "indices": {
-        "description": "Indices with their sizes",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{NAME}$"},
-        "additionalProperties": INDEX.schema,
-    },
-    "widths": {"description": "Widths that grow with n, such as d: n/H", "type": "object",
-               "propertyNames": {"pattern": f"^{NAME}$"},
-               "additionalProperties": _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])},
-    "fixed_widths": {"description": "Widths that stay finite", "type": "object",
-                     "propertyNames": {"pattern": f"^{NAME}$"},
-                     "additionalProperties": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000},
-                                                        {"type": "string", "minLength": 1}]}},
-    "initial": {
-        "description": "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": INITIAL.schema,
-    },
-    "weights": {
-        "description": "Weight matrices with their variances sigma^2",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": WEIGHT.schema,
-    },
+    "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
+    "widths": _entries("Widths that grow with n, such as d: n/H", NAME,
+                     _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])),
+    "fixed_widths": _entries("Widths that stay finite", NAME, {
+        "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]}),
+    "initial": _entries("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
+                      INITIAL.schema),
+    "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
     "body": {
         "description": "The statements, one line each",
         "type": "array", "minItems": 1, "maxItems": 2000,
@@ -255,10 +240,13 @@ _SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
     "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
     "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
 }
-_SHAPES = {"MatMul": "MatMul(W[i], x[i])", "Nonlin": "Nonlin(tanh(u[i]))", "Dot": "Dot(q[i], k[j])"}
+_INSTRUCTIONS = {  # number of arguments, what they are, the one option, an example
+    "MatMul": (2, "a weight and a vector", "", "MatMul(W[i], x[i])"),
+    "Nonlin": (1, "one expression", "width=d", "Nonlin(tanh(u[i]))"),
+    "Dot": (2, "two vectors", "scale=1/n", "Dot(q[i], k[j])"),
+}
 _DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
-_RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 
 
 def is_program_name(text: str) -> bool:
@@ -273,9 +261,7 @@ def plain_number(text: str) -> int | float | None:
         return None
     if _WHOLE.fullmatch(text):
         return int(text)
-    if _DECIMAL.fullmatch(text):
-        return float(text)
-    return int(text, 0) if _RADIX.fullmatch(text) else None
+    return float(text) if _DECIMAL.fullmatch(text) else None
 
 
 def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | float:
@@ -377,33 +363,30 @@ def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tupl
     """A further width `n/H` as a rational multiple of n, with its text."""
     text = str(value).strip()
     expr = parse_expression(text, names, span)
-    fix = f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite"
-
-    def leaf(part: Expr) -> tuple[Fraction, int] | None:  # coefficient, power of n
-        if isinstance(part, Variable) and part.name == "n" and not part.slots:
-            return Fraction(1), 1
-        if isinstance(part, Variable) and not part.slots:
-            raise fail(f"width {name}: {part.name} is neither n nor a constant", span,
+    for part in variables(expr):
+        if part != Variable("n"):
+            raise fail(f"width {name}: {part} is neither n nor a constant", span,
                        did_you_mean(part.name, ["n", *names.constants]))
-        if is_call(part, "multiply", "divide"):
-            return None
-        if any(inner.name == "n" for inner in variables(part)):
-            raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
-        number = constant_value(part, names.constants)
-        return Fraction(number) if isinstance(number, int) else Fraction(repr(number)), 0
+    rules: dict[str, Callable[..., Fraction]] = {
+        "multiply": lambda _, left, right: left * right, "divide": lambda _, left, right: left / right,
+    }
 
-    def product(part: Call, left: tuple[Fraction, int], right: tuple[Fraction, int]) -> tuple[Fraction, int]:
-        if part.atom == "multiply":
-            return left[0] * right[0], left[1] + right[1]
-        if right[0] == 0:
-            raise fail(f"width {name}: division by zero", span)
-        return left[0] / right[0], left[1] - right[1]
+    def at(n: int) -> Fraction:
+        def leaf(part: Expr) -> Fraction | None:
+            if is_call(part, *rules) and variables(part):
+                return None
+            number = n if part == Variable("n") else constant_value(part, names.constants)
+            return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
-    ratio, power = fold(expr, {}, leaf, product)
-    if power != 1:
-        raise fail(f"width {name}: {text} is not a multiple of n", span, fix)
-    if ratio <= 0 or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
-        raise fail(f"width {name}: {text} is not a positive multiple of n", span, fix)
+        return fold(expr, rules, leaf, rules["multiply"])
+
+    try:
+        ratio, twice = at(1), at(2)
+    except (ProgramError, ZeroDivisionError):
+        ratio = twice = Fraction(0)
+    if ratio <= 0 or twice != 2 * ratio or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
+        raise fail(f"width {name}: {text} is not a positive multiple of n", span,
+                   f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite")
     return name, ratio, text
 
 
@@ -496,22 +479,17 @@ def make_statement(
 
     Raises    ProgramError if arguments or keywords do not fit the instruction
     """
-    allowed = {"MatMul": "", "Nonlin": "width", "Dot": "scale"}[instruction]
+    count, takes, option, example = _INSTRUCTIONS[instruction]
     given: dict[str, str] = {}
     problems = []
     for key, text in keywords:
-        if key != allowed:
-            fix = {"MatMul": "MatMul has no options", "Nonlin": "Nonlin(..., width=d)",
-                   "Dot": "Dot(..., scale=1/n)"}[instruction]
-            problems.append(Problem(f"{instruction} has no option {key}", span, fix))
-        if key in given:
-            problems.append(Problem(f"{instruction}: {key} is given twice", span))
+        if key != option.partition("=")[0] or key in given:
+            what = "is given twice" if key in given else "is no option of it"
+            problems.append(Problem(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})"))
         given[key] = text.replace(" ", "")
-    count = 1 if instruction == "Nonlin" else 2
     if len(args) != count:
-        takes = {"MatMul": "a weight and a vector", "Nonlin": "one expression", "Dot": "two vectors"}[instruction]
         problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
-                                f"{target} = {_SHAPES[instruction]}"))
+                                f"{target} = {example}"))
     if problems:
         raise ProgramError(problems)
     if instruction == "Nonlin":
@@ -525,7 +503,7 @@ def make_statement(
         if isinstance(arg, Variable):
             continue
         role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
-        fix = ("declare it under weights: and write " + _SHAPES["MatMul"] if role == "a weight"
+        fix = ("declare it under weights: and write " + example if role == "a weight"
                else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that")
         problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
                                 span.at(getattr(arg, "column", 0)), fix))

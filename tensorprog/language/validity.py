@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import islice
@@ -21,7 +21,6 @@ from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
-    Affine,
     Call,
     Constant,
     Expr,
@@ -51,7 +50,7 @@ from tensorprog.language.records import (
     Table,
     Weight,
 )
-from tensorprog.language.schedule import Loop, schedule
+from tensorprog.language.schedule import Loop, positions, schedule
 
 __all__ = ["MAX_INDEX", "MAX_STATEMENTS", "problems_of", "statement_parts", "validate"]
 
@@ -111,11 +110,11 @@ def statement_parts(statement: Statement) -> tuple[Expr, ...]:
     return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
 
 
-def constants_and_indices(expr: Expr, stripped: bool = True) -> set[str]:
-    """Names of the constants and indices in an expression, second copies under the name of the first if `stripped`."""
+def constants_and_indices(expr: Expr) -> set[str]:
+    """Names of the constants and indices in an expression, second copies under the name of the first."""
     names = {name for node in walk(expr) for name in index_names(node)}
     names |= {node.name for node in walk(expr) if isinstance(node, Constant)}
-    return {name.rstrip("_") for name in names} if stripped else names
+    return {name.rstrip("_") for name in names}
 
 
 def is_closed(
@@ -277,8 +276,7 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     if checker.doubtful(initial.cov) or not is_closed(
             checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, copies=True):
         return
-    copies = {name[:-1] for name in constants_and_indices(initial.cov, stripped=False) if name.endswith("_")}
-    joint = [name for name in initial.indices if name in copies]
+    joint = initial.joint
     size = checker.size(joint)
     if size > 20_000:
         checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
@@ -286,7 +284,7 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     elif not joint:
         check_values(checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, sign=True)
     else:
-        rest = [name for name in initial.indices if name not in copies]
+        rest = [name for name in initial.indices if name not in joint]
         axes = [*rest, *joint, *(f"{name}_" for name in joint)]
         values = evaluated(checker, initial.cov, axes, f"the cov of {initial.name}", initial.span)
         if values is not None and size <= 2000:
@@ -309,9 +307,6 @@ def check_data(checker: Checker, initial: Initial, members: int) -> None:
         row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
         checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
                       "rows are counted from 0")
-    if isinstance(initial.cov, Table):
-        checker.error(f"{what}: the variance that goes with data is one number", initial.span, "variance: 1")
-        return
     check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
 
 
@@ -371,29 +366,26 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
         check_infinity(checker, statement.expr, statement)
         check_clips(checker, statement)
         for node in walk(statement.expr):
-            if not (isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max")):
-                continue
-            hidden = _hidden(node.arg, known)
-            if hidden is None:
-                continue
-            free = constants_and_indices(hidden) & checker.netsor.index.keys() - {*node.indices}
-            axes = [*sorted(free), *node.indices]
-            if checker.size(axes) > MAX_CHECKED:
-                if not _seen(checker, hidden, sorted(free), node.indices):
+            if isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max"):
+                hidden = _hidden(node.arg, known)
+                place = None if hidden is None else first_place(checker, hidden, node.indices)
+                if place is not None:
                     what = f"{node.reducer}[{', '.join(node.indices)}]"
-                    checker.error(f"{what}: its mask is too large to tell whether some row has every entry masked",
-                                  statement.span.at(node.column), "leave the first or the last entry of each row "
-                                  "unmasked, or the diagonal")
-                continue
-            masked = index_array(checker.netsor, hidden, axes).astype(bool)
-            rows = masked.reshape(*masked.shape[: len(axes) - len(node.indices)], -1).all(axis=-1)
-            if rows.any():
-                where = np.argwhere(rows)[0]
-                values = zip(axes, where, strict=False)
-                row = ", ".join(f"{name}={checker.netsor.ranges[name][0] + value}" for name, value in values)
-                what = f"{node.reducer}[{', '.join(node.indices)}]"
-                checker.error(f"{what}: every entry is masked{' at ' + row if row else ''}",
-                              statement.span.at(node.column), "leave at least one entry of each row unmasked")
+                    checker.error(f"{what}: every entry is masked{place}", statement.span.at(node.column),
+                                  "leave at least one entry of each row unmasked")
+
+
+def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
+    """Where a condition on indices first holds, for all of `over`, as text; None if nowhere, or too many to look at."""
+    free = sorted(constants_and_indices(condition) & checker.netsor.index.keys() - {*over})
+    if checker.size([*free, *over]) > MAX_CHECKED:
+        return None
+    values = index_array(checker.netsor, condition, [*free, *over]).astype(bool)
+    found = np.argwhere(values.reshape(*values.shape[: len(free)], -1).all(axis=-1))
+    if not len(found):
+        return None
+    place = ", ".join(f"{name}={checker.netsor.ranges[name][0] + k}" for name, k in zip(free, found[0], strict=True))
+    return f" at {place}" if place else ""
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
@@ -420,54 +412,21 @@ def check_clips(checker: Checker, statement: Nonlin) -> None:
         if not is_call(node, "clip"):
             continue
         _, low, high = node.args
-        names = sorted(constants_and_indices(Call("less", (low, high))) & checker.netsor.index.keys())
-        if checker.size(names) > MAX_CHECKED:
-            continue
-        wrong = np.argwhere(index_array(checker.netsor, Call("greater", (low, high)), names))
-        if len(wrong):
-            place = zip(names, wrong[0], strict=True)
-            at = ", ".join(f"{name}={checker.netsor.ranges[name][0] + value}" for name, value in place)
-            checker.error(f"{node}: the lower bound is above the upper one{' at ' + at if at else ''}",
-                          statement.span.at(node.column), "clip(x, lower, upper)")
-
-
-def _seen(checker: Checker, hidden: Expr, free: Sequence[str], reduced: Sequence[str]) -> bool:
-    """Whether one entry of each row is seen: the first, the last, or that at the row's own place."""
-    ranges = checker.netsor.ranges
-    spans = [ranges[name] for name in reduced]
-    columns = [[Affine((), start) for start, _ in spans], [Affine((), stop - 1) for _, stop in spans]]
-    columns += [[Affine.index(name)] for name in free if len(reduced) == 1 and ranges[name] == spans[0]]
-    if checker.size(free) > MAX_CHECKED:
-        return False
-    rows = [index_array(checker.netsor, substitute(hidden, dict(zip(reduced, column, strict=True))), free)
-            for column in columns]  # fmt: skip
-    return bool((np.min(rows, axis=0) == 0).all())
-
-
-def _flat(order: Sequence[int | Loop]) -> Iterator[int]:
-    for entry in order:
-        if isinstance(entry, Loop):
-            yield from _flat(entry.body)
-        else:
-            yield entry
+        place = first_place(checker, Call("greater", (low, high)))
+        if place is not None:
+            checker.error(f"{node}: the lower bound is above the upper one{place}", statement.span.at(node.column),
+                          "clip(x, lower, upper)")
 
 
 def _hidden(expr: Expr, known: Hidden) -> Expr | None:
     """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
-    return fold(expr, HIDDEN, lambda node: _hidden_leaf(node, known), lambda *_: None)
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, Variable) and node.name in known:
+            own, found = known[node.name]
+            return substitute(found, dict(zip(own, node.slots, strict=True)))
+        return Number(1) if node == Number(-math.inf) else None
 
-
-def _hidden_leaf(node: Expr, known: Hidden) -> Expr | None:
-    """The same for references, and for functions of constants and indices."""
-    if isinstance(node, Variable):
-        return _hidden_at(node, known)
-    if isinstance(node, Number):
-        return Number(1) if node.value == -math.inf else None
-    if not isinstance(node, Call) or node.atom == "where" or any(isinstance(n, Variable) for n in walk(node)):
-        return None
-    infinite = any(is_call(n, "log", "divide", "power") for n in walk(node))
-    infinite = infinite or any(isinstance(n, Number) and math.isinf(n.value) for n in walk(node))
-    return Call("equal", (node, Number(-math.inf))) if infinite else None
+    return fold(expr, HIDDEN, leaf, lambda *_: None)
 
 
 def _either(_: Expr, *parts: Expr | None) -> Expr | None:
@@ -491,19 +450,11 @@ HIDDEN: dict[str, Callable[..., Expr | None]] = {
 }
 
 
-def _hidden_at(reference: Variable, known: Hidden) -> Expr | None:
-    """The same for a reference to a Nonlin, in the reference's indices."""
-    if reference.name not in known:
-        return None
-    own, found = known[reference.name]
-    return substitute(found, dict(zip(own, reference.slots, strict=True)))
-
-
 def _definitions(checker: Checker, order: Sequence[int | Loop]) -> Hidden:
-    """The same for each family with one definition; of what recurs nothing is known."""
+    """When members of each family with one definition are -inf; of what recurs nothing is known."""
     count = Counter(statement.target.name for statement in checker.netsor.body)
     known: dict[str, tuple[list[str], Expr]] = {}
-    for position in _flat(order):
+    for position in positions(order):
         statement = checker.netsor.body[position]
         own = [slot.bare or "" for slot in statement.target.slots]
         if not isinstance(statement, Nonlin) or count[statement.target.name] > 1:
@@ -642,8 +593,8 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
     for position in checker.body:
         groups.setdefault(checker.netsor.body[position].target.name, []).append(position)
     families = {}
-    for name, positions in groups.items():
-        statements = [checker.netsor.body[position] for position in positions]
+    for name, places in groups.items():
+        statements = [checker.netsor.body[position] for position in places]
         counts = {len(s.target.slots) for s in statements}
         if len(counts) > 1:
             checker.error(f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
@@ -652,7 +603,7 @@ def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
         before = len(checker.problems)
         for statement in statements:
             check_left_side(checker, statement)
-        family = joined(checker, name, positions, statements, whole) if len(checker.problems) == before else None
+        family = joined(checker, name, places, statements, whole) if len(checker.problems) == before else None
         if family is not None and len(checker.problems) == before:
             families[name] = family
         else:

@@ -122,6 +122,11 @@ class Grouping:
         names = {name for slot in self.statement.vector.slots for name in slot.indices}
         return not self.separable or any(name in names for name in self.member_axes)
 
+    @property
+    def sets(self) -> int:
+        """Number of sets of vectors: one for each weight member, or one for all."""
+        return len(self.members) if self.reads_members else 1
+
     def varies(self, vector: Open) -> bool:
         """Whether different weight members see different vectors."""
         return not self.separable or any(name in vector.axes for name in self.member_axes)

@@ -38,8 +38,6 @@ LIMITS = tuple(name for name in NUMBERS if name.startswith("limit_"))  # the sam
 LONG_NAMES = {
     "n": "networks drawn",
     "effective": "independent draws",
-    "mean": "mean",
-    "variance": "variance",
     "kurtosis": "kurtosis (Gaussian = 3)",
     "ks": "Kolmogorov-Smirnov distance to the limit",
     "w1": "Wasserstein-1 distance to the limit",
@@ -96,11 +94,6 @@ class Design:
     def names(self) -> tuple[str, ...]:
         """The constants swept."""
         return tuple(name for name, _ in self.over)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """How many values each constant takes."""
-        return tuple(len(values) for _, values in self.over)
 
     @property
     def command(self) -> str:

@@ -3,7 +3,7 @@
 A second moment M(f, g) has positions '0', '1', ... of f and '0_', '1_', ... of g.  Equations between them are affine,
 as '1' - '1_' = 0 for vectors made by different weights of one family.  Keys shared by heads, heads that are
 independent, stationary kernels: all are a few terms.  Values are arrays of numbers or formulas (`values`,
-`formulas.cases`); what holds for both is here.
+`formulas.recursion`); what holds for both is here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import REPLICATES, normal_points, standard_errors
+from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
 from tensorprog.language.evaluate import Open, gather
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Family, Range
