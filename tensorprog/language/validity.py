@@ -428,10 +428,9 @@ def _hidden(expr: Expr, known: Hidden) -> Expr | None:
             return substitute(found, dict(zip(own, node.slots, strict=True)))
         if node == Number(-math.inf):
             return Number(1)
-        parts = [*walk(node)]  # a function of constants and indices, such as log(where(j > i, 1, 0))
-        plain = isinstance(node, Call) and node.atom != "where" and not any(isinstance(n, Variable) for n in parts)
-        infinite = any(is_call(n, "log", "divide", "power") or n == Number(-math.inf) for n in parts)
-        return Call("equal", (node, Number(-math.inf))) if plain and infinite else None
+        if any(isinstance(n, Variable) for n in walk(node)) or not is_call(node, "log", "divide", "power"):
+            return None
+        return Call("equal", (node, Number(-math.inf)))  # log(i) at i = 0
 
     return fold(expr, HIDDEN, leaf, lambda *_: None)
 

@@ -42,7 +42,7 @@ from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, r
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.numbers import initial_draws
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.values import REPLICATE
 
 __all__ = ["Box", "Sampler", "plain"]
 
