@@ -42,6 +42,7 @@ NARROW = 1e-7  # deviation over the way of the mean at which a normal density is
 DEPTH = 60  # halvings for a point
 CHUNK = 1 << 19  # numbers held at once
 TINIEST = 1e-290  # variances
+MEMBERED = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")  # with axes of members
 DIVERGES = 0.98  # exponent from which an integral of a power diverges
 
 
@@ -104,13 +105,11 @@ class Panels:
     def member(self, place: Any) -> Panels:
         """Of one member, or several."""
         key = (Ellipsis, *place)
-        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
-        return replace(self, **{name: getattr(self, name)[key] for name in names})
+        return replace(self, **{name: getattr(self, name)[key] for name in MEMBERED})
 
-    def reshaped(self, members: slice, shape: tuple[int, ...]) -> Panels:
-        """Some of the members along one axis, in another shape."""
-        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
-        found = {name: getattr(self, name)[..., members] for name in names}
+    def reshaped(self, shape: tuple[int, ...]) -> Panels:
+        """The members along one axis in another shape."""
+        found = {name: getattr(self, name) for name in MEMBERED}
         return replace(self, **{name: a.reshape(*a.shape[:-1], *shape) for name, a in found.items()})
 
     @cached_property
@@ -127,10 +126,6 @@ class Panels:
         half = ((self.high - self.low) / 2)[:, None]
         z = ((self.high + self.low) / 2)[:, None] + half * nodes
         return np.asarray(half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi))
-
-    def points(self) -> tuple[Array, Array]:
-        """Nodes z of the rule, and of the one that confirms it."""
-        return _nodes(self.low, self.high, NODES).reshape(-1), _nodes(self.low, self.high, CHECKS).reshape(-1)
 
     def sets(self) -> tuple[Array, Array, Array]:
         """Means, variances and weights by the rule, and by one with other nodes that shows all that is not known.
@@ -151,14 +146,10 @@ class Panels:
             moved = self.mean_slack[:, None] * np.where(self.checked_mean < centre, -1.0, 1.0)
             mean[1, :few] = (self.checked_mean + moved).reshape(few, *tail)
             var[1, :few] = (self.checked_var + self.var_slack[:, None]).reshape(few, *tail)
-        weights[1, :few] = self.both_weights()[1]
-        return mean, var, weights
-
-    def both_weights(self) -> tuple[Array, Array]:
-        """Weights of the rule, and of the one that confirms it, with the last panels twice."""
         others = self.weights(CHECKS)
         others[[0, -1]] *= 2
-        return self.weights(NODES).reshape(-1), others.reshape(-1)
+        weights[1, :few] = others.reshape(-1)
+        return mean, var, weights
 
     # -- one variable -------------------------------------------------------------------------------------------
 
