@@ -21,7 +21,7 @@ from finite_measure import significant, table
 
 GPT3 = str(Path(__file__).parent / "programs" / "gpt3.yaml")
 CHECK = "from tensorprog.jobs.cli import main; main()"
-IMPORTS = "import tensorprog.jobs.cli, tensorprog.language.yaml_io, tensorprog.check.clauses"
+IMPORTS = "import tensorprog.jobs.cli, tensorprog.language.reading, tensorprog.check.clauses"
 PROCESSES = {
     "an empty process": ["-c", "pass"],
     "imports alone": ["-c", IMPORTS],

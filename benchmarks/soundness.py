@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tensorprog as tp
-from tensorprog.language.yaml_io import loads
+from tensorprog.language.reading import loads
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]

@@ -101,7 +101,7 @@ class Law(NumericLaw, Shown):
         The file is an .npz.  Functions declared in Python are not written, only a few of their values.
         """
         from tensorprog import __version__
-        from tensorprog.language.yaml_io import pack
+        from tensorprog.language.writing import pack
 
         text, tables = pack(self.netsor)
         settings = {
@@ -122,7 +122,8 @@ class Law(NumericLaw, Shown):
 
         Raises    ProgramError if the file is not one, or calls a function that is not declared, or declared otherwise
         """
-        from tensorprog.language.yaml_io import DataError, read_tables, unpack
+        from tensorprog.language.reading import DataError
+        from tensorprog.language.writing import read_tables, unpack
 
         try:
             with zipfile.ZipFile(path) as archive:

@@ -50,7 +50,7 @@ class Program(Builder, Shown):
         return f"Program({self._parts['name']!r}, {len(self._parts['body'])} statements)"
 
     def __str__(self) -> str:
-        from tensorprog.language.yaml_io import shown
+        from tensorprog.language.writing import shown
 
         return shown(self.netsor)
 
@@ -67,7 +67,7 @@ class Program(Builder, Shown):
 
     def to_yaml(self) -> str:
         """The program as a file; `load` reads it back to an equal program."""
-        from tensorprog.language.yaml_io import dump
+        from tensorprog.language.writing import dump
 
         return dump(self.netsor)
 
@@ -90,9 +90,7 @@ class Program(Builder, Shown):
         """
         from tensorprog.check.rewrites import written_out
 
-        program = Program.from_netsor(written_out(self.netsor).netsor)
-        assert isinstance(program, Program)
-        return program
+        return Program.from_netsor(written_out(self.netsor).netsor)
 
     def graph(self) -> Any:
         """The program as a networkx.DiGraph: one node per statement, initial vector and weight, whatever the sizes."""
@@ -201,9 +199,7 @@ def load(source: str | os.PathLike[str], **overrides: float) -> Program:
 
     Raises    ProgramError with every mistake found: file, line, column, statement and what to write instead
     """
-    from tensorprog.language.yaml_io import load as read
+    from tensorprog.language.reading import load as read
 
     path = resolve(source) if isinstance(source, str) else source
-    program = Program.from_netsor(read(path, overrides))
-    assert isinstance(program, Program)
-    return program
+    return Program.from_netsor(read(path, overrides))

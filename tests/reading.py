@@ -6,7 +6,8 @@ What is behind the public interface and needed in many files is imported here, s
 from __future__ import annotations
 
 from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import dump, load, loads
+from tensorprog.language.reading import load, loads
+from tensorprog.language.writing import dump
 from tensorprog.results.judge import judge
 
 __all__ = ["Netsor", "dump", "judge", "load", "loads"]

@@ -63,9 +63,9 @@ import numpy as np
 from scipy.integrate import quad
 from tensorprog.gaussian import FunctionTerm, RealFunction, cross
 from tensorprog.gaussian.ladder import LADDER
-assert LADDER[-5].__name__ == "one_affine_factor", LADDER
+assert LADDER[-6].__name__ == "one_affine_factor", LADDER
 elu = RealFunction(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), np.zeros(1))
-line = RealFunction.from_terms((FunctionTerm(0.5, 0), FunctionTerm(-2.0, 1)))
+line = RealFunction(lambda x: 0.5 - 2 * x, np.zeros(0), terms=(FunctionTerm(0.5, 0), FunctionTerm(-2.0, 1)))
 mu, var = np.array([0.3, -0.7]), np.array([1.5, 0.8])
 for first, second in ((elu, line), (line, elu)):
     m, v = (mu, var) if first is elu else (mu[::-1], var[::-1])

@@ -43,7 +43,7 @@ NEVER = {
 ALLOWED = {("gaussian", "language.linalg")}
 # the only places for an outside package
 HOMES = {
-    "networkx": ("check.graph", "show.graphs", "language.schedule"), "yaml": ("language.yaml_io",),
+    "networkx": ("check.graph", "show.graph_layout", "language.schedule"), "yaml": ("language.reading",),
     "matplotlib": ("show.plots",),
     "click": ("jobs.cli",), "rich": ("show.terminal", "show.progress"), "threadpoolctl": ("finite",),
     "numba": ("finite",),
@@ -59,7 +59,7 @@ class Import:
     """One imported module, absolute, with the way it is imported."""
 
     source: str  # 'limit.law'
-    target: str  # 'tensorprog.language.yaml_io', 'numpy.typing'
+    target: str  # 'tensorprog.language.reading', 'numpy.typing'
     deferred: bool  # inside a function
     typing: bool  # under TYPE_CHECKING
     line: int

@@ -13,7 +13,7 @@ import tensorprog as tp
 from tensorprog.language.formats import quantity
 from tensorprog.results.distances import kernel_kl
 from tensorprog.results.rates import Rate, fit
-from tensorprog.show.plots.axes import width_axis
+from tensorprog.show.plots import width_axis
 
 from . import drawing
 from .experiment import OUTPUT, Case, Data, Listener, Settings, Table

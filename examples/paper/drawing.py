@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.show.plots.axes import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
+from tensorprog.show.plots import FIRST, GREY, LIMIT, MARKERS, SECOND, VERMILION, style
 
 __all__ = [
     "FIRST", "GREEN", "GREY", "LIMIT", "VERMILION", "bars", "both", "colours", "curve", "gaussian", "kernel", "labels",

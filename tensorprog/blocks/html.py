@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tensorprog.blocks.kinds import (
+from tensorprog.blocks import (
     COLOURS,
     Block,
     Code,

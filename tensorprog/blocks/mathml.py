@@ -8,8 +8,8 @@ known is shown as it is written, so nothing gets lost.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection
+from html.entities import html5
 
 from tensorprog.blocks.markup import PARAGRAPH, Html, joined, tag
 
@@ -19,25 +19,21 @@ TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 MATHEMATICS = re.compile(r"\\\[(?P<one>.*?)\\\]|\\begin\{multline\*\}(?P<many>.*?)\\end\{multline\*\}", re.DOTALL)
 INLINE = re.compile(r"\$([^$]+)\$")
 
-GREEK = (
-    "alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon chi psi omega "
+# names of HTML, which are those of LaTeX, and below where LaTeX has another name or means another sign
+NAMED_LETTERS = (
+    "alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon chi psi omega ell "
     "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
 )
-LETTERS = {
-    "infty": "\u221e", "ell": "\u2113", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6",
-    "phi": "\u03d5",
-} | {
-    name: unicodedata.lookup(f"GREEK {('SMALL', 'CAPITAL')[name[0].isupper()]} LETTER {name.replace('mbda', 'mda')}")
-    for name in GREEK.split()
+NAMED_OPERATORS = (
+    "times sim le leq ge geq ne wedge vee pm in lfloor rfloor lceil rceil lbrace rbrace langle rangle vert Vert prime "
+    "top perp subsetneq"
+)
+LETTERS = {name: html5[f"{name};"] for name in NAMED_LETTERS.split()} | {
+    "infty": "\u221e", "varepsilon": "\u03b5", "epsilon": "\u03f5", "varphi": "\u03c6", "phi": "\u03d5",
 }
-OPERATORS = {
-    "cdot": "\u22c5", "times": "\u00d7", "to": "\u2192", "sim": "\u223c", "le": "\u2264", "leq": "\u2264",
-    "ge": "\u2265", "geq": "\u2265",
-    "ne": "\u2260", "neq": "\u2260", "wedge": "\u2227", "vee": "\u2228", "neg": "\u00ac", "pm": "\u00b1",
-    "in": "\u2208", "ldots": "\u2026", "dots": "\u2026", "mid": "|", "lfloor": "\u230a", "rfloor": "\u230b",
-    "lceil": "\u2308", "rceil": "\u2309", "lbrace": "{", "rbrace": "}", "langle": "\u27e8", "rangle": "\u27e9",
-    "vert": "|", "Vert": "\u2016", "prime": "\u2032", "top": "\u22a4", "perp": "\u22a5", "circ": "\u2218",
-    "subsetneq": "\u228a",
+OPERATORS = {name: html5[f"{name};"] for name in NAMED_OPERATORS.split()} | {
+    "cdot": "\u22c5", "to": "\u2192", "neq": "\u2260", "neg": "\u00ac", "ldots": "\u2026", "dots": "\u2026",
+    "mid": "|", "circ": "\u2218",
 }
 SIDES = {"lvert": "prefix", "rvert": "postfix"}  # of an absolute value
 BLACKBOARD = {"E": "\U0001d53c", "P": "\u2119", "R": "\u211d", "N": "\u2115", "Z": "\u2124"}
@@ -88,10 +84,6 @@ def mathml(formula: str, block: bool = False) -> Html:
 
 def _operator(text: str) -> Html:
     return tag("mo", {"-": "\u2212", "*": "\u2217"}.get(text, text), **LOOKS.get(text, {}))
-
-
-def _space(width: str) -> Html:
-    return tag("mspace", width=width)
 
 
 class _Formula:
@@ -212,7 +204,7 @@ class _Formula:
         if name in SIDES:
             return tag("mo", "|", form=SIDES[name], stretchy="false")
         if name in SPACES:
-            return _space(SPACES[name])
+            return tag("mspace", width=SPACES[name])
         if name in ACCENTS:
             return tag("mover", self.argument(), tag("mo", ACCENTS[name], stretchy="false"), accent="true")
         if name in UPRIGHT:

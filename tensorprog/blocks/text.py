@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tensorprog.blocks.kinds import (
+from tensorprog.blocks import (
     Block,
     Code,
     Folded,

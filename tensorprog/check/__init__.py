@@ -20,7 +20,7 @@ A program's way through the check, `check(netsor, numbers)` in `clauses`:
     remark if the inputs of operands are not bounded, else theorem.
 
 A few rules ask for numbers of the limit: the mean of a score, values at the limits of averages, degenerate scores.
-`limit_numbers` has the questions as a protocol.  The check does not know who answers them; without answers it says what
+`limit_numbers` has the questions.  The check does not know who answers them; without answers it says what
 structure alone can tell.  With the compiler of the limit they are answered by `results.judge`, which is what
 `Program.check` and `tp check` call.
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import Dot, Netsor
 
-__all__ = ["DegenerateScores", "LimitNumbers", "NothingKnown", "ScoreMean"]
+__all__ = ["DegenerateScores", "LimitNumbers", "ScoreMean"]
 
 ROUNDING = 1e-12
 
@@ -58,8 +57,8 @@ class DegenerateScores:
     how: str
 
 
-class LimitNumbers(Protocol):
-    """The questions, here with the answer that nothing is known.
+class LimitNumbers:
+    """The questions, with the answer that nothing is known, so that the rules say what structure alone can tell.
 
     `netsor` is the program as written, unless something else is said; None stands for: not known.
     """
@@ -86,7 +85,3 @@ class LimitNumbers(Protocol):
     def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
         """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
         return ()
-
-
-class NothingKnown(LimitNumbers):
-    """No numbers: what the rules can say by structure alone."""

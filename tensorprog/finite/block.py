@@ -6,7 +6,6 @@ read; all others run on the whole block.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -18,11 +17,23 @@ from tensorprog.finite.job import FREED_BYTES, Job, Stage
 from tensorprog.finite.matmul import Dense, Lazy
 from tensorprog.finite.normals import gaussian_vectors
 from tensorprog.finite.plan import Op
-from tensorprog.language.evaluate import Scope, evaluate, overflow
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    add,
+    align,
+    broadcast,
+    contract,
+    evaluate,
+    multiply,
+    overflow,
+    take,
+)
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Dot, Nonlin, Range
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, add, align, broadcast, contract, multiply, take
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
@@ -146,14 +157,13 @@ class _Networks:
 
     def ones(self, name: str) -> Array:
         """The constant vector in the coordinates of a family."""
-        length, place = self.plan.lengths[name], self.plan.ones.get(name)
-        if name not in self.plan.ones:
-            return np.ones(length, self.job.dtype)
-        seen = self.plan.seen[name]
-        result = np.zeros(length, self.job.dtype)
-        result[:seen] = 1
-        if place is not None:
-            result[place] = np.sqrt(self.plan.widths[self.netsor.families[name].width] - seen)
+        frame = self.plan.frames.get(name)
+        if frame is None:
+            return np.ones(self.plan.lengths[name], self.job.dtype)
+        result = np.zeros(frame.length, self.job.dtype)
+        result[: frame.seen] = 1
+        if frame.ones is not None:
+            result[frame.ones] = np.sqrt(self.plan.widths[self.netsor.families[name].width] - frame.seen)
         return result
 
     def read(self, reference: Variable, ranges: Mapping[str, Range], coordinates: int) -> Open:
@@ -223,13 +233,12 @@ class _Networks:
 
     def with_history(self, op: Op, group: Grouping, scale: Array) -> Open:
         vectors = group.pack(self.inputs(op)[1])
-        later = op.at in self.plan.later
+        place = self.plan.histories[op.at]
         if self.plan.method == "dense":
             outputs = self.plan.lengths[group.statement.target.name]
-            product = self.dense.matmul(group, vectors, scale, outputs, math.prod(group.weight.shape), later)
+            product = self.dense.matmul(group, vectors, scale, outputs, place.last)
         else:
-            capacity = self.plan.capacity[group.weight.name]
-            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), later, capacity)
+            product = self.lazy.matmul(group, vectors, scale, self.packed(op, group), place)
         return group.unpack(product)
 
     def without_history(self, op: Op, group: Grouping, scale: Array) -> Open:
@@ -284,7 +293,7 @@ class _Networks:
             statement.expr,
             Scope(self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype),
         )
-        if name in self.plan.ones and step.position in self.plan.offset:
+        if step.position in self.plan.offset:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
             value = add(value, multiply(constant, Open((COORDINATE,), self.ones(name) - 1)))

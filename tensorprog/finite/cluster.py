@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tensorprog.finite.workers import libraries
 from tensorprog.language.errors import ProgramError, WorkerError, fail
 
 __all__ = ["adopted", "connected"]
@@ -24,8 +22,7 @@ def connected(address: str, note: Callable[[str], None]) -> Iterator[Executor]:
 
     The library's own log is silenced: what a user needs to know arrives as an exception or a note.
 
-    Raises    ProgramError if nothing answers there, or dask.distributed is not installed; WorkerError if workers cannot
-              load the package or have other versions of what numbers depend on
+    Raises    ProgramError if nothing answers there, or dask.distributed is not installed
     """
     client = _connect(address, note)
     try:
@@ -33,7 +30,6 @@ def connected(address: str, note: Callable[[str], None]) -> Iterator[Executor]:
             note(f"the scheduler at {address} has no workers yet")
             with suppress(TimeoutError):  # it may start them when it has work for them
                 client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-        _compare_libraries(client)
         yield _Cluster(client, client.get_executor(pure=False))
     finally:
         client.close()
@@ -47,6 +43,8 @@ def adopted(executor: Executor | None) -> Executor | None:
 
 def _connect(address: str, note: Callable[[str], None]) -> Any:
     try:
+        import asyncio
+
         import distributed
     except ImportError:
         raise fail("a scheduler needs the package dask.distributed", fix='pip install "tensorprog[cluster]"') from None
@@ -74,6 +72,8 @@ def _connect(address: str, note: Callable[[str], None]) -> Any:
 
 async def _answer(address: str) -> str:
     """What kind of server is at an address; asked before there is a client, which waits for ever for some."""
+    import asyncio
+
     from distributed.core import rpc
     from distributed.security import Security
 
@@ -90,28 +90,6 @@ def _no_scheduler(address: str, reason: str) -> ProgramError:
         f"no scheduler answers at {address}: {reason}",
         fix="the address that dask scheduler prints, such as tcp://host:8786",
     )
-
-
-def _compare_libraries(client: Any) -> None:
-    """Ask all workers for their libraries.
-
-    Raises    WorkerError if they are not ours
-    """
-
-    def load() -> dict[str, str]:  # travels as code: a worker may not have this module
-        from tensorprog.finite.workers import libraries
-
-        return libraries()
-
-    here = libraries()
-    for worker, there in client.run(load, on_error="return").items():
-        if isinstance(there, Exception):
-            raise WorkerError(f"the worker at {worker} cannot load tensorprog: {there}")
-        other = [
-            f"{name} {there[name]} instead of {version}" for name, version in here.items() if there[name] != version
-        ]
-        if other:
-            raise WorkerError(f"the worker at {worker} has {', '.join(other)}: its numbers would be others")
 
 
 class _Cluster(Executor):

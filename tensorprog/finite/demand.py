@@ -10,7 +10,7 @@ from tensorprog.language.expr import Expr, Number, Variable, fold, is_call, line
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.schedule import upstream
 
-__all__ = ["Demand", "Form", "demand", "form_of"]
+__all__ = ["Demand", "Form", "demand", "form_of", "has_constant", "vectors_of"]
 
 
 class Form(Enum):
@@ -51,6 +51,11 @@ def form_of(expr: Expr, vectors: Collection[str]) -> Form:
     return fold(expr, {}, leaf, combined)
 
 
+def has_constant(expr: Expr, vectors: Collection[str]) -> bool:
+    """Whether a linear combination of vectors has a constant summand."""
+    return form_of(expr, vectors) in (Form.CONSTANT, Form.AFFINE)
+
+
 @dataclass(frozen=True)
 class Demand:
     """What later statements read of every vector family.
@@ -60,6 +65,7 @@ class Demand:
     that a nonlinearity makes, which leaves no choice but all coordinates.
     """
 
+    vectors: frozenset[str]
     needed: frozenset[str]
     seen: frozenset[str]
     groups: tuple[tuple[str, ...], ...]
@@ -131,4 +137,4 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
             members.setdefault(root(name), []).append(name)
     # products of one weight stay together even where they are only seen
     groups = tuple(tuple(names) for names in members.values() if inner.intersection(names))
-    return Demand(needed, frozenset(seen), groups, frozenset(explicit))
+    return Demand(vectors, needed, frozenset(seen), groups, frozenset(explicit))

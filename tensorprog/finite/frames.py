@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tensorprog.finite.demand import Form, form_of, vectors_of
+from tensorprog.finite.demand import has_constant, vectors_of
 from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.initials import InitialLaw
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["Draw", "Layout", "PlacedMatMul", "layout", "products_of"]
+__all__ = ["Draw", "Frames", "Layout"]
 
 ONES = "1"  # stands for the constant vector, whose direction is known
 Pairs = frozenset[tuple[int, int]]
@@ -106,10 +106,10 @@ class Meetings:
             self.pairs[second, first] = _flip(new)
             self._fresh += [(first, second), (second, first)]
 
-    def _add_composed(self, first: str, middle: str, second: str) -> None:
+    def _add_composed(self, first: str, second: str, agree: Pairs, further: Pairs) -> None:
         known = self.pairs.get((first, second))
         if known is None or known:  # else they agree on nothing already
-            self.add(first, second, _compose(self.pairs[first, middle], self.pairs[middle, second]))
+            self.add(first, second, frozenset((a, c) for a, b in agree for b_, c in further if b == b_))
 
     def _spread(self) -> None:
         """Vectors meet whatever the vectors they are made of meet."""
@@ -117,9 +117,7 @@ class Meetings:
             first, second = self._fresh.pop()
             pairs = self.pairs[first, second]
             for part, agree in self.parts.get(first, ()):
-                known = self.pairs.get((part, second))
-                if known is None or known:
-                    self.add(part, second, _compose(agree, pairs))
+                self._add_composed(part, second, agree, pairs)
 
     def _eliminate(self, nodes: Sequence[Sequence[str]]) -> None:
         """Vectors that meet a later one meet, and a vector meets whatever the vectors before it that it meets do."""
@@ -129,11 +127,11 @@ class Meetings:
             before = [g for g in order if rank[g] <= rank[h] and (g, h) in self.pairs]
             for k, first in enumerate(before):
                 for second in before[k:]:
-                    self._add_composed(first, h, second)
+                    self._add_composed(first, second, self.pairs[first, h], self.pairs[h, second])
         for h in order:
             for g in [g for g in order if rank[g] < rank[h] and (g, h) in self.pairs]:
                 for f in [f for f in order if rank[f] < rank[g] and (f, g) in self.pairs]:
-                    self._add_composed(f, g, h)
+                    self._add_composed(f, h, self.pairs[f, g], self.pairs[g, h])
 
     def close(self, nodes: Sequence[Sequence[str]] = ()) -> None:
         """Apply both rules, to families drawn in the order of `nodes`, until nothing changes."""
@@ -147,12 +145,6 @@ class Meetings:
 
 def _flip(pairs: Pairs) -> Pairs:
     return frozenset((second, first) for first, second in pairs)
-
-
-def _compose(first: Pairs, second: Pairs) -> Pairs:
-    if not first or not second:
-        return NOTHING
-    return frozenset((a, c) for a, b in first for b_, c in second if b == b_)
 
 
 def _agree(first: Sequence[Affine], second: Sequence[Affine]) -> Pairs:
@@ -172,12 +164,9 @@ class PlacedMatMul:
 
 def _within(reference: Variable, netsor: Netsor) -> bool:
     """Whether a reference stays inside the family's range without help of a boundary rule."""
-    family = netsor.families[reference.name]
-    for slot, (start, stop) in zip(reference.slots, family.ranges, strict=True):
-        low, high = slot.bounds(netsor.ranges)
-        if low < start or high >= stop:
-            return False
-    return True
+    bounds = (slot.bounds(netsor.ranges) for slot in reference.slots)
+    ranges = netsor.families[reference.name].ranges
+    return all(start <= low and high < stop for (low, high), (start, stop) in zip(bounds, ranges, strict=True))
 
 
 def _chosen(statement: MatMul) -> dict[str | None, int]:
@@ -185,207 +174,166 @@ def _chosen(statement: MatMul) -> dict[str | None, int]:
     return {slot.bare: m for m, slot in enumerate(statement.weight.slots) if slot.bare}
 
 
-def products_of(netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None]) -> list[PlacedMatMul]:
-    """All MatMul statements that have steps."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    of_weight: dict[str, list[Grouping]] = {}
-    for place, (step, group) in enumerate(zip(order, groups, strict=True)):
-        first.setdefault(step.position, place)
-        last[step.position] = place
-        if group is not None:
+class Frames:
+    """The frames of a program whose steps are in this order, with the groupings of those that are MatMuls."""
+
+    def __init__(
+        self, netsor: Netsor, order: Sequence[Step], groups: Sequence[Grouping | None],
+        initials: Mapping[str, InitialLaw],
+    ) -> None:  # fmt: skip
+        self.netsor, self.initials, self.vectors = netsor, initials, vectors_of(netsor)
+        self.steps = [(at, order[at], group) for at, group in enumerate(groups) if group is not None]
+        of_weight: dict[str, list[Grouping]] = {}
+        places: dict[int, list[int]] = {}  # of each statement
+        for at, step, group in self.steps:
             of_weight.setdefault(group.weight.name, []).append(group)
-    result = []
-    for position in first:
-        statement = netsor.body[position]
-        if not isinstance(statement, MatMul):
-            continue
-        own = of_weight[statement.weight.name]
-        aligned = all(g.separable and list(g.members) == list(own[0].members) for g in own)
-        tied = {}
-        if aligned:
-            chosen = _chosen(statement)
+            places.setdefault(step.position, []).append(at)
+        self.products = []
+        for own in places.values():
+            statement = order[own[0]].statement
+            assert isinstance(statement, MatMul)
+            same = of_weight[statement.weight.name]
+            aligned = all(g.separable and list(g.members) == list(same[0].members) for g in same)
+            chosen = _chosen(statement) if aligned else {}
             tied = {k: chosen[slot.bare] for k, slot in enumerate(statement.target.slots) if slot.bare in chosen}
-        result.append(PlacedMatMul(statement, first[position], last[position], tied))
-    return result
+            self.products.append(PlacedMatMul(statement, own[0], own[-1], tied))
 
+    def layout(self, names: Sequence[str], seen: int, width: int, rows: Mapping[int, int]) -> Layout:
+        """Coordinates and draws of one group of vectors in R^width, none of which a nonlinearity makes.
 
-def _parts(
-    netsor: Netsor, names: Sequence[str], products: Sequence[PlacedMatMul], initials: Mapping[str, InitialLaw]
-) -> dict[str, list[tuple[str, Pairs]]]:
-    """What every family of a group is made of: combinations of vectors, and products of the same weight."""
-    vectors = vectors_of(netsor)
-    parts: dict[str, list[tuple[str, Pairs]]] = {name: [] for name in names}
-    for name in names:
-        for position in netsor.families[name].statements:
-            statement = netsor.body[position]
-            if not isinstance(statement, Nonlin):
-                continue
-            for reference in statement.inputs:
-                if reference.name in vectors:
-                    agree = _agree(reference.slots, statement.target.slots)
-                    parts[name].append((reference.name, agree if _within(reference, netsor) else NOTHING))
-            if form_of(statement.expr, vectors) in (Form.CONSTANT, Form.AFFINE):
-                parts[name].append((ONES, NOTHING))
-    of_weight: dict[str, list[PlacedMatMul]] = {}
-    for product in products:
-        if product.statement.target.name in parts:
-            of_weight.setdefault(product.statement.weight.name, []).append(product)
-    for own in of_weight.values():
-        for p in own:
-            for q in own:
-                if q.first <= p.last:
+        `rows` gives the fresh vectors per weight member of each MatMul step.
+        """
+        meetings = Meetings(self._parts(names))
+        self._meet_in_statements(names, meetings)
+        meetings.close()  # who needs the constant vector?
+        nodes = self._nodes(names, meetings)
+        meetings.close(nodes)
+        for node in nodes:
+            if len(node) > 1 and any((f, g) in meetings.pairs for f in node for g in node):
+                for f in node:
+                    for g in node:
+                        meetings.add(f, g, NOTHING)
+        meetings.close(nodes)
+        return self._placed(nodes, meetings, seen, width, rows)
+
+    def _parts(self, names: Sequence[str]) -> dict[str, list[tuple[str, Pairs]]]:
+        """What every family of a group is made of: combinations of vectors, and products of the same weight."""
+        parts: dict[str, list[tuple[str, Pairs]]] = {name: [] for name in names}
+        for name in names:
+            for position in self.netsor.families[name].statements:
+                statement = self.netsor.body[position]
+                if not isinstance(statement, Nonlin):
+                    continue
+                for reference in statement.inputs:
+                    if reference.name in self.vectors:
+                        agree = _agree(reference.slots, statement.target.slots)
+                        parts[name].append((reference.name, agree if _within(reference, self.netsor) else NOTHING))
+                if has_constant(statement.expr, self.vectors):
+                    parts[name].append((ONES, NOTHING))
+        for p in self.products:
+            for q in self.products:
+                same = p.statement.weight.name == q.statement.weight.name
+                if same and p.statement.target.name in parts and q.first <= p.last:
                     agree = frozenset((n, k) for k, m in p.tied.items() for n, m_ in q.tied.items() if m == m_)
                     parts[p.statement.target.name].append((q.statement.target.name, agree))
-    for initial in netsor.initial:
-        if initial.name in parts:
-            law = initials[initial.name]
-            places = [initial.indices.index(name) for name in law.independent]
-            parts[initial.name].append((initial.name, frozenset((k, k) for k in places)))
-            if law.mean.any():
-                parts[initial.name].append((ONES, NOTHING))
-    return parts
+        for initial in self.netsor.initial:
+            if initial.name in parts:
+                law = self.initials[initial.name]
+                places = [initial.indices.index(name) for name in law.independent]
+                parts[initial.name].append((initial.name, frozenset((k, k) for k in places)))
+                if law.mean.any():
+                    parts[initial.name].append((ONES, NOTHING))
+        return parts
 
+    def _meet_in_statements(self, names: Sequence[str], meetings: Meetings) -> None:
+        of_weight: dict[str, list[MatMul]] = {}
+        for statement in self.netsor.body:
+            if isinstance(statement, MatMul) and statement.vector.name in names:
+                of_weight.setdefault(statement.weight.name, []).append(statement)
+            elif isinstance(statement, Dot) and statement.left.name in names:
+                left, right = statement.left, statement.right
+                plain = _within(left, self.netsor) and _within(right, self.netsor)
+                meetings.add(left.name, right.name, _agree(left.slots, right.slots) if plain else NOTHING)
+        for own in of_weight.values():
+            for s, t in ((s, t) for s in own for t in own):
+                agree: Pairs = NOTHING
+                if all(_within(v, self.netsor) for v in (s.weight, t.weight, s.vector, t.vector)):
+                    first, second = _chosen(s), _chosen(t)
+                    agree = frozenset(
+                        (k, m)
+                        for k, f in enumerate(s.vector.slots)
+                        for m, g in enumerate(t.vector.slots)
+                        if f.bare in first and g.bare in second and first[f.bare] == second[g.bare]
+                    )
+                meetings.add(s.vector.name, t.vector.name, agree)
 
-def _meet_in_statements(netsor: Netsor, names: Sequence[str], meetings: Meetings) -> None:
-    of_weight: dict[str, list[MatMul]] = {}
-    for statement in netsor.body:
-        if isinstance(statement, MatMul) and statement.vector.name in names:
-            of_weight.setdefault(statement.weight.name, []).append(statement)
-        elif isinstance(statement, Dot) and statement.left.name in names:
-            left, right = statement.left, statement.right
-            plain = _within(left, netsor) and _within(right, netsor)
-            meetings.add(left.name, right.name, _agree(left.slots, right.slots) if plain else NOTHING)
-    for own in of_weight.values():
-        for s, t in ((s, t) for s in own for t in own):
-            agree: Pairs = NOTHING
-            if all(_within(v, netsor) for v in (s.weight, t.weight, s.vector, t.vector)):
-                first, second = _chosen(s), _chosen(t)
-                agree = frozenset(
-                    (k, m)
-                    for k, f in enumerate(s.vector.slots)
-                    for m, g in enumerate(t.vector.slots)
-                    if f.bare in first and g.bare in second and first[f.bare] == second[g.bare]
-                )
-            meetings.add(s.vector.name, t.vector.name, agree)
-
-
-def layout(
-    netsor: Netsor,
-    names: Sequence[str],
-    seen: int,
-    width: int,
-    order: Sequence[Step],
-    groups: Sequence[Grouping | None],
-    products: Sequence[PlacedMatMul],
-    rows: Mapping[int, int],
-    initials: Mapping[str, InitialLaw],
-) -> Layout:
-    """Coordinates and draws of one group of vectors in R^width, none of which a nonlinearity makes.
-
-    `rows` gives the fresh vectors per weight member of each MatMul step.
-    """
-    parts = _parts(netsor, names, products, initials)
-    meetings = Meetings(parts)
-    _meet_in_statements(netsor, names, meetings)
-    meetings.close()  # who needs the constant vector?
-    mine = [p for p in products if p.statement.target.name in names]
-    # families in the order of drawing: the constant vector, initial vectors, MatMuls
-    spans: dict[str, tuple[int, int]] = {}
-    if any((ONES, name) in meetings.pairs for name in names):
-        spans[ONES] = (-2 - len(netsor.initial), -2 - len(netsor.initial))
-        meetings.add(ONES, ONES, NOTHING)
-    for number, initial in enumerate(netsor.initial):
-        if initial.name in names:
-            spans[initial.name] = (number - len(netsor.initial), number - len(netsor.initial))
-    for p in mine:
-        name = p.statement.target.name
-        first, last = spans.get(name, (p.first, p.last))
-        spans[name] = (min(first, p.first), max(last, p.last))
-    # those drawn in turns make one node
-    nodes: list[list[str]] = []
-    end: int | None = None
-    for name in sorted(spans, key=lambda name: spans[name]):
-        if end is not None and spans[name][0] <= end:
-            nodes[-1].append(name)
+    def _nodes(self, names: Sequence[str], meetings: Meetings) -> list[list[str]]:
+        """Families in the order of drawing: the constant vector, initial vectors, MatMuls; one node if in turns."""
+        spans: dict[str, tuple[int, int]] = {}
+        before = -len(self.netsor.initial)
+        if any((ONES, name) in meetings.pairs for name in names):
+            spans[ONES] = (before - 1, before - 1)
+            meetings.add(ONES, ONES, NOTHING)
+        for number, initial in enumerate(self.netsor.initial):
+            if initial.name in names:
+                spans[initial.name] = (before + number, before + number)
+        for p in self.products:
+            name = p.statement.target.name
+            if name in names:
+                first, last = spans.get(name, (p.first, p.last))
+                spans[name] = (min(first, p.first), max(last, p.last))
+        nodes: list[list[str]] = []
+        end = before - 2
+        for name in sorted(spans, key=lambda name: spans[name]):
+            if spans[name][0] <= end:
+                nodes[-1].append(name)
+            else:
+                nodes.append([name])
             end = max(end, spans[name][1])
-        else:
-            nodes.append([name])
-            end = spans[name][1]
-    meetings.close(nodes)
-    for node in nodes:
-        if len(node) > 1 and any((f, g) in meetings.pairs for f in node for g in node):
-            for f in node:
-                for g in node:
-                    meetings.add(f, g, NOTHING)
-    meetings.close(nodes)
-    return _place(netsor, nodes, meetings, mine, seen, width, order, groups, rows, initials)
+        return nodes
 
+    def _placed(
+        self, nodes: Sequence[Sequence[str]], meetings: Meetings, seen: int, width: int, rows: Mapping[int, int]
+    ) -> Layout:
+        """Ranges of directions for the vectors of each node, after those of the nodes that it meets."""
+        opened: list[list[tuple[int, int]]] = []  # ranges of directions, by node
+        draws: dict[str | int, Draw] = {}
+        ones: int | None = None
 
-def _place(
-    netsor: Netsor,
-    nodes: Sequence[Sequence[str]],
-    meetings: Meetings,
-    mine: Sequence[PlacedMatMul],
-    seen: int,
-    width: int,
-    order: Sequence[Step],
-    groups: Sequence[Grouping | None],
-    rows: Mapping[int, int],
-    initials: Mapping[str, InitialLaw],
-) -> Layout:
-    length, rest = seen, width - seen
-    opened: dict[int, list[tuple[int, int]]] = {}  # ranges of directions, by node
-    drafts: dict[str | int, tuple[list[tuple[int, int]], tuple[int, int], int, tuple[str, ...]]] = {}
-    ones: int | None = None
+        def draw(known: Sequence[tuple[int, int]], vectors: int, opens: bool, batch: tuple[str, ...] = ()) -> Draw:
+            degrees = width - seen - sum(stop - start for start, stop in known)
+            free = max((stop for _, stop in known), default=seen)
+            own = (free, free + (min(vectors, degrees) if opens else 0))
+            if own[1] > own[0]:
+                opened[-1].append(own)
+            return Draw(0, seen, tuple(known), own, degrees, batch)
 
-    def open_(node: int, known: list[tuple[int, int]], vectors: int, opens: bool) -> tuple[tuple[int, int], int]:
-        nonlocal length
-        degrees = rest - sum(stop - start for start, stop in known)
-        free = max((stop for _, stop in known), default=seen)
-        own = (free, free + (min(vectors, degrees) if opens else 0))
-        length = max(length, own[1])
-        if own[1] > own[0]:
-            opened[node].append(own)
-        return own, degrees
-
-    for node, names in enumerate(nodes):
-        opened[node] = []
-        earlier = [
-            span
-            for other in range(node)
-            if any((f, g) in meetings.pairs for f in nodes[other] for g in names)
-            for span in opened[other]
-        ]
-        opens = any((f, g) in meetings.pairs for f in names for g in names)
-        if names[0] == ONES:
-            own, _ = open_(node, [], 1, True)
-            ones = own[0] if own[1] > own[0] else None
-            continue
-        if names[0] in initials:
-            slots = netsor.families[names[0]].shape
-            batch = [k for k, m in sorted(meetings.pairs.get((names[0], names[0]), ())) if k == m]
-            indices = next(i.indices for i in netsor.initial if i.name == names[0])
-            vectors = math.prod(size for k, size in enumerate(slots) if k not in batch)
-            own, degrees = open_(node, earlier, vectors, opens)
-            drafts[names[0]] = (earlier, own, degrees, tuple(indices[k] for k in batch))
-            continue
-        positions = {id(p.statement): p for p in mine if p.statement.target.name in names}
-        for at, step in enumerate(order):
-            group = groups[at]
-            if id(step.statement) not in positions or group is None:
+        for names in nodes:
+            earlier = [
+                span
+                for other, spans in zip(nodes, opened, strict=False)
+                if any((f, g) in meetings.pairs for f in other for g in names)
+                for span in spans
+            ]
+            opened.append([])
+            opens = any((f, g) in meetings.pairs for f in names for g in names)
+            if names[0] == ONES:
+                constant = draw([], 1, True)
+                ones = constant.own[0] if constant.opened else None
                 continue
-            name = step.statement.target.name
-            slots_ = step.statement.target.slots
-            batched = [slots_[k].bare for k, m in sorted(meetings.pairs.get((name, name), ())) if k == m]
-            sizes = {index: stop - start for index, (start, stop) in group.ranges.items()}
-            separate = math.prod(sizes[index] for index in batched if index)
-            vectors = len(group.members) // separate * rows[at]
-            known = [*earlier, *opened[node]]
-            own, degrees = open_(node, known, vectors, opens)
-            drafts[at] = (known, own, degrees, tuple(index for index in batched if index))
-    draws = {
-        key: Draw(length, seen, tuple(known), own, degrees, batch)
-        for key, (known, own, degrees, batch) in drafts.items()
-    }
-    return Layout(length, seen, ones, draws)
+            for initial in (initial for initial in self.netsor.initial if initial.name in names):
+                agree = meetings.pairs.get((initial.name, initial.name), ())
+                shape = self.netsor.families[initial.name].shape
+                vectors = math.prod(size for k, size in enumerate(shape) if (k, k) not in agree)
+                batch = tuple(index for k, index in enumerate(initial.indices) if (k, k) in agree)
+                draws[initial.name] = draw(earlier, vectors, opens, batch)
+            for at, step, group in self.steps:
+                name = step.statement.target.name
+                if name in names:
+                    agree = meetings.pairs.get((name, name), ())
+                    slots = [slot.bare for k, slot in enumerate(step.statement.target.slots) if (k, k) in agree]
+                    batch = tuple(index for index in slots if index)
+                    vectors = len(group.members) // math.prod(group.sizes[index] for index in batch) * rows[at]
+                    draws[at] = draw([*earlier, *opened[-1]], vectors, opens, batch)
+        length = max((stop for spans in opened for _, stop in spans), default=seen)
+        return Layout(length, seen, ones, {key: replace(draw, length=length) for key, draw in draws.items()})

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,10 @@ from numpy.typing import NDArray
 
 from tensorprog.finite.plan import METHODS, Op, Plan, plan
 from tensorprog.language.atoms import REDUCTIONS
-from tensorprog.language.errors import ProgramError, did_you_mean
+from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.evaluate import index_array
-from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, is_call
+from tensorprog.language.expr import Expr, Reduction, Variable, factors, fold, index_names, is_call
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
-from tensorprog.language.substitute import index_names
 
 __all__ = ["FREED_BYTES", "Job", "Stage", "check_kept", "make_job"]
 
@@ -59,16 +59,55 @@ class Job:
     part: int
     dtype: str
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of what one network reports, by name."""
+        shapes = {}
+        for name in self.plan.kept:
+            family = self.netsor.families[name]
+            coordinates = (self.plan.coordinates,) if family.kind == "vector" and self.plan.coordinates > 1 else ()
+            shapes[name] = (*coordinates, *family.shape)
+        return shapes
+
+    @property
+    def drawn(self) -> int:
+        """Bytes of the results of one block."""
+        return sum(map(math.prod, self.shapes.values())) * np.dtype(self.dtype).itemsize * self.block
+
     @property
     def memory(self) -> int:
         """Bytes that drawing one block takes at most, roughly: arrays of the block, of one part, and what ops copy."""
         block, part = self.held
         return 2 * (block * self.block + part * self.part) * np.dtype(self.dtype).itemsize + FREED_BYTES
 
+    @property
+    def seconds(self) -> float:
+        """Seconds that drawing one block takes, roughly, on one current core."""
+        return self.plan.work * 1.2e-9 * self.block + 2e-3
+
     @cached_property
     def held(self) -> tuple[int, int]:
-        """Numbers of one network alive at a time: over the block, and over a part of it."""
-        return footprint(self.plan, self.stages, self.heads)
+        """Most numbers of one network alive in arrays over the block, and in those over a part of it."""
+        most_block = most_part = 0
+        block: dict[str, int] = {}
+        for stage in self.stages:
+            alive = {} if stage.apart else block
+            most = 0
+            for op, drops in zip(stage.ops, stage.drops, strict=True):
+                alive[op.writes] = _size(self.plan, op)
+                most = max(most, sum(alive.values()) + _passing(self.plan, op, alive))
+                for name in drops:
+                    alive.pop(name, None)
+            if stage.apart:
+                most_part = max(most_part, most)
+                block |= {name: alive[name] for name in stage.writes}
+                for name in self.heads.intersection(stage.writes):
+                    block[name] = math.prod(self.netsor.families[name].shape) * self.plan.coordinates
+                most = sum(block.values())
+            most_block = max(most_block, most)
+            for name in stage.dropped:
+                block.pop(name, None)
+        return most_block, most_part
 
     @cached_property
     def heads(self) -> frozenset[str]:
@@ -80,48 +119,35 @@ class Job:
         return self.plan.full - used
 
     @cached_property
-    def together(self) -> bool:
-        """Whether all ops run on whole blocks: matrices and histories over all coordinates belong to them."""
-        return self.plan.method == "dense" or any(
-            op.kind == "matmul" and op.large and not op.key for op in self.plan.ops
-        )
-
-    @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The plan's ops cut where they change between all coordinates and few numbers."""
-        plan, together = self.plan, self.together
-        pieces: list[list[Op]] = []
-        for op in plan.ops:
-            if pieces and (together or pieces[-1][-1].large == op.large):
-                pieces[-1].append(op)
-            else:
-                pieces.append([op])
+        """The plan's ops cut where they change between all coordinates and few numbers.
+
+        Matrices, and histories over all coordinates, belong to whole blocks: with them there is one stage.
+        """
+        plan = self.plan
+        together = plan.method == "dense" or any(op.kind == "matmul" and op.large and not op.key for op in plan.ops)
         last = {name: number for number, op in enumerate(plan.ops) for name in op.reads}
+        last |= dict.fromkeys(plan.kept, len(plan.ops))
         stages = []
-        number = 0
-        for piece in pieces:
-            first, stop = number, number + len(piece)
-            written = {op.writes for op in piece}
-            before = {op.writes for op in plan.ops[:first]}
-            reads = {name for op in piece for name in (*op.reads, op.writes) if name in before}
-            reads -= {op.writes for op in piece if last.get(op.writes, -1) < first and op.writes not in plan.kept}
-            drops = []
-            for op in piece:
-                ends = dict.fromkeys(name for name in op.reads if last[name] == number and name not in plan.kept)
-                drops.append(tuple(ends))
-                number += 1
-            alive = [name for name in written if name in plan.kept or last.get(name, -1) >= stop]
-            ended = [name for name in reads if name not in plan.kept and last.get(name, -1) < stop]
+        before: set[str] = set()
+        for apart, items in groupby(enumerate(plan.ops), lambda item: item[1].large and not together):
+            piece = [*items]
+            first, stop = piece[0][0], piece[-1][0] + 1
+            written = {op.writes for _, op in piece}
+            reads = {name for _, op in piece for name in (*op.reads, op.writes) if name in before}
+            reads -= {name for name in written if last.get(name, -1) < first}
+            drops = (dict.fromkeys(name for name in op.reads if last[name] == number) for number, op in piece)
+            alive = (name for name in written if last.get(name, -1) >= stop)
+            ended = (name for name in reads - written if last[name] < stop)
             stages.append(
                 Stage(
-                    piece[0].large and not together,
-                    tuple(piece),
-                    tuple(drops),
-                    tuple(sorted(reads)),
-                    tuple(sorted(alive)),
-                    tuple(sorted(set(ended) - written)),
+                    apart,
+                    tuple(op for _, op in piece),
+                    tuple(map(tuple, drops)),
+                    *(tuple(sorted(names)) for names in (reads, alive, ended)),
                 )
             )
+            before |= written
         return tuple(stages)
 
     @cached_property
@@ -154,12 +180,8 @@ def make_job(
 
     Raises    ProgramError
     """
-    if isinstance(width, bool) or not hasattr(width, "__index__") or width < 1:
-        raise ProgramError(f"width must be a whole number of at least 1, not {width!r}")
-    if not hasattr(seed, "__index__") or seed < 0:
-        raise ProgramError(f"seed must be a whole number of at least 0, not {seed!r}")
-    if isinstance(coordinates, bool) or not hasattr(coordinates, "__index__"):
-        raise ProgramError(f"coordinates must be a whole number, not {coordinates!r}")
+    width, seed = check_count("width", width), check_count("seed", seed, 0)
+    coordinates = check_count("coordinates", coordinates, 0)
     if coordinates < 1 or coordinates > width:
         raise ProgramError(f"coordinates must lie between 1 and the width {width}, not {coordinates}")
     if dtype not in ("float64", "float32"):
@@ -169,15 +191,12 @@ def make_job(
     scores = [s.target.name for s in netsor.body if isinstance(s, Dot)]
     check_kept(netsor, keep)
     kept = tuple(dict.fromkeys([*netsor.outputs, *keep, *scores]))
-    decided = plan(netsor, int(width), coordinates, kept, method)
+    decided = plan(netsor, width, coordinates, kept, method)
     for name in kept:
-        family = netsor.families[name]
-        if family.kind == "vector" and decided.widths[family.width] < coordinates:
-            raise ProgramError(
-                f"{name} has only {decided.widths[family.width]} coordinates at n = {width}, "
-                f"{coordinates} were asked for"
-            )
-    one = Job(netsor, decided, int(seed), 1, 1, dtype)
+        has = decided.widths.get(netsor.families[name].width, coordinates)  # a scalar has no width
+        if has < coordinates:
+            raise ProgramError(f"{name} has only {has} coordinates at n = {width}, {coordinates} were asked for")
+    one = Job(netsor, decided, seed, 1, 1, dtype)
     over_block, over_part = (held * np.dtype(dtype).itemsize + 1 for held in one.held)
     fit = BLOCK_BYTES / over_block
     fit = max(fit, min(FEW, 4 * fit))  # fewer networks would not outweigh the interpreter
@@ -189,28 +208,6 @@ def _power_of_two(number: float) -> int:
     return 1 << int(math.log2(max(1.0, number)))
 
 
-def footprint(plan: Plan, stages: Sequence[Stage], heads: frozenset[str]) -> tuple[int, int]:
-    """Most numbers of one network alive in arrays over the block, and in those over a part of it."""
-    most_block = most_part = 0
-    block: dict[str, int] = {}
-    for stage in stages:
-        alive = {} if stage.apart else block
-        most = 0
-        for op, drops in zip(stage.ops, stage.drops, strict=True):
-            alive[op.writes] = _size(plan, op)
-            most = max(most, sum(alive.values()) + _passing(plan, op, alive))
-            for name in drops:
-                alive.pop(name, None)
-        if stage.apart:
-            most_part = max(most_part, most)
-            block |= {name: _reported(plan, name) if name in heads else alive[name] for name in stage.writes}
-            most = sum(block.values())
-        most_block = max(most_block, most)
-        for name in stage.dropped:
-            block.pop(name, None)
-    return most_block, most_part
-
-
 def _size(plan: Plan, op: Op) -> int:
     """Numbers of what an op writes."""
     if op.kind in ("gram", "factor"):
@@ -218,10 +215,6 @@ def _size(plan: Plan, op: Op) -> int:
         assert group is not None
         return int((len(group.members) if group.reads_members else 1) * group.columns**2)
     return int(math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1))
-
-
-def _reported(plan: Plan, name: str) -> int:
-    return math.prod(plan.netsor.families[name].shape) * plan.coordinates
 
 
 def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
@@ -245,11 +238,12 @@ def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
     if plan.method == "dense":
         alive[f"matrices of {weight}"] = math.prod(group.weight.shape) * inputs * outputs
     elif not op.key:
-        alive[f"history of {weight}"] = members * plan.capacity[weight] * (inputs + outputs)
+        held = math.prod(group.weight.shape) * plan.histories[op.at].capacity
+        alive[f"history of {weight}"] = held * (inputs + outputs)
     passing = members * plan.fresh[op.at] * outputs
     if not op.key:
         passing += (members if group.reads_members else 1) * group.columns * inputs
-        if op.at not in plan.later:
+        if plan.histories[op.at].last:
             for kind in ("matrices", "history"):
                 passing += alive.pop(f"{kind} of {weight}", 0)
     return int(passing)

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from tensorprog.blocks import Block, Grid, code
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
-from tensorprog.finite.demand import Demand, Form, demand, form_of, vectors_of
-from tensorprog.finite.frames import Draw, Layout, layout, products_of
+from tensorprog.finite.demand import Demand, demand, has_constant
+from tensorprog.finite.frames import Draw, Frames, Layout
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.initials import InitialLaw, initial_laws
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
 from tensorprog.language.schedule import Step, steps
 from tensorprog.language.weight_members import Grouping
 
-__all__ = ["METHODS", "Op", "Plan", "PlanRow", "plan"]
+__all__ = ["METHODS", "History", "Op", "Plan", "PlanRow", "plan"]
 
 @dataclass(frozen=True)
 class Op:
@@ -41,6 +43,26 @@ class Op:
 
 
 @dataclass(frozen=True)
+class History:
+    """Where a product stands among those of its weight.
+
+    `start` columns of earlier products may stand before its own, `capacity` in all; `shared`: in every product all
+    members of the weight see the same vectors.
+    """
+
+    start: int
+    capacity: int
+    shared: bool
+    first: bool
+    last: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether the weight makes no other product."""
+        return self.first and self.last
+
+
+@dataclass(frozen=True)
 class PlanRow:
     """What the plan says of one line of the program."""
 
@@ -48,74 +70,6 @@ class PlanRow:
     representation: str
     normals: int
     chi_squares: int
-
-
-@dataclass(frozen=True)
-class Plan(Shown):
-    """The decisions taken before any number is drawn; `str` prints them as a table.
-
-    Shapes    `normals` and `chi_squares` are drawn per network; `work` are rough nanoseconds per network on one core
-    Source    the law is that of the dense program at every width: conditional Gaussians given earlier products, and
-              Bartlett's decomposition where only inner products are read
-    """
-
-    netsor: Netsor = field(repr=False)
-    width: int
-    method: str
-    coordinates: int
-    kept: tuple[str, ...]
-    widths: Mapping[str, int]
-    full: frozenset[str]  # vectors in all coordinates
-    lengths: Mapping[str, int] = field(repr=False)  # numbers per vector of every family
-    seen: Mapping[str, int] = field(repr=False)  # of framed families: coordinates in front of the frame
-    ones: Mapping[str, int | None] = field(repr=False)  # of framed families: place of the constant's direction
-    draws: Mapping[str | int, Draw] = field(repr=False)  # by initial family or place in the order
-    order: tuple[Step, ...] = field(repr=False)
-    groups: tuple[Grouping | None, ...] = field(repr=False)
-    fresh: Mapping[int, int] = field(repr=False)  # Gaussian vectors per weight member of each MatMul step
-    later: frozenset[int] = field(repr=False)  # MatMul steps whose weight is used again
-    capacity: Mapping[str, int] = field(repr=False)  # products of one member of each weight, at most
-    offset: frozenset[int] = field(repr=False)  # statements: Nonlins with a constant summand
-    ops: tuple[Op, ...] = field(repr=False)
-    initials: Mapping[str, InitialLaw] = field(repr=False)
-    rows: tuple[PlanRow, ...] = field(repr=False)
-    normals: int = 0
-    chi_squares: int = 0
-    work: float = 0.0
-    matrices: str = ""  # why no other method will do
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
-        return {
-            "width": self.width,
-            "method": self.method,
-            "normals": self.normals,
-            "chi_squares": self.chi_squares,
-            "statements": [vars(row) for row in self.rows],
-        }
-
-    @property
-    def title(self) -> str:
-        """Method and random numbers of the whole."""
-        return (
-            f"{self.netsor.name} at n = {self.width}: method {self.method}"
-            + (f" ({self.matrices})" if self.matrices else "")
-            + f", {self.normals:,} normals"
-            + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
-            + " per network"
-        )
-
-    def blocks(self) -> list[Block]:
-        """The title, and one row for each line of the program."""
-        header = ("statement", "representation", "normals", "chi-squares")[: 4 if self.chi_squares else 3]
-        rows = tuple(
-            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
-            [: len(header)] for row in self.rows
-        )
-        return [Grid(self.title, header, rows, text_columns=(0, 1))]
-
-    def __str__(self) -> str:
-        return to_text(self.blocks())
 
 
 METHODS = ("dense", "lazy", "collapsed")
@@ -151,107 +105,91 @@ def plan(netsor: Netsor, width: int, coordinates: int, kept: Sequence[str], meth
     widths = resolve_widths(netsor, width)
     asked = demand(netsor, kept)
     initials = initial_laws(netsor)
-    turned = next((s for s in netsor.body if s.target.name in asked.needed and _transposed(s)), None)
+    products = (s for s in netsor.body if isinstance(s, MatMul) and s.target.name in asked.needed)
+    turned = next((product for product in products if product.transposed), None)
     why = f"{turned} needs the matrix" if turned else ""
     if turned and method not in ("auto", "dense"):
         raise fail(f"method {method!r} draws no matrices, but {why}", turned.span, 'method="dense"')
     methods: Sequence[str] = METHODS[1:] if method == "auto" else (method,)
     choices = [
-        _Planner(netsor, width, widths, coordinates, kept, chosen, asked, initials).plan()
+        Plan(netsor, width, widths, coordinates, kept, chosen, asked, initials, why)
         for chosen in (("dense",) if turned else methods)
     ]
-    return replace(min(choices, key=lambda choice: choice.work), matrices=why)
+    return min(choices, key=lambda choice: choice.work)
 
 
-def _transposed(statement: Statement) -> bool:
-    return isinstance(statement, MatMul) and statement.transposed
+class Plan(Shown):
+    """The decisions taken before any number is drawn; `str` prints them as a table.
 
-
-def _sizes(names: Collection[str | None], ranges: Mapping[str, Range]) -> int:
-    return math.prod(ranges[name][1] - ranges[name][0] for name in names if name)
-
-
-class _Planner:
-    """Fills in a plan, in the order of the functions below."""
+    Shapes    `normals` and `chi_squares` are drawn per network; `work` are rough nanoseconds per network on one core
+    Source    the law is that of the dense program at every width: conditional Gaussians given earlier products, and
+              Bartlett's decomposition where only inner products are read
+    """
 
     def __init__(
-        self,
-        netsor: Netsor,
-        width: int,
-        widths: Mapping[str, int],
-        coordinates: int,
-        kept: Sequence[str],
-        method: str,
-        asked: Demand,
-        initials: Mapping[str, InitialLaw],
-    ) -> None:
+        self, netsor: Netsor, width: int, widths: Mapping[str, int], coordinates: int, kept: Sequence[str], method: str,
+        asked: Demand, initials: Mapping[str, InitialLaw], matrices: str,
+    ) -> None:  # fmt: skip
         self.netsor, self.width, self.widths, self.method = netsor, width, widths, method
         self.coordinates, self.kept, self.asked, self.initials = coordinates, tuple(kept), asked, initials
-        self.lengths: dict[str, int] = {}
-        self.seen: dict[str, int] = {}
-        self.ones: dict[str, int | None] = {}
-        self.draws: dict[str | int, Draw] = {}
-        self.fresh: dict[int, int] = {}
-
-    def plan(self) -> Plan:
-        full = self.full = self._full()
+        self.matrices = matrices  # why no other method will do
+        self.full = self._full()  # vectors in all coordinates
         self.order = self._order()
-        ranges, families = self.netsor.ranges, self.netsor.families
         self.groups = tuple(
-            Grouping(step.statement, families[step.statement.weight.name], step.ranges(ranges))
+            Grouping(step.statement, netsor.families[step.statement.weight.name], step.ranges(netsor.ranges))
             if isinstance(step.statement, MatMul)
             else None
             for step in self.order
         )
-        uses: dict[str, list[int]] = {}
-        for at, group in enumerate(self.groups):
-            if group is not None:
-                uses.setdefault(group.weight.name, []).append(at)
-        self.again = frozenset(at for places in uses.values() if len(places) > 1 for at in places)
-        capacity = {
-            name: sum(group.columns for at in places if (group := self.groups[at]) is not None)
-            for name, places in uses.items()
-        }
-        later = frozenset(at for places in uses.values() for at in places[:-1])
-        vectors = vectors_of(self.netsor)
-        offset = frozenset(
-            position
-            for position, statement in enumerate(self.netsor.body)
-            if isinstance(statement, Nonlin) and form_of(statement.expr, vectors) in (Form.CONSTANT, Form.AFFINE)
-        )
+        self.histories = self._histories()  # of the MatMul steps
+        self.lengths: dict[str, int] = {}  # numbers per vector of every family
+        self.frames: dict[str, Layout] = {}  # of the families that have one
+        self.draws: dict[str | int, Draw] = {}  # by initial family or place in the order
+        self.fresh: dict[int, int] = {}  # Gaussian vectors per weight member of each MatMul step
         self._represent()
-        ops = self._ops()
-        normals, chis, rows = self._rows()
-        work = (
-            sum(NORMAL * n + CHI * c for n, c in zip(normals, chis, strict=True))
-            + self._work()
-            + TOUCH * self._touched()
+        self.offset = frozenset(  # statements that make framed vectors with a constant summand
+            position for position, statement in enumerate(netsor.body) if isinstance(statement, Nonlin)
+            and statement.target.name in self.frames and has_constant(statement.expr, asked.vectors)
+        )  # fmt: skip
+        self.ops = self._ops()
+        self.rows = self._rows()
+        self.normals, self.chi_squares = sum(r.normals for r in self.rows), sum(r.chi_squares for r in self.rows)
+        self.work = NORMAL * self.normals + CHI * self.chi_squares + self._work() + TOUCH * self._touched()
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "width": self.width,
+            "method": self.method,
+            "normals": self.normals,
+            "chi_squares": self.chi_squares,
+            "statements": [vars(row) for row in self.rows],
+        }
+
+    @property
+    def title(self) -> str:
+        """Method and random numbers of the whole."""
+        return (
+            f"{self.netsor.name} at n = {self.width}: method {self.method}"
+            + (f" ({self.matrices})" if self.matrices else "")
+            + f", {self.normals:,} normals"
+            + (f" and {self.chi_squares:,} chi-squares" if self.chi_squares else "")
+            + " per network"
         )
-        return Plan(
-            netsor=self.netsor,
-            width=self.width,
-            method=self.method,
-            coordinates=self.coordinates,
-            kept=self.kept,
-            widths=self.widths,
-            full=full,
-            lengths=self.lengths,
-            seen=self.seen,
-            ones=self.ones,
-            draws=self.draws,
-            order=self.order,
-            groups=self.groups,
-            fresh=self.fresh,
-            later=later,
-            capacity=capacity,
-            offset=offset,
-            ops=ops,
-            initials=self.initials,
-            rows=rows,
-            normals=sum(normals),
-            chi_squares=sum(chis),
-            work=work,
+
+    def blocks(self) -> list[Block]:
+        """The title, and one row for each line of the program."""
+        header = ("statement", "representation", "normals", "chi-squares")[: 4 if self.chi_squares else 3]
+        rows = tuple(
+            (code(row.line), row.representation, f"{row.normals:,}" if row.normals else "", f"{row.chi_squares or ''}")
+            [: len(header)] for row in self.rows
         )
+        return [Grid(self.title, header, rows, text_columns=(0, 1))]
+
+    def __str__(self) -> str:
+        return to_text(self.blocks())
+
+    __repr__ = __str__
 
     def _full(self) -> frozenset[str]:
         vectors = [name for name in self.asked.needed if self.netsor.families[name].kind == "vector"]
@@ -277,6 +215,23 @@ class _Planner:
         found = steps(netsor, key if self.method == "collapsed" else None)
         return tuple(step for step in found if step.statement.target.name in self.asked.needed)
 
+    def _histories(self) -> dict[int, History]:
+        uses: dict[str, list[tuple[int, Grouping]]] = {}
+        for at, group in enumerate(self.groups):
+            if group is not None:
+                uses.setdefault(group.weight.name, []).append((at, group))
+        found = {}
+        for own in uses.values():
+            filled = np.zeros(math.prod(own[0][1].weight.shape), np.int64)
+            starts = []
+            for _, group in own:
+                starts.append(int(filled[group.members].max()))
+                filled[group.members] = starts[-1] + group.columns
+            shared = all(not group.reads_members and len(group.members) == filled.size for _, group in own)
+            for k, (at, _) in enumerate(own):
+                found[at] = History(starts[k], int(filled.max()), shared, k == 0, k == len(own) - 1)
+        return found
+
     def _represent(self) -> None:
         """Lengths and draws of all vectors, group by group in the order of the program."""
         families, needed = self.netsor.families, self.asked.needed
@@ -286,61 +241,45 @@ class _Planner:
                 self.lengths[name] = own if name in self.full else min(self.coordinates, own)
         pending = [group for group in self.asked.groups if not self.full.intersection(group)]
         place = {step.statement.target.name: at for at, step in reversed(list(enumerate(self.order)))}
-        products = products_of(self.netsor, self.order, self.groups) if pending else []
         known = set(self.lengths) - {name for group in pending for name in group}
+        frames = Frames(self.netsor, self.order, self.groups, self.initials) if pending else None
         for group in sorted(
             pending, key=lambda names: min((place[name] for name in names if name in place), default=-1)
         ):
-            self._fresh(group, known)
-            seen = self.coordinates if self.asked.seen.intersection(group) else 0
+            assert frames is not None
+            self._count_fresh(group, known)
             own = self.widths[families[group[0]].width]
-            found: Layout = layout(
-                self.netsor, group, min(seen, own), own, self.order, self.groups, products, self.fresh, self.initials
-            )
+            seen = min(self.coordinates, own) if self.asked.seen.intersection(group) else 0
+            found = frames.layout(group, seen, own, self.fresh)
             self.draws |= found.draws
-            for name in group:
-                self.lengths[name], self.seen[name], self.ones[name] = found.length, found.seen, found.ones
+            self.lengths |= dict.fromkeys(group, found.length)
+            self.frames |= dict.fromkeys(group, found)
             known.update(group)
-        self._fresh([name for name in self.lengths if name not in self.ones], known)
-        for initial in self.netsor.initial:
-            if initial.name in self.lengths:
-                length = self.lengths[initial.name]
-                self.draws.setdefault(initial.name, Draw(length, length))
-        for at, step in enumerate(self.order):
-            if self.groups[at] is not None:
-                length = self.lengths[step.statement.target.name]
-                self.draws.setdefault(at, Draw(length, length))
+        self._count_fresh([name for name in self.lengths if name not in self.frames], known)
+        made: dict[str | int, str] = {at: self.order[at].statement.target.name for at in self.histories}
+        made |= {initial.name: initial.name for initial in self.netsor.initial if initial.name in self.lengths}
+        for key, name in made.items():
+            self.draws.setdefault(key, Draw(self.lengths[name], self.lengths[name]))
 
-    def _fresh(self, names: Collection[str], known: Collection[str]) -> None:
+    def _count_fresh(self, names: Collection[str], known: Collection[str]) -> None:
         """Fresh vectors of the MatMuls that make `names`: one for each product, or each coordinate of the inputs."""
-        for at, step in enumerate(self.order):
-            group = self.groups[at]
-            if group is None or step.statement.target.name not in names:
-                continue
-            assert isinstance(step.statement, MatMul)
-            vector = step.statement.vector.name
-            self.fresh[at] = group.columns
-            if at not in self.again and vector in known and vector not in self.full:
-                self.fresh[at] = min(group.columns, self.lengths[vector])
+        for at, group in enumerate(self.groups):
+            if group is not None and group.statement.target.name in names:
+                vector = group.statement.vector.name
+                self.fresh[at] = group.columns
+                if self.histories[at].alone and vector in known and vector not in self.full:
+                    self.fresh[at] = min(group.columns, self.lengths[vector])
 
-    def _direct(self, at: int) -> bool:
-        """Whether the inputs' coordinates are no more than the inputs: then they are a factor of their Gram matrix."""
-        statement, group = self.order[at].statement, self.groups[at]
-        assert isinstance(statement, MatMul) and group is not None
-        name = statement.vector.name
-        return name not in self.full and self.lengths[name] == self.fresh[at]
-
-    def _key(self, at: int) -> str:
+    def _key(self, at: int, group: Grouping) -> str:
         """One key for all MatMul steps that pack the same vectors in the same way."""
-        statement, group = self.order[at].statement, self.groups[at]
-        assert isinstance(statement, MatMul) and group is not None
+        vector = group.statement.vector
         if not group.separable:
-            return f"{statement.vector.name} for step {at}"
+            return f"{vector.name} for step {at}"
         varies = group.reads_members
         axes = [*(group.member_axes if varies else ()), *group.column_axes]
-        slots = [(tuple((axes.index(n), c) for n, c in slot.terms), slot.offset) for slot in statement.vector.slots]
+        slots = [(tuple((axes.index(n), c) for n, c in slot.terms), slot.offset) for slot in vector.slots]
         boxes = [tuple(group.ranges[name]) for name in axes]
-        return f"{statement.vector.name} {slots} {boxes} {len(group.member_axes) if varies else 0}"
+        return f"{vector.name} {slots} {boxes} {len(group.member_axes) if varies else 0}"
 
     def _ops(self) -> tuple[Op, ...]:
         ops: list[Op] = []
@@ -348,71 +287,55 @@ class _Planner:
             if initial.name in self.lengths:
                 ops.append(Op("initial", number, initial.name in self.full, writes=initial.name))
         made = set()
-        for at, step in enumerate(self.order):
+        for at, (step, group) in enumerate(zip(self.order, self.groups, strict=True)):
             statement = step.statement
             target = statement.target.name
             reads = tuple(dict.fromkeys(reference.name for reference in statement.inputs))
-            if isinstance(statement, MatMul):
-                if self.method == "dense" or at in self.again:
-                    large = target in self.full or reads[0] in self.full
-                    ops.append(Op("matmul", at, large, reads=reads, writes=target))
-                    continue
-                key = self._key(at)
-                direct = self._direct(at)
-                for kind in ("gram", "factor") if not direct else ("factor",):
+            if group is None:
+                dot = isinstance(statement, Dot)
+                large = bool(self.full.intersection(reads)) if dot else target in self.full
+                ops.append(Op("dot" if dot else "nonlin", at, large, reads=reads, writes=target))
+            elif self.method == "dense" or not self.histories[at].alone:
+                large = target in self.full or reads[0] in self.full
+                ops.append(Op("matmul", at, large, reads=reads, writes=target))
+            else:
+                key = self._key(at, group)
+                source = reads[0]
+                # where the inputs' coordinates are no more than the inputs, they are a factor of their Gram matrix
+                direct = source not in self.full and self.lengths[source] == self.fresh[at]
+                kinds: tuple[Literal["gram", "factor"], ...] = ("factor",) if direct else ("gram", "factor")
+                for kind in kinds:
                     name = f"{kind} {key}"
                     if name not in made:
                         made.add(name)
-                        source = f"gram {key}" if kind == "factor" and not direct else reads[0]
-                        large = source in self.full
-                        ops.append(Op(kind, at, large, source, (source,), name))  # type: ignore[arg-type]
-                ops.append(Op("matmul", at, target in self.full, f"factor {key}", (f"factor {key}",), target))
-            elif isinstance(statement, Dot):
-                ops.append(Op("dot", at, bool(self.full.intersection(reads)), reads=reads, writes=target))
-            else:
-                ops.append(Op("nonlin", at, target in self.full, reads=reads, writes=target))
+                        ops.append(Op(kind, at, source in self.full, source, (source,), name))
+                    source = name
+                ops.append(Op("matmul", at, target in self.full, source, (source,), target))
         return tuple(ops)
 
-    def _rows(self) -> tuple[list[int], list[int], tuple[PlanRow, ...]]:
+    def _rows(self) -> tuple[PlanRow, ...]:
         """Normals and chi variables, line by line of the program."""
-        netsor = self.netsor
         rows = []
-        normals, chis = [0], [0]
-
-        def add(line: str, name: str, normal: int, chi: int) -> None:
-            normals.append(normal)
-            chis.append(chi)
-            rows.append(PlanRow(line, self._representation(name), normal, chi))
-
         if self.method == "dense":
-            for weight in netsor.weights:
-                entries = math.prod(netsor.families[weight.name].shape) * math.prod(
-                    self.widths[side] for side in weight.shape
-                )
-                slots = f"[{','.join(weight.indices)}]" if weight.indices else ""
-                rows.append(PlanRow(f"{weight.name}{slots}", "matrix", entries, 0))
-                normals.append(entries)
-                chis.append(0)
-        for initial in netsor.initial:
-            slots = f"[{','.join(initial.indices)}]" if initial.indices else ""
-            counted = (0, 0)
-            if initial.name in self.lengths:
-                draw = self.draws[initial.name]
-                sizes = dict(zip(initial.indices, netsor.families[initial.name].shape, strict=True))
-                members = math.prod(sizes[index] for index in draw.batch)
-                counted = draw.counts(members, math.prod(sizes.values()) // members)
-            add(f"{initial.name}{slots}", initial.name, *counted)
-        for position, statement in enumerate(netsor.body):
-            normal = chi = 0
-            for at, step in enumerate(self.order):
-                group = self.groups[at]
-                if step.position == position and group is not None and self.method != "dense":
-                    draw = self.draws[at]
-                    members = _sizes(draw.batch, group.ranges)
-                    counted = draw.counts(members, len(group.members) // members * self.fresh[at])
-                    normal, chi = normal + counted[0], chi + counted[1]
-            add(str(statement), statement.target.name, normal, chi)
-        return normals, chis, tuple(rows)
+            for weight in self.netsor.weights:
+                rows.append(PlanRow(_named(weight), "matrix", self._entries(weight), 0))
+        counts: dict[str | int, list[tuple[int, int]]] = {}
+        for key, draw in self.draws.items():
+            if isinstance(key, str):
+                family = self.netsor.families[key]
+                indices = next(initial.indices for initial in self.netsor.initial if initial.name == key)
+                members = math.prod(n for index, n in zip(indices, family.shape, strict=True) if index in draw.batch)
+                counts[key] = [draw.counts(members, math.prod(family.shape) // members)]
+            elif (group := self.groups[key]) is not None and self.method != "dense":
+                members = math.prod(group.sizes[index] for index in draw.batch)
+                counted = draw.counts(members, len(group.members) // members * self.fresh[key])
+                counts.setdefault(self.order[key].position, []).append(counted)
+        lines: list[tuple[str | int, str, str]] = [(x.name, _named(x), x.name) for x in self.netsor.initial]
+        lines += [(position, str(s), s.target.name) for position, s in enumerate(self.netsor.body)]
+        for place, line, name in lines:
+            normals, chi_squares = (sum(column) for column in zip((0, 0), *counts.get(place, ()), strict=True))
+            rows.append(PlanRow(line, self._representation(name), normals, chi_squares))
+        return tuple(rows)
 
     def _representation(self, name: str) -> str:
         family = self.netsor.families[name]
@@ -423,55 +346,54 @@ class _Planner:
         width = self.widths[family.width]
         if name in self.full:
             return f"all {width} coordinates" if width > 1 else "its one coordinate"
-        seen = self.seen.get(name, self.lengths[name])
+        seen = self.frames[name].seen if name in self.frames else self.lengths[name]
         parts = [f"{seen} coordinate{'s' if seen > 1 else ''}"] if seen else []
-        if name in self.seen:
+        if name in self.frames:
             directions = self.lengths[name] - seen
             parts.append(f"inner products ({directions} direction{'s' if directions != 1 else ''})")
         return " and ".join(parts)
 
-    def _members(self, step: Step) -> int:
-        ranges = step.ranges(self.netsor.ranges)
-        return _sizes([slot.bare for slot in step.statement.target.slots], ranges)
+    def _entries(self, weight: Weight) -> int:
+        """Entries of the matrices of a weight family."""
+        return math.prod((*self.netsor.families[weight.name].shape, *(self.widths[side] for side in weight.shape)))
 
     def _touched(self) -> int:
         """Numbers of all arrays of a network."""
         total = 0
         for name in self.asked.needed:
-            family = self.netsor.families[name]
-            total += math.prod(family.shape) * (self.lengths[name] if family.kind == "vector" else 1)
-        for at, group in enumerate(self.groups):
-            if group is not None and self.method != "dense":
-                total += len(group.members) * self.fresh[at] * self.draws[at].length
+            total += math.prod(self.netsor.families[name].shape) * self.lengths.get(name, 1)
         if self.method == "dense":
-            for weight in self.netsor.weights:
-                total += math.prod(self.netsor.families[weight.name].shape) * math.prod(
-                    self.widths[side] for side in weight.shape
-                )
+            return total + sum(map(self._entries, self.netsor.weights))
+        for at, group in enumerate(self.groups):
+            if group is not None:
+                total += len(group.members) * self.fresh[at] * self.draws[at].length
         return total
 
     def _work(self) -> float:
         """Rough nanoseconds of the matrix products per network."""
         total = 0.0
-        columns: dict[str, int] = {}
         keys = set()
-        for at, step in enumerate(self.order):
-            statement, group = step.statement, self.groups[at]
-            if isinstance(statement, Dot):
-                total += self._members(step) * self.lengths[statement.left.name]
-            elif isinstance(statement, Nonlin):
-                vector = statement.target.name in self.lengths
-                total += 4 * self._members(step) * (self.lengths[statement.target.name] if vector else 1)
-            elif group is not None:
-                assert isinstance(statement, MatMul)
-                length, inputs = self.lengths[statement.target.name], self.lengths[statement.vector.name]
-                if self.method == "dense":
-                    total += len(group.members) * group.columns * length * inputs
-                    continue
-                before = columns.get(group.weight.name, 0) if at in self.again else 0
-                columns[group.weight.name] = before + group.columns
-                total += len(group.members) * group.columns * (before + self.fresh[at]) * length
-                if at in self.again or self._key(at) not in keys:
-                    keys.add(self._key(at))
-                    total += group.columns * (before + group.columns) * inputs
+        for at, (step, group) in enumerate(zip(self.order, self.groups, strict=True)):
+            statement = step.statement
+            length = self.lengths.get(statement.target.name, 1)
+            if group is None:
+                ranges = step.ranges(self.netsor.ranges)
+                low_high = [ranges[slot.bare] for slot in statement.target.slots if slot.bare]
+                each = self.lengths[statement.left.name] if isinstance(statement, Dot) else 4 * length
+                total += math.prod(high - low for low, high in low_high) * each
+                continue
+            inputs, before = self.lengths[group.statement.vector.name], self.histories[at].start
+            if self.method == "dense":
+                total += len(group.members) * group.columns * length * inputs
+                continue
+            total += len(group.members) * group.columns * (before + self.fresh[at]) * length
+            key = self._key(at, group) if self.histories[at].alone else ""
+            if key not in keys:
+                keys |= {key} - {""}
+                total += group.columns * (before + group.columns) * inputs
         return MULTIPLY * total
+
+
+def _named(family: Initial | Weight) -> str:
+    """A declaration's left side."""
+    return f"{family.name}[{','.join(family.indices)}]" if family.indices else family.name

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from tensorprog.finite.block import culprit
 from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import Store
-from tensorprog.finite.workers import Flight, cost, execute, flight, one_blas_thread, parse_memory, row_shapes
-from tensorprog.language.errors import MemoryLimitError, ProgramError
+from tensorprog.finite.workers import Flight, execute, flight, one_blas_thread, parse_memory
+from tensorprog.language.errors import MemoryLimitError, ProgramError, check_count
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples
 
@@ -48,11 +48,11 @@ def estimate(
     Scale     from the numbers drawn and multiplied per network, at the speed of one current core
     """
     job = make_job(netsor, width, 0, method, coordinates, keep, "float64")
-    block, blocks = cost(job), -(-samples // job.block)
-    held = 0 if stored else blocks * block.drawn
+    blocks = -(-samples // job.block)
+    held = 0 if stored else blocks * job.drawn
     way = flight(job, blocks, parse_memory(max_memory) - held, threads, executor)
-    memory = held + way.workers * block.working + way.tasks * way.size * block.drawn
-    return blocks * block.seconds / max(1, way.workers), memory
+    memory = held + way.workers * job.memory + way.tasks * way.size * job.drawn
+    return blocks * job.seconds / max(1, way.workers), memory
 
 
 def run(
@@ -82,10 +82,8 @@ def run(
     Raises    ProgramError for bad arguments, a store of another run, or numbers that are not finite; MemoryLimitError
               when one block or the results exceed `max_memory`; WorkerError when an executor loses its workers
     """
-    if isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1:
-        raise ProgramError(f"samples must be a whole number of at least 1, not {samples!r}")
-    if threads is not None and threads < 1:
-        raise ProgramError(f"threads must be at least 1, not {threads!r}")
+    samples = check_count("samples", samples)
+    threads = None if threads is None else check_count("threads", threads)
     if executor is not None and not isinstance(executor, Executor):
         raise ProgramError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
     executor = adopted(executor)
@@ -93,7 +91,7 @@ def run(
     with one_blas_thread():
         job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
         way = _flight(job, samples, max_memory, threads, executor, store is not None)
-        results: _Results = _Memory(job, samples) if store is None else Store(store, job, samples)
+        results = _Memory(job, samples) if store is None else Store(store, job, samples)
         _fill(results, job, samples, way, executor, progress)
     return Samples(
         netsor, results.arrays(), samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started
@@ -101,7 +99,7 @@ def run(
 
 
 def _fill(
-    results: _Results,
+    results: Store | _Memory,
     job: Job,
     samples: int,
     way: Flight,
@@ -139,18 +137,6 @@ def check_store(
     Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype), samples).known()
 
 
-class _Results(Protocol):
-    """Where the blocks of a run go."""
-
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *exception: Any) -> None: ...
-    @property
-    def done(self) -> int: ...
-    def unfinished(self) -> Iterable[int]: ...
-    def write(self, number: int, values: Mapping[str, Array]) -> None: ...
-    def arrays(self) -> dict[str, Array]: ...
-
-
 class _Memory:
     """Results held in memory."""
 
@@ -158,7 +144,7 @@ class _Memory:
 
     def __init__(self, job: Job, samples: int) -> None:
         self._block, self._samples = job.block, samples
-        self._arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in row_shapes(job).items()}
+        self._arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
 
     def __enter__(self) -> _Memory:
         return self
@@ -186,16 +172,15 @@ def _flight(
 
     Raises    MemoryLimitError if not even one
     """
-    budget, block = parse_memory(max_memory), cost(job)
-    results = 0 if stored else samples * block.drawn // job.block
+    budget, working = parse_memory(max_memory), job.memory
+    results = 0 if stored else samples * job.drawn // job.block
     way = flight(job, -(-samples // job.block), budget - results, threads, executor)
-    if way.tasks and block.working <= budget:
+    if way.tasks and working <= budget:
         return way
-    if results > block.working:
-        takes, what, fix = results, "the results", "write them to disk (store=, or tp run --stream), "
-    else:
-        takes, what, fix = block.working, f"one block of {job.block} networks", ""
-    fix += "ask for fewer samples or " if results > block.working else ""
+    takes, what, fix = working, f"one block of {job.block} networks", ""
+    if results > working:
+        takes, what = results, "the results"
+        fix = "write them to disk (store=, or tp run --stream), ask for fewer samples or "
     better = "; method='lazy' needs no weight matrices" if job.plan.method == "dense" and not job.plan.matrices else ""
     raise MemoryLimitError(
         f"{what} would take {takes / 2**20:,.3g} MiB, more than max_memory={max_memory} allows: {fix}"

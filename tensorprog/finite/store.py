@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.job import Job
-from tensorprog.finite.workers import libraries, row_shapes
+from tensorprog.finite.workers import libraries
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.files import Lock, partial_name, whole, writing
@@ -54,7 +54,6 @@ class Store:
         self.folder = Path(folder)
         self.job, self.samples = job, samples
         self.blocks = -(-samples // job.block)
-        self.shapes = row_shapes(job)
         self.files = _file_names(job.plan.kept)
         self.dtype = np.dtype(job.dtype)
         self.settings = settings(job)
@@ -156,7 +155,7 @@ class Store:
         """The arrays of a complete folder, mapped to memory: what is read is loaded, nothing else."""
         return {
             name: np.memmap(
-                self.folder / self.files[name], self.dtype, "r", _HEADER, (self.samples, *self.shapes[name])
+                self.folder / self.files[name], self.dtype, "r", _HEADER, (self.samples, *self.job.shapes[name])
             )
             for name in self.files
         }
@@ -170,7 +169,7 @@ class Store:
             meta = {"format": FORMAT, "settings": self.settings, "files": self.files}
             with whole(self.folder / "meta.json") as partial:
                 partial.write_text(json.dumps(meta, indent=1), encoding="utf-8")
-        missing = sum(1 for _ in self.unfinished()) * self.job.block * self._row_bytes
+        missing = sum(1 for _ in self.unfinished()) * self.job.drawn
         free = shutil.disk_usage(self.folder).free
         if missing > free:
             raise fail(
@@ -208,12 +207,8 @@ class Store:
             if size and have < self._place(name, size):
                 raise fail(f"{path} is damaged: it is shorter than it was", fix=FIX)
 
-    @property
-    def _row_bytes(self) -> int:
-        return sum(math.prod(shape) for shape in self.shapes.values()) * self.dtype.itemsize
-
     def _place(self, name: str, number: int) -> int:
-        return _HEADER + number * self.job.block * math.prod(self.shapes[name]) * self.dtype.itemsize
+        return _HEADER + number * self.job.block * math.prod(self.job.shapes[name]) * self.dtype.itemsize
 
     def _finished(self, start: int, stop: int) -> NDArray[np.bool_]:
         found = np.zeros(stop - start, dtype=bool)
@@ -242,7 +237,7 @@ class Store:
         text = io.BytesIO()
         np.lib.format.write_array_header_1_0(
             text,
-            {"shape": (rows, *self.shapes[name]), "fortran_order": False, "descr": self.dtype.str},
+            {"shape": (rows, *self.job.shapes[name]), "fortran_order": False, "descr": self.dtype.str},
         )
         magic, fields = text.getvalue()[:8], text.getvalue()[10:].rstrip()
         length = _HEADER - 10

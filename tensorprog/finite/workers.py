@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import threading
@@ -25,8 +24,8 @@ from tensorprog.language.atoms.declared import declared_function, install
 from tensorprog.language.errors import Problem, ProgramError, WorkerError
 
 __all__ = [
-    "OUTSIDE_WORKERS", "Cost", "Flight", "Packed", "cores", "cost", "draw_packed", "execute", "finished", "flight",
-    "inside", "libraries", "one_blas_thread", "opened", "pack", "parse_memory", "ready", "row_shapes",
+    "OUTSIDE_WORKERS", "Flight", "Packed", "cores", "draw_packed", "execute", "finished", "flight", "inside",
+    "libraries", "one_blas_thread", "opened", "pack", "parse_memory", "ready",
 ]
 
 Task = TypeVar("Task")
@@ -59,35 +58,6 @@ def parse_memory(text: str | int) -> int:
         raise ProgramError(f"{text!r} is not an amount of memory; write for example 1GiB or 500MB") from None
 
 
-def row_shapes(job: Job) -> dict[str, tuple[int, ...]]:
-    """Shape of what one network reports, by name."""
-    shapes = {}
-    for name in job.plan.kept:
-        family = job.netsor.families[name]
-        coordinates = (job.plan.coordinates,) if family.kind == "vector" and job.plan.coordinates > 1 else ()
-        shapes[name] = (*coordinates, *family.shape)
-    return shapes
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one block takes."""
-
-    working: int  # bytes while it is drawn
-    drawn: int  # bytes of its results
-    seconds: float  # roughly, on one current core
-
-
-def cost(job: Job) -> Cost:
-    """The cost of one block."""
-    numbers = sum(math.prod(shape) for shape in row_shapes(job).values())
-    return Cost(
-        working=job.memory,
-        drawn=numbers * np.dtype(job.dtype).itemsize * job.block,
-        seconds=job.plan.work * 1.2e-9 * job.block + 2e-3,
-    )
-
-
 @dataclass(frozen=True)
 class Flight:
     """How many blocks are under way: `tasks` of `size` blocks each, computed or waiting, by so many `workers`."""
@@ -103,16 +73,15 @@ def flight(job: Job, blocks: int, room: int, threads: int | None = None, executo
     Workers in other processes take memory there; of their tasks the results count here, packed and unpacked.  One task
     more than those under way has its results in use.
     """
-    block = cost(job)
     if executor is None:
         workers = threads or cores()
     else:
         workers = int(getattr(executor, "_max_workers", OUTSIDE_WORKERS))
     workers = max(1, min(workers, blocks))
     here = inside(executor)
-    working, drawn = (block.working, block.drawn) if here else (0, 2 * block.drawn)
+    working, drawn = (job.memory, job.drawn) if here else (0, 2 * job.drawn)
     most = 2 * workers if here else max(2 * workers, OUTSIDE_TASKS)
-    size = min(MAX_TASK, int(TASK_SECONDS / block.seconds), blocks // (4 * workers))
+    size = min(MAX_TASK, int(TASK_SECONDS / job.seconds), blocks // (4 * workers))
     size = max(1, min(size, (room // (most + 1) - working) // drawn))
     tasks = max(0, min(most, (room - size * drawn) // (working + size * drawn)))
     return Flight(min(workers, tasks) if here else workers, size, tasks)

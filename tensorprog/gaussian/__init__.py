@@ -7,6 +7,6 @@ each law. `ladder` asks one method after the other; `propagation` adds what erro
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.gaussian.ladder import cross, integrate, mean
-from tensorprog.gaussian.qmc import expect, normal_points
+from tensorprog.gaussian.several import normal_points
 
-__all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "expect", "integrate", "mean", "normal_points"]
+__all__ = ["Estimate", "FunctionTerm", "RealFunction", "cross", "integrate", "mean", "normal_points"]

@@ -11,6 +11,7 @@ into Williams' (1998). Products of opposite parity vanish. One pass over the cov
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,11 +21,10 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, refuse_covariance_of_constants, tiled
-from tensorprog.gaussian.normal import correlation
+from tensorprog.gaussian.normal import correlation, refuse_correlation
 from tensorprog.language.linalg import alike
 
 Array = NDArray[np.floating]
-Mask = NDArray[np.bool_]
 
 __all__ = ["Elementary", "arc_kernel", "elementary", "kernel", "kernel_error", "kernel_sensitivity"]
 
@@ -132,7 +132,10 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
     """
     shape = np.broadcast_shapes(var_f.shape, var_g.shape, cov.shape)
     cov = np.broadcast_to(cov, shape)
-    _refuse_covariance(cov, var_f, var_g, slack)
+    if not np.isfinite(cov).all():
+        raise ValueError("cov must be finite")
+    if np.isfinite(slack):
+        refuse_correlation(np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0), slack)
     sd_f, sd_g = np.sqrt(var_f), np.sqrt(var_g)
     summands: list[Array] = []
     if f.modulus and g.modulus:
@@ -143,7 +146,8 @@ def kernel(f: Elementary, g: Elementary, var_f: Array, var_g: Array, cov: Array,
             summands.append(_arc_sine(cov, (var_f, h), (var_g, k)))
             summands[-1] *= a * b * 2 / np.pi
     if (f.linear or g.linear) and (f.linear or f.sigmoids) and (g.linear or g.sigmoids):
-        summands.append(cov * _odd(f, g, var_f, var_g))
+        mixed = f.linear * _tilt(g, var_g, float) + g.linear * _tilt(f, var_f, float)
+        summands.append(cov * (f.linear * g.linear + MEAN_ABS * mixed))
     if f.constant or g.constant or f.at_zero or g.at_zero:
         one_f, one_g = (np.where(v > 0, h.constant, h.at_zero) for h, v in ((f, var_f), (g, var_g)))
         even = one_f * one_g + MEAN_ABS * (one_f * (g.modulus * sd_g) + (f.modulus * sd_f) * one_g)
@@ -161,21 +165,21 @@ def kernel_error(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Ar
     Shapes    broadcast to the batch, or to axes of length 1 where sizes are alike: one bound then serves all
     """
     slope = min(_slope(f, g, var_f, var_g), 1 / np.sqrt(1 - STEEP**2))
-    return np.asarray(_sizes(f, g, var_f, var_g) * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
+    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
+    return np.asarray(first * second * (EPS * (ULPS + ULPS_ARGUMENT * slope)))
 
 
 def kernel_sensitivity(
-    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate, same: Mask
+    f: Elementary, g: Elementary, var_f: Estimate, var_g: Estimate, cov: Estimate
 ) -> Array | None:
-    """A bound on what the errors of the law do to `kernel`: to first order, but for arc sines near their ends.
+    """A bound on what the errors of the law do to `kernel`, to first order.
 
     With de the error of c and dx, dy those of sd_f and sd_g, let D = de + sd_g dx + sd_f dy, which bounds that of q J:
     its derivative by c is asin rho <= pi / 2, that by sd_f is sd_g sqrt(1 - rho^2). The argument of an arc sine moves
-    by D / sqrt((v + h) (w + k)) at most, and so do the other products. Where the slope of an arc sine may change on
-    the way (it is infinite at 1), its values at both ends are taken. `same` says where X and Y are one variable: a sign
-    times itself stays 1. None where variances are too uncertain for that.
+    by D / sqrt((v + h) (w + k)) at most, and so do the other products. None where variances are too uncertain for that,
+    and where the slope of an arc sine may change on the way (it is infinite at 1).
 
-    Shapes    as `kernel_error`; the mask broadcasts to the batch
+    Shapes    as `kernel_error`
     """
     v, w, error = var_f.value, var_g.value, compact(cov.error)
     if np.any(var_f.error[v == 0]) or np.any(var_g.error[w == 0]):
@@ -190,46 +194,15 @@ def kernel_sensitivity(
     if not (tilt_f.any() and tilt_g.any()):
         return np.asarray(rate * moved + even)
     slope = _slope(f, g, v, w)
-    if slope * np.max(tilt_f * tilt_g * moved) <= LINEAR:
-        return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
-    if any(np.any(e.error > LINEAR * e.value) for e in (var_f, var_g)):
+    if slope * np.max(tilt_f * tilt_g * moved) > LINEAR:
         return None
-    arrays: list[Array] = [cov.value, v, w, moved, same]  # type: ignore[list-item]
-    arrays = [array.reshape((1,) * (cov.value.ndim - array.ndim) + array.shape) for array in arrays]
-    (arcs,) = tiled(partial(_arc_sine_moves, f, g), arrays, TILE)
-    return np.asarray(rate * moved + even + arcs)
+    return np.asarray((rate + slope * tilt_f * tilt_g) * moved + even)
 
 
-def _arc_sine_moves(
-    f: Elementary, g: Elementary, cov: Array, var_f: Array, var_g: Array, moved: Array, same: Mask
-) -> Array:
-    """What the products of sigmoids change by where their covariances move by so much, up or down.
-
-    Shapes    arrays that broadcast to the batch -> batch
-    """
-    total = np.zeros(np.broadcast_shapes(*(array.shape for array in (cov, var_f, var_g, moved, same))))
-    for a, h in f.sigmoids:
-        for b, k in g.sigmoids:
-            angle = _arc_sine(cov, (var_f, h), (var_g, k))
-            rho = _correlation(cov, var_f + h, var_g + k)
-            # D is of first order in the variances, whose relative errors are at most LINEAR
-            reach = (1 + 8 * LINEAR) * moved * (_inverse_root(var_f + h) * _inverse_root(var_g + k))
-            reach += ULPS_ARGUMENT * EPS  # rounding of rho
-            ends = np.arcsin(np.minimum(rho + reach, 1)) - angle, angle - np.arcsin(np.maximum(rho - reach, -1))
-            signs = h == k == 0
-            total += np.where(same & signs, 0.0, abs(a * b) * 2 / np.pi * np.maximum(*ends))
-    return total
-
-
-def _tilt(h: Elementary, var: Array) -> Array:
+def _tilt(h: Elementary, var: Array, size: Callable[[float], float] = abs) -> Array:
     """Sum over sigmoids of |amplitude| / sqrt(var + spread)."""
-    tilts = (abs(a) * _inverse_root(var + spread) for a, spread in h.sigmoids)
+    tilts = (size(a) * _inverse_root(var + spread) for a, spread in h.sigmoids)
     return np.asarray(sum(tilts, np.zeros((1,) * var.ndim)))
-
-
-def _sizes(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
-    first, second = (alike(kernel_size(h, var)) for h, var in ((f, var_f), (g, var_g)))
-    return np.asarray(first * second)
 
 
 def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
@@ -242,28 +215,6 @@ def _slope(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> float:
 def _inverse_root(values: Array) -> Array:
     """1 / sqrt, 0 for 0."""
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
-
-
-def _odd(f: Elementary, g: Elementary, var_f: Array, var_g: Array) -> Array:
-    """The factor of the covariance: products of x with x, and with sigmoids."""
-
-    def slope(h: Elementary, var: Array) -> Array:
-        slopes = (a * MEAN_ABS * _inverse_root(var + spread) for a, spread in h.sigmoids)
-        return np.asarray(sum(slopes, np.zeros((1,) * var.ndim)))
-
-    return np.asarray(f.linear * g.linear + (f.linear * slope(g, var_g) + g.linear * slope(f, var_f)))
-
-
-def _refuse_covariance(cov: Array, var_f: Array, var_g: Array, slack: float) -> None:
-    if not np.isfinite(cov).all():
-        raise ValueError("cov must be finite")
-    if np.isfinite(slack):
-        top = np.abs(cov * (_inverse_root(var_f) * _inverse_root(var_g))).max(initial=0.0)
-        if top > 1 + slack:
-            raise ValueError(
-                f"covariance is not positive semidefinite: correlation {top:.17g} in absolute value\n"
-                f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
-            )
 
 
 def _correlation(cov: Array, var_f: Array, var_g: Array) -> Array:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import comb, factorial
+from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
@@ -25,14 +24,15 @@ from tensorprog.gaussian.normal import (
     FAR,
     fused,
     gap,
-    half_line_moments,
+    positive,
+    sign,
     sign_sign,
     step_sign,
     step_step,
     two_product,
     two_sum,
 )
-from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, Factor, PairMoments
+from tensorprog.gaussian.pair_moments import NO_FACTOR, WAVES, Factor, PairMoments
 
 Array = NDArray[Any]  # real, or complex where there is a wave
 
@@ -45,8 +45,6 @@ OVERFLOW = 700.0
 ZERO = np.zeros(())
 ROOT_2 = float(np.sqrt(2.0))
 SQRT_2PI = float(np.sqrt(2 * np.pi))
-# erf(z) / z as a polynomial in z^2 for |z|^2 <= 1/2 (scipy's complex erf is good to 1e-13 only)
-ERF_SERIES = np.array([2 * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(16)]) / np.sqrt(np.pi)
 
 # -- the algebra of numbers with errors -------------------------------------------------------------------------------
 
@@ -180,15 +178,12 @@ class NumericGaussian:
 
 
 class NumericMoments(PairMoments[Estimate]):
-    """Moments with bounds on their rounding.
-
-    A lone sign has the distribution function Phi(z), of a complex z if there is an exponential: exp(-z^2 / 2)
-    erfcx(-z / sqrt2) / 2, Faddeeva's function, bounded for Re z <= 0.
-    """
+    """Moments with bounds on their rounding."""
 
     zero = Estimate.exact(0.0)
     half = 0.5
     root_2 = ROOT_2
+    apart = ("exp", *WAVES)
     law: NumericGaussian
 
     @staticmethod
@@ -200,15 +195,6 @@ class NumericMoments(PairMoments[Estimate]):
     def imaginary(value: Estimate) -> Estimate:
         """The imaginary part."""
         return Estimate(np.imag(value.value), value.error)
-
-    def power(self, p: int, q: int) -> Estimate:
-        """M(p, q), p > 0: where an exponential moves means far away, the recursion loses what the half-line keeps."""
-        found = super().power(p, q)
-        if self.law.tilted and self.first.kind in SIGNS:
-            return found.better_of(self._one_sign(p, q))
-        if self.law.tilted and self.second.kind in SIGNS:
-            return found.better_of(self.swapped._one_sign(q, p))
-        return found
 
     @property
     def _blur(self) -> tuple[float, float]:
@@ -246,19 +232,7 @@ class NumericMoments(PairMoments[Estimate]):
         sd = np.sqrt(law.vx)
         with np.errstate(over="ignore"):
             t = np.where(a == 0, np.inf, -self.first.b / np.where(a == 0, 1.0, a))
-            return np.asarray(law.mx + np.clip(t - law.mx, -self._far * sd, self._far * sd))
-
-    @cached_property
-    def _shift(self) -> Array:
-        """How far exponentials move E V, in deviations of V: real for exp, imaginary for waves."""
-        if not self.law.tilted:
-            return self.law.pull
-        return np.asarray(self._scale * np.sqrt(self.law.vx) / _positive(self._deviation) * self.law.pull)
-
-    @property
-    def _far(self) -> Array:
-        """Standardised thresholds that are as good as infinite."""
-        return np.asarray(FAR + np.abs(self._shift))
+            return np.asarray(law.mx + np.clip(t - law.mx, -FAR * sd, FAR * sd))
 
     @cached_property
     def distance(self) -> Estimate:
@@ -266,12 +240,12 @@ class NumericMoments(PairMoments[Estimate]):
         if self.first.distance is not None:
             return self.first.distance  # type: ignore[no-any-return]
         a, b, m = self.first.a, self.first.b, self.law.mx
-        unit, sd, far = self._blur[0], self._deviation, self._far
+        unit, sd = self._blur[0], self._deviation
         value, size = unit * (a * m + b), unit * np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
         with np.errstate(over="ignore"):
             h = np.where(sd > 0, value / _positive(sd), np.where(value > 0, np.inf, -np.inf))
-            inexact = EPS * (4 * np.minimum(np.abs(h), far) + 2 * size / _positive(sd))
-        return Estimate(np.clip(h, -far, far), np.where(np.abs(h) >= far, 0.0, np.minimum(inexact, 1.0)))
+            inexact = EPS * (4 * np.minimum(np.abs(h), FAR) + 2 * size / _positive(sd))
+        return Estimate(np.clip(h, -FAR, FAR), np.where(np.abs(h) >= FAR, 0.0, np.minimum(inexact, 1.0)))
 
     def _sign_correlation(self) -> tuple[Array, Array]:
         """Correlation r of the two sign variables and sqrt(1 - r^2).
@@ -291,54 +265,13 @@ class NumericMoments(PairMoments[Estimate]):
 
     def one_sign(self) -> Estimate:
         """E[A(x)], the weight included."""
-        return self._one_sign(0, 0)
+        return self.law.mass * (positive if self.first.kind == "step" else sign)(self.distance)
 
     def two_signs(self) -> Estimate:
         """E[A(x) B(y)], the weight included."""
         first, second = self.first.kind, self.second.kind
         orthant = sign_sign if first == "erf" else step_step if second == "step" else step_sign
         return self.law.mass * orthant(self.distance, self.swapped.distance, *self._sign_correlation())
-
-    @cached_property
-    def _whole(self) -> NumericMoments:
-        """The moments without factors."""
-        return NumericMoments(self.law, NO_FACTOR, NO_FACTOR)
-
-    def _one_sign(self, p: int, q: int) -> Estimate:
-        """E[x^p y^q 1(V > 0)] or E[x^p y^q sign V], exponentials included.
-
-        Given V = v sd_V the means of x and y are those given V = 0 plus kappa v, kappa = Cov(., V) / sd_V, and the
-        density of v with the exponentials is that at 0 times exp(z v - v^2 / 2), z = distance + shift. So x^p y^q
-        becomes a polynomial in v, its coefficients moments given V = 0, where nothing overflows or cancels. The side
-        of V on which Re z is negative is integrated, the other is the rest.
-        """
-        h = self.distance
-        z = h.value + self._shift
-        on = np.real(z) > 0
-        side = np.where(on, -1.0, 1.0)
-        moved = h.error + 4 * EPS * np.abs(self._shift)
-        line = half_line_moments(p + q, side * z, moved)
-        along, across = (
-            Estimate.rounded(side * self._scale * cov / _positive(self._deviation)) for cov in (self.law.vx, self.law.c)
-        )
-        tail = Estimate.exact(0.0)
-        for i in range(p + 1):
-            for j in range(q + 1):
-                power = _power(along, i) * _power(across, j) * float(comb(p, i) * comb(q, j))
-                tail = tail + self.boundary(p - i, q - j) * power * line[i + j]
-        tail, whole = tail * (1 / SQRT_2PI), self._whole(p, q)
-        if self.first.kind == "step":
-            return (whole - tail).where(on, tail)
-        outer = whole - tail * 2.0
-        result = outer.where(on, -outer)
-        if p + q > 0:
-            return result
-        # relatively accurate where it is small
-        near = np.where(np.abs(z) < 1, z, 0) / ROOT_2
-        inner = near * polyval(near * near, ERF_SERIES)
-        small = whole * Estimate(inner, np.asarray(8 * EPS * np.abs(inner) + 2 * moved))
-        return small.where(np.abs(z) < 1, result)
-
 
 def line_moments(factor: Factor) -> Callable[[int, int], Estimate]:
     """Moments m(0, q) = E[y^q B(y)] of a standard normal variable: x is another one that nobody uses."""
@@ -349,13 +282,6 @@ def line_moments(factor: Factor) -> Callable[[int, int], Estimate]:
 def _positive(sd: Array) -> Array:
     """To divide by: 1 for 0."""
     return np.asarray(np.where(sd > 0, sd, 1.0))
-
-
-def _power(base: Estimate, exponent: int) -> Estimate:
-    result = Estimate.exact(1.0)
-    for _ in range(exponent):
-        result = result * base
-    return result
 
 
 # -- sums of terms -----------------------------------------------------------------------------------------------------
@@ -396,58 +322,41 @@ class _Group:
         return self.coefficients[k]
 
 
-@dataclass(frozen=True, eq=False)
-class _Factored:
-    """A finished group: coefficients of powers of z (None where a power is absent), and its factor."""
-
-    factor: Factor
-    coefficients: list[Estimate | None]
+Gathered = list[tuple[Factor, list[Estimate | None]]]  # factors, and coefficients of powers of z: None for 0
 
 
-def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> list[_Factored]:
+def _gather(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Gathered:
     """Terms as polynomials in z = (x - mu) / sd times one factor each, anchored at the mean.
 
     x^p = sum over k of comb(p, k) mu^(p-k) (x - mu)^k; scale x + shift = (scale sd) z + (scale mu + shift).
     """
     shape = mu.shape
     base = _Group("one", np.zeros(shape), np.zeros(shape), [])
-    groups: list[tuple[FunctionTerm, _Group]] = []
+    groups: dict[Any, _Group] = {"one": base}
     for term in terms:
-        group = base
-        if term.kind != "one":
-            same = [g for t, g in groups if _same_argument(t, term)]
-            if same:
-                group = same[0]
-            else:
-                scale, shift = np.asarray(term.scale, dtype=np.float64), np.asarray(term.shift, dtype=np.float64)
-                a, b = np.broadcast_to(scale * sd, shape), np.broadcast_to(fused(scale, mu, shift), shape)
-                if term.kind == "step":
-                    # a positive factor of its argument means nothing to a step: a = +-1 has no extreme units
-                    unit = np.where(a == 0, 1.0, np.abs(a))
-                    a, b = a / unit, np.clip(b / unit, -HUGE, HUGE)
-                group = _Group(term.kind, a, b, [])
-                groups.append((term, group))
+        scale, shift = np.asarray(term.scale, dtype=np.float64), np.asarray(term.shift, dtype=np.float64)
+        key = term.kind if term.kind == "one" else (term.kind, *((v.shape, v.tobytes()) for v in (scale, shift)))
+        if key not in groups:
+            a, b = np.broadcast_to(scale * sd, shape), np.broadcast_to(fused(scale, mu, shift), shape)
+            if term.kind == "step":
+                # a positive factor of its argument means nothing to a step: a = +-1 has no extreme units
+                unit = np.where(a == 0, 1.0, np.abs(a))
+                a, b = a / unit, np.clip(b / unit, -HUGE, HUGE)
+            groups[key] = _Group(term.kind, a, b, [])
         for k in range(term.power + 1):
-            _add_power(group.coefficient(k, shape), np.asarray(term.coefficient, dtype=np.float64), term.power, k, mu)
-    for _, group in groups:
+            coefficient = groups[key].coefficient(k, shape)
+            _add_power(coefficient, np.asarray(term.coefficient, dtype=np.float64), term.power, k, mu)
+    for group in groups.values():
         if group.kind == "step":
             _anchor(group, base)
     powers = [sd**k for k in range(1 + max((t.power for t in terms), default=0))]
     return [
-        _Factored(
+        (
             Factor(group.kind, group.a, group.b),
             [c.estimate(powers[k]) if np.any(c.high) else None for k, c in enumerate(group.coefficients)],
         )
-        for group in [base, *(g for _, g in groups)]
+        for group in groups.values()
     ]
-
-
-def _same_argument(first: FunctionTerm, second: FunctionTerm) -> bool:
-    return (
-        first.kind == second.kind
-        and np.array_equal(first.scale, second.scale)
-        and np.array_equal(first.shift, second.shift)
-    )
 
 
 def _add_power(target: _Sum, coefficient: Array, p: int, k: int, mu: Array) -> None:
@@ -474,10 +383,12 @@ def _anchor(group: _Group, base: _Group) -> None:
 
 
 def closed_form(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """For functions that are sums of terms."""
+    """For functions that are sums of terms, without steps or erf in one and exponentials or waves in the other."""
     if not isinstance(integrand, FactoredIntegrand) or any(f.terms is None for f in integrand.functions):
         return None
     terms = [f.terms or () for f in integrand.functions]
+    if len(terms) == 2 and not all(NumericMoments.closes(a.kind, b.kind) for a in terms[0] for b in terms[1]):
+        return None
 
     def answer(part: FactoredIntegrand) -> Estimate:
         mu, sd = ([np.broadcast_to(array, part.shape) for array in arrays] for arrays in (part.mu, part.sd))
@@ -497,9 +408,9 @@ def closed_mean(terms: Sequence[FunctionTerm], mu: Array, sd: Array) -> Estimate
     """
     total = Estimate(np.zeros(mu.shape), np.zeros(mu.shape))
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for group in _gather(terms, mu, sd):
-            moments = line_moments(group.factor)
-            for k, c in enumerate(group.coefficients):
+        for factor, coefficients in _gather(terms, mu, sd):
+            moments = line_moments(factor)
+            for k, c in enumerate(coefficients):
                 if c is not None:
                     total = total + c * moments(0, k)
     return _finite(total.reshape(mu.shape))
@@ -524,11 +435,11 @@ def closed_cross(
     total = Estimate(zero, zero)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         others = _gather(g, mu[1], sd[1])
-        for first in _gather(f, mu[0], sd[0]):
-            for second in others:
-                moments = NumericMoments.of(law, first.factor, second.factor)
-                for p, c in enumerate(first.coefficients):
-                    for q, d in enumerate(second.coefficients):
+        for first, left in _gather(f, mu[0], sd[0]):
+            for second, right in others:
+                moments = NumericMoments.of(law, first, second)
+                for p, c in enumerate(left):
+                    for q, d in enumerate(right):
                         if c is not None and d is not None:
                             total = total + c * d * moments(p, q)
     total = _finite(total.reshape(shape))

@@ -105,10 +105,6 @@ class Estimate:
         """Elementwise: self where the mask holds, other elsewhere."""
         return Estimate(np.where(mask, self.value, other.value), np.where(mask, self.error, other.error))
 
-    def better_of(self, other: Estimate) -> Estimate:
-        """Elementwise: whichever of the two has the smaller bound; self if that of the other is nan."""
-        return other.where(np.asarray(other.error < self.error), self)
-
     def settled(self) -> Estimate:
         """Overflow gets an infinite error; inf - inf and 0 * inf count as overflow."""
         bad = ~(np.isfinite(self.value) & np.isfinite(self.error))

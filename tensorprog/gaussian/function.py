@@ -10,25 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 Array = NDArray[np.floating]
 
 __all__ = [
-    "KINDS",
-    "REACH",
-    "FunctionTerm",
-    "RealFunction",
-    "concatenate",
-    "crude_norm",
-    "density",
-    "evaluate",
-    "merged",
-    "terms_affine",
-    "terms_call",
-    "terms_product",
-    "terms_scaled",
-]
+    "KINDS", "REACH", "FunctionTerm", "RealFunction", "crude_norm", "density", "evaluate", "merged", "terms_affine",
+    "terms_product", "terms_scaled",
+]  # fmt: skip
 
 MOST_TERMS = 60  # that a product has more than its longer factor
 
@@ -36,15 +24,7 @@ MOST_TERMS = 60  # that a product has more than its longer factor
 REACH = 9.0
 SQRT_2PI = float(np.sqrt(2 * np.pi))
 
-KINDS: dict[str, Callable[[Array], Array]] = {
-    "one": lambda t: np.ones_like(t),
-    "step": lambda t: (t > 0).astype(np.float64),
-    "erf": lambda t: np.asarray(special.erf(t)),
-    "exp": lambda t: np.exp(t),
-    "sin": lambda t: np.sin(t),
-    "cos": lambda t: np.cos(t),
-    "gaussian": lambda t: np.exp(-0.5 * t * t),
-}
+KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -86,20 +66,8 @@ class FunctionTerm:
         c, a, b = (np.asarray(v, dtype=np.float64).reshape(()) for v in (self.coefficient, self.scale, self.shift))
         return replace(self, coefficient=c, scale=a, shift=b)
 
-    def __call__(self, x: Array) -> Array:
-        """Its values at x of shape batch + (m,)."""
-        value = np.asarray(_lift(self.coefficient) * x**self.power)
-        if self.kind == "one":
-            return value
-        return np.asarray(value * KINDS[self.kind](np.asarray(_lift(self.scale) * x + _lift(self.shift))))
-
-
 def _lift(parameter: Any) -> Array:
     return np.asarray(parameter, dtype=np.float64)[..., None]
-
-
-def _no_features() -> Array:
-    return np.zeros((0, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +86,7 @@ class RealFunction:
 
     call: Callable[[Array], Array]
     kinks: Array
-    features: Array = field(default_factory=_no_features)
+    features: Array = field(default_factory=lambda: np.zeros((0, 2)))
     parity: int = 0
     terms: tuple[FunctionTerm, ...] | None = None
 
@@ -128,100 +96,31 @@ class RealFunction:
         shapes = [np.shape(self.kinks)[:-1], np.shape(self.features)[:-2]]
         return np.broadcast_shapes(*shapes, *(term.shape for term in self.terms or ()))
 
-    @staticmethod
-    def from_terms(terms: Sequence[FunctionTerm], features: Array | None = None, parity: int = 0) -> RealFunction:
-        """The function a list of terms defines: steps give its kinks, erf and gaussian their own features.
-
-        Shapes    parameters of the terms broadcast against the batch
-        Raises    nothing
-        """
-        kinks: list[Array] = []
-        centres: list[Array] = []
-        widths: list[Array] = []
-        for term in terms:
-            scale = np.asarray(term.scale, dtype=np.float64)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                centre = np.asarray(np.where(scale == 0, np.inf, -np.asarray(term.shift) / scale))
-                width = np.asarray(np.where(scale == 0, np.inf, 1 / np.abs(scale)))
-            if term.kind == "step":
-                kinks.append(centre)
-            elif term.kind in ("erf", "gaussian", "sin", "cos", "exp"):
-                centres.append(centre)
-                widths.append(np.broadcast_to(width, centre.shape))
-        shape = np.broadcast_shapes(*(np.shape(k) for k in kinks), *(np.shape(c) for c in centres))
-        stacked = [np.broadcast_to(k, shape) for k in kinks]
-        own = [
-            np.stack([np.broadcast_to(c, shape), np.broadcast_to(w, shape)], axis=-1)
-            for c, w in zip(centres, widths, strict=True)
-        ]
-        return RealFunction(
-            call=terms_call(tuple(terms)),
-            kinks=np.stack(stacked, axis=-1) if stacked else np.zeros(0),
-            features=features if features is not None else (np.stack(own, axis=-2) if own else _no_features()),
-            parity=parity,
-            terms=tuple(terms),
-        )
-
     def affine(self, a: Array | float, b: Array | float = 0.0) -> RealFunction:
-        """x -> f(a x + b).
+        """x -> f(a x + b), without parity and terms.
 
         Shapes    a and b broadcast against the batch
         """
-        slope, offset = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        a1, b1 = slope[..., None], offset[..., None]
         call = self.call
+        a1, b1 = (np.asarray(array, dtype=np.float64)[..., None] for array in (a, b))
         with np.errstate(divide="ignore", invalid="ignore"):
             kinks = np.where(a1 == 0, np.inf, (self.kinks - b1) / a1)
             centres = np.where(a1 == 0, np.inf, (self.features[..., 0] - b1) / a1)
             widths = np.where(a1 == 0, np.inf, self.features[..., 1] / np.abs(a1))
-        return RealFunction(
-            call=lambda x: call(np.asarray(a1 * x + b1)),
-            kinks=kinks,
-            features=np.stack(np.broadcast_arrays(centres, widths), axis=-1),
-            parity=self.parity if not np.any(offset) else 0,
-            terms=None if self.terms is None else terms_affine(self.terms, slope, offset),
-        )
+        features = np.stack(np.broadcast_arrays(centres, widths), axis=-1)
+        return RealFunction(lambda x: call(np.asarray(a1 * x + b1)), kinks, features)
 
-    def scaled(self, factor: Array | float) -> RealFunction:
-        """x -> factor * f(x)."""
-        c = np.asarray(factor, dtype=np.float64)
-        call, c1 = self.call, c[..., None]
-        terms = None if self.terms is None else terms_scaled(self.terms, c)
-        return replace(self, call=lambda x: np.asarray(c1 * call(x)), terms=terms)
-
-    def plus(self, other: RealFunction) -> RealFunction:
-        """x -> f(x) + g(x)."""
+    def joined(self, other: RealFunction, operation: Callable[[Array, Array], Array]) -> RealFunction:
+        """x -> operation(f(x), g(x)), without parity and terms."""
         first, second = self.call, other.call
-        joint = None if self.terms is None or other.terms is None else self.terms + other.terms
-        return RealFunction(
-            call=lambda x: np.asarray(first(x) + second(x)),
-            kinks=concatenate(self.kinks, other.kinks, 1),
-            features=concatenate(self.features, other.features, 2),
-            parity=self.parity if self.parity == other.parity else 0,
-            terms=joint,
-        )
 
+        def both(one: Array, two: Array, trailing: int) -> Array:
+            batch = np.broadcast_shapes(one.shape[:-trailing], two.shape[:-trailing])
+            parts = [np.broadcast_to(p, batch + p.shape[p.ndim - trailing :]) for p in (one, two)]
+            return np.concatenate(parts, axis=-trailing)
 
-def concatenate(first: Array, second: Array, trailing: int) -> Array:
-    """Join along axis -trailing after broadcasting the batch axes before it.
-
-    Shapes    (..., K) and (..., M), or (..., K, 2) and (..., M, 2) -> the batch broadcast, K + M
-    """
-    batch = np.broadcast_shapes(first.shape[:-trailing], second.shape[:-trailing])
-    parts = [np.broadcast_to(p, batch + p.shape[len(p.shape) - trailing :]) for p in (first, second)]
-    return np.concatenate(parts, axis=-trailing)
-
-
-def terms_call(terms: tuple[FunctionTerm, ...]) -> Callable[[Array], Array]:
-    """The function of x (shape batch + (m,)) that the terms sum to."""
-
-    def call(x: Array) -> Array:
-        total = np.zeros_like(x)
-        for term in terms:
-            total = total + term(x)
-        return total
-
-    return call
+        kinks, features = both(self.kinks, other.kinks, 1), both(self.features, other.features, 2)
+        return RealFunction(lambda x: np.asarray(operation(first(x), second(x))), kinks, features)
 
 
 # -- sums of terms, of numbers or formulas ----------------------------------------------------------------------------

@@ -22,23 +22,19 @@ from numpy.typing import ArrayLike, NDArray
 from tensorprog.gaussian.estimate import TINY, Estimate
 from tensorprog.gaussian.function import RealFunction, crude_norm
 from tensorprog.gaussian.normal import CORRELATION_SLACK, Correlation, correlation
-from tensorprog.gaussian.rules import product_points
-from tensorprog.language.linalg import pivoted_cholesky
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Index = tuple[slice, ...]
 
 __all__ = [
-    "FactoredIntegrand", "Integrand", "JointIntegrand", "refuse_covariance_of_constants", "spread_factor", "tiled",
-    "toeplitz_values", "toeplitz_view", "unanswered",
+    "FactoredIntegrand", "Integrand", "refuse_covariance_of_constants", "tiled", "toeplitz_values", "toeplitz_view",
+    "unanswered",
 ]
 
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
 ENOUGH = 1e-12
 PART = 8192  # members computed at once where functions have no parameter arrays
-NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
-ROUGH = 4096  # points that tell the size of a function
 
 
 def unanswered(shape: tuple[int, ...]) -> Estimate:
@@ -76,69 +72,6 @@ class Integrand(ABC):
     def for_members(self, chosen: Mask, compute: Callable[[Any], Estimate]) -> Estimate:
         """compute(integrand) for the chosen members; there is no answer for the others."""
         return compute(self).where(chosen, unanswered(chosen.shape))
-
-
-@dataclass(frozen=True, eq=False)
-class JointIntegrand(Integrand):
-    """One function of several variables.
-
-    Shapes    call maps z of shape batch + (dim, m) to batch + (m,); mu batch + (dim,), cov batch + (dim, dim)
-    """
-
-    call: Callable[[Array], Array]
-    mu: Array
-    cov: Array
-    smooth: bool
-    tolerance: float
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the batch."""
-        return self.mu.shape[:-1]
-
-    @cached_property
-    def norm(self) -> Array:
-        """sqrt(E call(Z)^2), roughly, in few dimensions."""
-        dim = self.mu.shape[-1]
-        order = min(8, int(ROUGH ** (1 / dim)))
-        return np.sqrt(self.sums(*product_points(dim, order))[1]) if order > 1 else np.full(self.shape, np.nan)
-
-    @cached_property
-    def factor(self) -> Array:
-        """L with L L^T = cov."""
-        return spread_factor(self.cov)
-
-    def sums(self, points: Array, weights: Array) -> tuple[Array, Array]:
-        """Sums of weights * call and of weights * call**2 over points of N(0, I), in chunks that bound the memory.
-
-        Shapes    points (m, dim), weights (m,) -> batch, twice
-        Raises    FloatingPointError if call returns nan
-        """
-        m, d = points.shape
-        chunk = max(1, NUMBERS // max(1, math.prod(self.shape) * d))
-        value, square = np.zeros(self.shape), np.zeros(self.shape)
-        for start in range(0, m, chunk):
-            part = slice(start, start + chunk)
-            z = self.mu[..., None] + np.matmul(self.factor, points[part].T)
-            f = np.broadcast_to(np.asarray(self.call(z), dtype=np.float64), (*self.shape, z.shape[-1]))
-            if np.isnan(f).any():
-                raise FloatingPointError("a function in a Gaussian expectation returned nan")
-            value, square = value + f @ weights[part], square + np.square(f) @ weights[part]
-        return np.asarray(value), np.asarray(square)
-
-
-def spread_factor(cov: Array) -> Array:
-    """L with L L^T = cov, singular or not, of which small changes of cov make small changes.
-
-    Among rows that would do equally well the first is taken, whatever their rounding, so that effects of errors in
-    cov can be seen as differences over the same points.
-
-    Shapes    cov (..., d, d) -> (..., d, d)
-    """
-    d = cov.shape[-1]
-    if not d:
-        return np.zeros(cov.shape)
-    return pivoted_cholesky(cov, np.einsum("...ii->...i", cov) * (1 + np.arange(d) / 64))[0]
 
 
 @dataclass(frozen=True, eq=False)

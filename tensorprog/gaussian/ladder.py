@@ -18,21 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from tensorprog.gaussian.arc_kernels import arc_kernel
 from tensorprog.gaussian.closed_forms import closed_form
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.exponentials import exponential_factor
 from tensorprog.gaussian.function import RealFunction, evaluate
-from tensorprog.gaussian.gauss_hermite import gauss_hermite
-from tensorprog.gaussian.integrand import (
-    FactoredIntegrand,
-    Integrand,
-    JointIntegrand,
-    toeplitz_values,
-    toeplitz_view,
-    unanswered,
-)
+from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand, toeplitz_values, toeplitz_view, unanswered
 from tensorprog.gaussian.normal import CORRELATION_SLACK
-from tensorprog.gaussian.qmc import quasi_monte_carlo
-from tensorprog.gaussian.quadrature import along_a_line, over_the_plane
+from tensorprog.gaussian.quadrature import along_a_line, over_conditional_means, over_the_plane
 from tensorprog.gaussian.series import mehler_series
+from tensorprog.gaussian.several import JointIntegrand, gauss_hermite, quasi_monte_carlo
 
 Array = NDArray[np.floating]
 Answer = Callable[[Any], Estimate]
@@ -94,8 +85,8 @@ LADDER: tuple[Method, ...] = (
     mehler_series,
     independent,
     closed_form,
-    exponential_factor,
     along_a_line,
+    over_conditional_means,
     over_the_plane,
     gauss_hermite,
     quasi_monte_carlo,

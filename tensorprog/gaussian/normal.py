@@ -1,7 +1,7 @@
-"""The normal law in one and two variables: correlations, probabilities of signs, moments over half-lines.
+"""The normal law in one and two variables: correlations and probabilities of signs.
 
 Everything here is free of the cancellations that textbook formulas have: 1 - rho^2 near rho = +-1, the gap between two
-thresholds that nearly meet, moments far in a tail.  Signs of two variables go through Owen's T: throughout
+thresholds that nearly meet, probabilities far in a tail.  Signs of two variables go through Owen's T: throughout
 U = sd_U (h + xi), V = sd_V (k + eta) with xi, eta standard normal of correlation r, and s = sqrt(1 - r^2) given
 separately, accurate where r is close to +-1.
 """
@@ -9,7 +9,6 @@ separately, accurate where r is close to +-1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import factorial
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 Array = NDArray[Any]
 
 __all__ = [
-    "CORRELATION_SLACK", "FAR", "Correlation", "correlation", "fused", "gap", "half_line_moments", "sign_sign",
-    "step_sign", "step_step", "two_product", "two_sum",
+    "CORRELATION_SLACK", "FAR", "Correlation", "correlation", "fused", "gap", "positive",
+    "refuse_correlation", "sign", "sign_sign", "step_sign", "step_step", "two_product", "two_sum",
 ]
 
 # covariances that are themselves estimates may exceed sqrt(var var) slightly; beyond this it is an error
@@ -30,10 +29,8 @@ CORRELATION_SLACK = 1e-6
 # standardised thresholds beyond this are as good as infinite: exp(-FAR^2 / 2) underflows
 FAR = 50.0
 SQRT_2PI = float(np.sqrt(2 * np.pi))
-# relative error of scipy's erfcx against mpmath, in eps, with a margin of two: real arguments, complex ones
-REAL_ULPS, COMPLEX_ULPS = 8, 256
-# from this |z| on so many terms of the asymptotic series leave less than rounding, for k up to 5 or so
-ASYMPTOTIC, TERMS = 10.0, 36
+# relative error of scipy's erf and erfcx against mpmath, in eps, with a margin of two
+ULPS = 8
 
 
 # -- correlations ------------------------------------------------------------------------------------------------------
@@ -99,15 +96,20 @@ def correlation(
     q, qe = two_product(c, c)
     det = (p - q) + (pe - qe)
     worst = np.max(np.where(np.abs(c) > (1 + slack) * np.sqrt(p), np.abs(c) / np.sqrt(p), 0.0), initial=0.0)
-    if worst > 0:
-        raise ValueError(
-            f"covariance is not positive semidefinite: correlation {worst:.17g} in absolute value\n"
-            f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
-        )
+    refuse_correlation(worst, slack)
     singular = np.asarray(det <= 0)
     rho = np.where(singular, np.sign(c), c / np.sqrt(p))
     s = np.where(singular, 0.0, np.sqrt(np.maximum(det, 0.0) / p))
     return Correlation(np.asarray(rho), np.asarray(s))
+
+
+def refuse_correlation(largest: float, slack: float) -> None:
+    """An error where the largest correlation is above 1 + slack."""
+    if largest > 1 + slack:
+        raise ValueError(
+            f"covariance is not positive semidefinite: correlation {largest:.17g} in absolute value\n"
+            f"  needed  |cov| <= sqrt(var_f var_g), up to {slack:g} relatively"
+        )
 
 
 # -- signs -------------------------------------------------------------------------------------------------------------
@@ -170,6 +172,25 @@ def _moved(h: Estimate) -> Array:
     return np.asarray(np.minimum(h.error * np.exp(-0.5 * nearest**2) / SQRT_2PI, 1.0))
 
 
+def positive(h: Estimate) -> Estimate:
+    """P(U > 0) = P(xi <= h), relatively accurate where it is small.
+
+    Shapes    batch
+    """
+    tail = 0.5 * np.exp(-0.5 * h.value**2) * special.erfcx(np.abs(h.value) / np.sqrt(2.0))
+    value = np.where(h.value > 0, 1 - tail, tail)
+    return Estimate(value, np.asarray(EPS * ((ULPS + h.value**2) * tail + (h.value > 0)) + _moved(h)))
+
+
+def sign(h: Estimate) -> Estimate:
+    """E[sign U], relatively accurate where it is small.
+
+    Shapes    batch
+    """
+    value = special.erf(h.value / np.sqrt(2.0))
+    return Estimate(value, np.asarray(ULPS * EPS * np.abs(value) + 2 * _moved(h)))
+
+
 def step_step(h: Estimate, k: Estimate, r: Array, s: Array) -> Estimate:
     """P(U > 0, V > 0) = P(xi <= h, eta <= k) = (cdf(h) + cdf(k)) / 2 - Q, within the Frechet bounds.
 
@@ -201,44 +222,3 @@ def step_sign(h: Estimate, k: Estimate, r: Array, s: Array) -> Estimate:
     value = np.clip(special.ndtr(k.value) - 2 * q.value, -bound, bound)
     error = 2 * q.error + _moved(k) + 4 * EPS
     return Estimate(value, np.asarray(np.minimum(error, 2 * bound * (1 + 8 * EPS) + 2 * _moved(h))))
-
-
-# -- half-lines --------------------------------------------------------------------------------------------------------
-
-
-def half_line_moments(n: int, z: Array, error: Array) -> list[Estimate]:
-    """J_0, ..., J_n, J_k(z) = integral over v > 0 of v^k exp(z v - v^2 / 2), for complex z, Re z <= 0, up to error.
-
-    J_0 = sqrt(pi / 2) erfcx(-z / sqrt2), a Faddeeva function. By parts J_1 = 1 + z J_0, J_(k+1) = z J_k + k J_(k-1),
-    which cancels where |z| is large: there exp(-v^2 / 2) is expanded and integrated against exp(z v).
-
-    Shapes    z and error batch -> estimates of shape batch
-    Accuracy  rounding, and the error of z through |dJ_0 / dz| <= 2 / (1 + |z|^2 / 2)
-    """
-    ulps = COMPLEX_ULPS if np.iscomplexobj(z) else REAL_ULPS
-    root = np.sqrt(0.5 * np.pi)
-    value = root * np.asarray(special.erfcx(-z / np.sqrt(2.0)))
-    found = [Estimate(value, np.asarray(ulps * EPS * np.abs(value) + 2 / (1 + 0.5 * np.abs(z) ** 2) * error))]
-    if n > 0:
-        inexact = Estimate(z, error)
-        found.append(inexact * found[0] + 1.0)
-        for k in range(1, n):
-            found.append(inexact * found[k] + found[k - 1] * float(k))
-        far = np.asarray(np.abs(z) >= ASYMPTOTIC)
-        u = -np.where(far, z, -ASYMPTOTIC)
-        found[1:] = [found[k].better_of(_asymptotic(k, u, error)).where(far, found[k]) for k in range(1, n + 1)]
-    return found
-
-
-def _asymptotic(k: int, u: Array, error: Array) -> Estimate:
-    """J_k(-u) = sum over m of (-1/2)^m / m! (k + 2 m)! / u^(k + 2 m + 1)."""
-    term = factorial(k) / u ** (k + 1)
-    total = term
-    for m in range(TERMS):
-        term = term * (-(k + 2 * m + 1) * (k + 2 * m + 2) / (2 * (m + 1))) / (u * u)
-        total = total + term
-    # the ratio of the next two terms; it grows slowly, hence twice the geometric rest
-    ratio = (k + 2 * TERMS + 1) * (k + 2 * TERMS + 2) / (2 * (TERMS + 1)) / np.abs(u) ** 2
-    rest = np.where(ratio < 1, 2 / np.maximum(1 - ratio, EPS), np.inf) * np.abs(term)
-    size = np.abs(total)
-    return Estimate(total, np.asarray((8 + 2 * k) * EPS * size + rest + 2 * (k + 1) * size / np.abs(u) * error))

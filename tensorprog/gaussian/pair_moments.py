@@ -95,12 +95,18 @@ class PairMoments(ABC, Generic[V]):
     zero: ClassVar[Any]
     half: ClassVar[Any]
     root_2: ClassVar[Any]
+    apart: ClassVar[tuple[str, ...]]  # kinds that have no form together with a sign
 
     def __init__(self, law: _WeightedGaussian[V], first: Factor, second: Factor) -> None:
         law, self.first = _absorbing(law, first)
         turned, self.second = _absorbing(law.swapped(), second)
         self.law = turned.swapped()
         self._known: dict[tuple[int, int], V] = {}
+
+    @classmethod
+    def closes(cls, first: str, second: str) -> bool:
+        """Whether a pair of kinds has a form."""
+        return not any(a in cls.apart and b in SIGNS for a, b in ((first, second), (second, first)))
 
     @classmethod
     def of(cls, law: _WeightedGaussian[V], first: Factor, second: Factor) -> Callable[[int, int], V]:

@@ -55,16 +55,17 @@ def cross_of_estimates(
     var_f, var_g = (Estimate(np.maximum(v.value, 0), v.error) for v in var)
     call = partial(cross, f, g, slack=np.inf, pairs=pairs)
     args = (*mu, var_f, var_g, cov)
-    jumps = _jumps(f), _jumps(g)
-    same = one() if all(jumps) else np.zeros((), dtype=bool)
     if not any(np.any(m.value) or np.any(m.error) for m in mu):
         first, second = elementary(f), elementary(g)
         moved = None
         if first is not None and second is not None:
-            moved = kernel_sensitivity(first, second, var_f, var_g, cov, same)
+            moved = kernel_sensitivity(first, second, var_f, var_g, cov)
         if moved is not None:
             result = call(*(arg.value for arg in args))
             return Estimate(result.value, np.broadcast_to(compact(result.error) + moved, result.value.shape))
+
+    jumps = _jumps(f), _jumps(g)
+    same = one() if all(jumps) else np.zeros((), dtype=bool)
 
     def tied(values: Values) -> Values:
         a, b, v, w, c = values

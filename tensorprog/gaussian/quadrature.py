@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.closed_forms import closed_mean
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.function import REACH, FunctionTerm, RealFunction, crude_norm, density, evaluate
+from tensorprog.gaussian.function import REACH, RealFunction, crude_norm, density, evaluate
 from tensorprog.gaussian.integrand import FactoredIntegrand, Integrand
+from tensorprog.gaussian.pair_moments import WAVES
 from tensorprog.gaussian.rules import panel_edges, rule
 
 Array = NDArray[np.floating]
 Conditional = Callable[[Array, Array], Estimate]
+Side = tuple[RealFunction, Array, Array]  # a function, mean and deviation of its variable
 
-__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_the_plane"]
+__all__ = ["along_a_line", "integrate_line", "integrate_plane", "over_conditional_means", "over_the_plane"]
 
 # one even, one odd: a jump in the middle of a panel cannot look alike to both
 FINE, COARSE = 20, 15
@@ -47,8 +49,7 @@ def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate
         return None
 
     def integral(part: FactoredIntegrand) -> Estimate:
-        laws = [np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True)]
-        parts = [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
+        parts = _sides(part)
         if len(parts) == 2:
             g, mu, sd = parts[1]
             parts[1] = g, mu, sd * np.where(part.correlation.rho < 0, -1.0, 1.0)
@@ -59,30 +60,41 @@ def along_a_line(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate
     return lambda part: part.for_members(part.correlation.s == 0, integral)
 
 
-def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
-    """Two variables; a line is enough where one function has a closed conditional mean of rounding accuracy."""
+def over_conditional_means(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """Two variables, where one function has a closed mean given the other variable: a line is enough."""
     if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
         return None
+    # the mean of a wave given the other variable has fewer waves, or none; an exponential loses its variance
+    kinds = [{term.kind for term in f.terms or ()} for f in integrand.functions]
+    inner = max((1, 0), key=lambda k: (bool(kinds[k] & {"exp", *WAVES}), bool(kinds[k])))
+    terms = integrand.functions[inner].terms
+    if terms is None:
+        return None
+    mean = partial(closed_mean, tuple(term.lifted() for term in terms))
 
     def integral(part: FactoredIntegrand) -> Estimate:
-        (f, g), law = part.functions, part.correlation
-        (mu_f, mu_g), (sd_f, sd_g) = ([np.broadcast_to(a, part.shape) for a in arrays] for arrays in (part.mu, part.sd))
-        result: Estimate | None = None
-        if g.terms is not None:
-            result = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s, _conditional_mean(g.terms))
-        elif f.terms is not None:
-            result = integrate_plane(g, f, (mu_g, mu_f), (sd_g, sd_f), law.rho, law.s, _conditional_mean(f.terms))
-        if result is not None and not np.any(part.pending(result)):
-            return result
-        numeric = integrate_plane(f, g, (mu_f, mu_g), (sd_f, sd_g), law.rho, law.s)
-        return numeric if result is None else result.better_of(numeric)
+        sides = _sides(part)
+        return integrate_plane(sides[1 - inner], sides[inner], part.correlation.rho, part.correlation.s, mean)
 
     return lambda part: part.for_members(part.correlation.s > 0, integral)
 
 
-def _conditional_mean(terms: tuple[FunctionTerm, ...]) -> Conditional:
-    """E of the terms for means and deviations of shape batch + (m,)."""
-    return partial(closed_mean, tuple(term.lifted() for term in terms))
+def over_the_plane(integrand: Integrand) -> Callable[[FactoredIntegrand], Estimate] | None:
+    """Any two functions of two variables."""
+    if not isinstance(integrand, FactoredIntegrand) or len(integrand.functions) == 1:
+        return None
+
+    def integral(part: FactoredIntegrand) -> Estimate:
+        first, second = _sides(part)
+        return integrate_plane(first, second, part.correlation.rho, part.correlation.s)
+
+    return lambda part: part.for_members(part.correlation.s > 0, integral)
+
+
+def _sides(part: FactoredIntegrand) -> list[Side]:
+    """The functions with means and deviations of their variables over the whole batch."""
+    laws = (np.broadcast_arrays(mu, sd, np.empty(part.shape))[:2] for mu, sd in zip(part.mu, part.sd, strict=True))
+    return [(f, mu, sd) for f, (mu, sd) in zip(part.functions, laws, strict=True)]
 
 
 def probe_window(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array]:
@@ -112,7 +124,7 @@ def structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Arra
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         kinks = (f.kinks - m) / s
         centres = (f.features[..., 0] - m) / s
-        scales = f.features[..., 1] / s
+        scales = f.features[..., 1] / np.abs(s)
     return tuple(np.broadcast_to(v, mu.shape + v.shape[-1:]) for v in (kinks, centres, scales))  # type: ignore[return-value]
 
 
@@ -154,7 +166,7 @@ def _argument_rounding(values: Array, z: Array, x_size: Array, sd: Array) -> Arr
 
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_line(
-    parts: list[tuple[RealFunction, Array, Array]], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
+    parts: list[Side], refinements: int = LINE_REFINEMENTS, tolerance: float = 1e-13
 ) -> Estimate:
     """E of the product over parts of f(mu + sd z), z ~ N(0, 1): one variable behind all of them.
 
@@ -168,7 +180,7 @@ def integrate_line(
     batch = parts[0][1].shape
     kinks, centres, scales = (
         np.concatenate(arrays, axis=-1)
-        for arrays in zip(*(_signed_structure(f, mu, sd) for f, mu, sd in parts), strict=True)
+        for arrays in zip(*(structure(f, mu, sd) for f, mu, sd in parts), strict=True)
     )
     # the product of two growing functions reaches farther than either: add up how far they push the window
     lo, hi = np.full(batch, -REACH), np.full(batch, REACH)
@@ -204,21 +216,9 @@ def integrate_line(
     return best
 
 
-def _signed_structure(f: RealFunction, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
-    kinks, centres, scales = structure(f, mu, sd)
-    return kinks, centres, np.abs(scales)
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def integrate_plane(
-    f: RealFunction,
-    g: RealFunction,
-    mu: tuple[Array, Array],
-    sd: tuple[Array, Array],
-    rho: Array,
-    s: Array,
-    conditional: Conditional | None = None,
-    tolerance: float = 1e-12,
+    first: Side, second: Side, rho: Array, s: Array, conditional: Conditional | None = None, tolerance: float = 1e-12
 ) -> Estimate:
     """E f(mu_f + sd_f z) g(mu_g + sd_g (rho z + s w)) for independent standard normal z and w, s > 0.
 
@@ -231,8 +231,9 @@ def integrate_plane(
     Raises    FloatingPointError if a function returns nan
     """
     batch = rho.shape
-    kinks, centres, scales = structure(f, mu[0], sd[0])
-    g_kinks, g_centres, g_scales = structure(g, mu[1], sd[1])
+    (f, mu_f, sd_f), (g, mu_g, sd_g) = first, second
+    kinks, centres, scales = structure(*first)
+    g_kinks, g_centres, g_scales = structure(*second)
     with np.errstate(divide="ignore"):
         r = np.abs(rho)[..., None]
         width = s[..., None] / r
@@ -241,15 +242,15 @@ def integrate_plane(
         spread = np.concatenate(
             [np.broadcast_to(1.5 * width, g_kinks.shape), np.hypot(1.5 * width, g_scales / r)], axis=-1
         )
-    left_f, right_f = probe_window(f, mu[0], sd[0])
-    left_g, right_g = probe_window(g, mu[1], sd[1])
+    left_f, right_f = probe_window(*first)
+    left_g, right_g = probe_window(*second)
     # exp-like growth moves the mass: of z by up to sd_f + |rho| sd_g, of w by up to s sd_g
     push_low = np.where(rho > 0, left_g + REACH, REACH - right_g) * np.abs(rho)
     push_high = np.where(rho > 0, right_g - REACH, -REACH - left_g) * np.abs(rho)
     lo = np.maximum(left_f + push_low, -HORIZON)
     hi = np.minimum(right_f + push_high, HORIZON)
     all_centres, all_scales = np.concatenate([centres, moved], axis=-1), np.concatenate([scales, spread], axis=-1)
-    truncated = TRUNCATION * crude_norm(f, mu[0], sd[0]) * crude_norm(g, mu[1], sd[1])
+    truncated = TRUNCATION * crude_norm(*first) * crude_norm(*second)
     best: Estimate | None = None
     pending = np.ones(batch, dtype=bool)
     refinements = LINE_REFINEMENTS if conditional is not None else PLANE_REFINEMENTS
@@ -260,14 +261,14 @@ def integrate_plane(
         cost = 0
         for order in (FINE, COARSE):
             z, w = rule(edges, order)
-            outer = evaluate(f, mu[0][..., None] + sd[0][..., None] * z)
-            mean = mu[1][..., None] + (sd[1] * rho)[..., None] * z
+            outer = evaluate(f, mu_f[..., None] + sd_f[..., None] * z)
+            mean = mu_g[..., None] + (sd_g * rho)[..., None] * z
             if conditional is not None:
-                inner = conditional(mean, np.broadcast_to((sd[1] * s)[..., None], z.shape))
+                inner = conditional(mean, np.broadcast_to((sd_g * s)[..., None], z.shape))
                 value, size, slack = inner.value, np.abs(inner.value), inner.error
                 cost += 20 * z.size
             else:
-                value, size, count = _inner(g, mean, sd[1] * s, (left_g, right_g), order, 2.0**level)
+                value, size, count = _inner(g, mean, sd_g * s, (left_g, right_g), order, 2.0**level)
                 slack = np.zeros_like(size)
                 cost += count
             weights = w * density(z)
@@ -277,8 +278,8 @@ def integrate_plane(
             if order == FINE:
                 inner_error, _ = _weighted_sum(np.abs(outer) * slack, weights)
                 extra = inner_error + truncated
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu[0]) + sd[0], sd[0])
-                extra = extra + _argument_rounding(outer * value, z, np.abs(mu[1]) + sd[1], sd[1])
+                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_f) + sd_f, sd_f)
+                extra = extra + _argument_rounding(outer * value, z, np.abs(mu_g) + sd_g, sd_g)
         (fine, absolute), (coarse, _) = sums
         rough = 2 * np.abs(fine - coarse) > tolerance * absolute
         best, pending = _improve(best, pending, _finish(fine, coarse, absolute, extra), np.asarray(rough))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -24,7 +23,7 @@ from tensorprog.language.files import json_text, partial_name, write_text, writi
 from tensorprog.language.formats import label, members, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import Samples, column
-from tensorprog.language.yaml_io import pack
+from tensorprog.language.writing import pack
 from tensorprog.results.comparison import MAX_MEMBERS, compare
 from tensorprog.results.conditional import with_conditional
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
@@ -81,11 +80,14 @@ def run(
     A program outside the theory is run at finite width all the same.  What is finished when an exception passes is on
     disk: report.json and samples.npz hold the widths that are complete.  With `stream` samples go to folders
     samples/n64, .. as they are drawn, instead of samples.npz, and a run that was stopped goes on where it was.  `page`
-    makes report.html of what is known; it is written again as widths come in, and at the end.
+    makes report.html of what is known at the end, or where the run is stopped.
 
     Raises    ProgramError, MemoryLimitError, WorkerError
     """
+    from tensorprog import __version__
+    from tensorprog.check.graph import build
     from tensorprog.finite.run import check_store
+    from tensorprog.show.graphs import to_svg
 
     told = listener or Listener()
     netsor: Netsor = program.netsor
@@ -101,17 +103,19 @@ def run(
     for width, folder in folders.items():
         check_store(_whole(netsor, settings), width, settings.samples, folder, settings.seed, settings.method,
                     settings.coordinates, settings.keep, settings.dtype)
-    written = _Page(study, out, page)
     with ExitStack() as stack:
-        stack.callback(written.finish)
+        if out is not None and page is not None:
+            stack.callback(_write, study, out, "report.html", lambda path: write_text(path, page(study)))
         store = None
         if out is not None:
             with writing(out):
                 out.mkdir(parents=True, exist_ok=True)
             if not stream:
                 text, tables = pack(netsor)
-                store = stack.enter_context(SamplesFile(out / "samples.npz", _meta(text, settings), tables))
-            _write(study, out, "program.svg", lambda path: write_text(path, _svg(study)))
+                meta = {"program": text, "version": __version__, "seed": settings.seed, "samples": settings.samples,
+                        "width": [], "method": settings.method, "coordinates": settings.coordinates}
+                store = stack.enter_context(SamplesFile(out / "samples.npz", meta, tables))
+            _write(study, out, "program.svg", lambda path: write_text(path, to_svg(build(netsor), report)))
         _limit(program, study, told)
         if settings.averages:
             _note_averages(study, told)
@@ -123,41 +127,11 @@ def run(
                                   **settings.options)
             _width(study, samples, store, stream, told)
             _save_report(study, out)
-            written.again()
             told.width_done(study)
     if out is not None:
         told.stage("drawing")
         _pictures(study, out, told)
     return study
-
-
-class _Page:
-    """report.html: written again where that takes a tenth at most of the time since it was written last."""
-
-    def __init__(self, study: Study, out: Path | None, make: Callable[[Study], str] | None) -> None:
-        self.study, self.out, self.make = study, out, make
-        self.started, self.took, self.shows = time.monotonic(), 1.0, -1
-
-    def again(self) -> None:
-        """After a width."""
-        if time.monotonic() - self.started > 10 * self.took:
-            self.finish()
-
-    def finish(self) -> None:
-        """At the end, or where the run is stopped."""
-        if self.out is None or self.make is None or self.shows == len(self.study.finite):
-            return
-        started, make = time.monotonic(), self.make
-        _write(self.study, self.out, "report.html", lambda path: write_text(path, make(self.study)))
-        self.started, self.shows = time.monotonic(), len(self.study.finite)
-        self.took = self.started - started
-
-
-def _meta(text: str, settings: Settings) -> dict[str, Any]:
-    from tensorprog import __version__
-
-    return {"program": text, "version": __version__, "seed": settings.seed, "samples": settings.samples,
-            "width": [], "method": settings.method, "coordinates": settings.coordinates}
 
 
 def _limit(program: Any, study: Study, told: Listener) -> None:
@@ -279,21 +253,13 @@ def _save_report(study: Study, out: Path | None) -> None:
         _write(study, out, "report.json", lambda path: write_text(path, json_text(study.to_json())))
 
 
-def _svg(study: Study) -> str:
-    from tensorprog.check.graph import build
-    from tensorprog.show.graphs import to_svg
-
-    return to_svg(build(study.netsor), study.report)
-
-
 def _pictures(study: Study, out: Path, told: Listener) -> None:
     from tensorprog.show import plots
-    from tensorprog.show.plots.widths import DISTANCES, STATISTICS
 
     first = study.pictured[0]
 
     def draw() -> None:
-        panels = list(STATISTICS if study.compared is None else DISTANCES)
+        panels = list(plots.STATISTICS if study.compared is None else plots.DISTANCES)
         _write(study, out, "density.png", lambda path: plots.save(
             path, lambda axes: plots.density_of(study.columns[first], first, study.compared, axes), 2, 10.0, 4.4))
         _write(study, out, "convergence.png", lambda path: plots.save(

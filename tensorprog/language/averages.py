@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
-from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, slots_of, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, free_indices, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
 from tensorprog.language.parse import Names, parse_expression, parse_target
 from tensorprog.language.samples import Samples
-from tensorprog.language.substitute import free_indices
 
 __all__ = ["Averages", "average_members", "with_averages"]
 

@@ -14,12 +14,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
 from tensorprog.language.ir import ConstantDef, Draft, Netsor
-from tensorprog.language.make_records import (
+from tensorprog.language.parse import Names, affine, parse_expression, parse_target
+from tensorprog.language.schema import (
+    INDEX,
+    INITIAL,
+    WEIGHT,
+    Entries,
     expression,
     is_program_name,
     make_fixed,
@@ -36,8 +41,6 @@ from tensorprog.language.make_records import (
     scalar,
     take,
 )
-from tensorprog.language.parse import Names, as_slot, parse_expression, parse_target
-from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries
 from tensorprog.language.validity import problems_of, statement_parts
 
 __all__ = ["Builder", "FamilyHandle"]
@@ -56,28 +59,21 @@ class FamilyHandle:
     @property
     def usage_hint(self) -> str:
         """How to use the handle in an expression."""
-        return f"{self._arity}: write {self._example}"
-
-    @property
-    def _arity(self) -> str:
-        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}"
-
-    @property
-    def _example(self) -> str:
-        return f"{self.name}[{', '.join(['i', 'j', 'k', 'l'][: self.count]) if self.count <= 4 else 'i, ...'}]"
+        example = ", ".join("ijklabcdefgh"[: self.count])
+        return f"{self.name} has {self.count} {'index' if self.count == 1 else 'indices'}: write {self.name}[{example}]"
 
     def __getitem__(self, key: Any) -> Variable | Constant:
         """The member at these index expressions: indices, whole numbers, `t - 1`, or text such as "t-1"."""
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != self.count:
-            raise fail(f"{self._arity}, {len(parts)} given", fix=self._example)
+            raise fail(f"{len(parts)} indices given, but {self.usage_hint}")
         names = self.builder.names
         slots = []
         for part in parts:
             if isinstance(part, slice):
                 raise fail(f"{self.name}: slices are not index expressions", fix=self.usage_hint)
             expr = parse_expression(part, names) if isinstance(part, str) else as_expr(part)
-            slots.append(as_slot(expr, names))
+            slots.append(affine(expr, names))
         return (Constant if self.constant else Variable)(self.name, tuple(slots))
 
     @property
@@ -126,7 +122,7 @@ class Builder:
             self._written(key, value)
 
     @classmethod
-    def from_netsor(cls, netsor: Netsor) -> Builder:
+    def from_netsor(cls, netsor: Netsor) -> Self:
         """A builder that continues a program."""
         builder = cls(netsor.name)
         builder._parts = {key: getattr(netsor, key) for key in builder._parts}

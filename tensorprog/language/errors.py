@@ -8,20 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "AccuracyError",
-    "MemoryLimitError",
-    "NotCompiledError",
-    "OutsideError",
-    "Problem",
-    "ProgramError",
-    "Span",
-    "TensorprogError",
-    "WorkerError",
-    "check_count",
-    "did_you_mean",
-    "fail",
-    "in_order",
-    "shorten",
+    "AccuracyError", "MemoryLimitError", "NotCompiledError", "OutsideError", "Problem", "ProgramError", "Span",
+    "TensorprogError", "WorkerError", "check_count", "did_you_mean", "fail", "in_order", "shorten",
 ]
 
 
@@ -126,9 +114,6 @@ class WorkerError(TensorprogError):
     """Workers did not survive, or could not do, what they were given."""
 
     exit_code = 3
-
-    def __init__(self, problem: Problem | str) -> None:
-        super().__init__(str(problem))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -1,7 +1,12 @@
-"""Expressions on arrays: one walk serves the finite interpreter, the sampler of the limit and the constants."""
+"""Arrays with named axes, and expressions evaluated on them: one walk serves networks and draws of the limit.
+
+Families broadcast without being unrolled.  Two names are special: BATCH (networks or draws) always comes first,
+COORDINATE (the width) always last.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -13,6 +18,7 @@ from numpy.typing import NDArray
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import (
+    Affine,
     Constant,
     Expr,
     IndexValue,
@@ -23,10 +29,193 @@ from tensorprog.language.expr import (
     fold,
     is_call,
 )
-from tensorprog.language.named_arrays import COORDINATE, Open, add, align, broadcast, contract, gather, take, union
-from tensorprog.language.records import ConstantDef, Draft, Nonlin, Range, Table
+from tensorprog.language.records import Draft, Nonlin, Range, Table
 
-__all__ = ["Scope", "constant_array", "evaluate", "index_array", "overflow"]
+__all__ = [
+    "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
+    "evaluate", "gather", "index_array", "multiply", "overflow", "take", "union",
+]
+
+BATCH, COORDINATE = "#", "@"
+
+
+@dataclass(frozen=True)
+class Open:
+    """An array with one name per axis; a missing axis means "the same for all its values"."""
+
+    axes: tuple[str, ...]
+    data: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        assert len(self.axes) == np.ndim(self.data), (self.axes, np.shape(self.data))
+
+
+def union(*axes: Sequence[str]) -> tuple[str, ...]:
+    """All names, BATCH first, COORDINATE last, the others in order of first appearance."""
+    names = dict.fromkeys(name for group in axes for name in group)
+    middle = tuple(name for name in names if name not in (BATCH, COORDINATE))
+    return (BATCH,) * (BATCH in names) + middle + (COORDINATE,) * (COORDINATE in names)
+
+
+def align(value: Open, axes: Sequence[str]) -> NDArray[Any]:
+    """View of the data with exactly the axes named (a superset of its own), missing ones of length 1."""
+    if value.axes == tuple(axes):
+        return value.data
+    own = [name for name in axes if name in value.axes]
+    data = value.data.transpose([value.axes.index(name) for name in own])
+    return data.reshape([data.shape[own.index(name)] if name in own else 1 for name in axes])
+
+
+def broadcast(value: Open, axes: Sequence[str], sizes: Mapping[str, int]) -> NDArray[Any]:
+    """As `align`, with every axis at its full size (a view where possible)."""
+    return np.broadcast_to(align(value, axes), [sizes[name] for name in axes])
+
+
+def affine_values(slot: Affine, ranges: Mapping[str, Range]) -> Open:
+    """Values of an affine form over the open grid of its indices."""
+    axes = slot.indices
+    total: NDArray[Any] = np.full((1,) * len(axes), slot.offset)
+    for position, (name, coefficient) in enumerate(slot.terms):
+        values = coefficient * np.arange(*ranges[name])
+        total = total + values.reshape([-1 if k == position else 1 for k in range(len(axes))])
+    return Open(axes, total)
+
+
+def take(
+    array: NDArray[Any], lead: Sequence[str], starts: Sequence[int], slots: Sequence[Affine], trail: Sequence[str],
+    ranges: Mapping[str, Range], boundaries: Sequence[str] = (),
+) -> Open:
+    """Read a family at affine slots.
+
+    Shapes    array: lead axes, one axis per slot (first value `starts`), trail axes; result over lead, the slots'
+              indices, trail.  Slots that are distinct indices plus constants give a view.
+    """
+    rules = tuple(boundaries) or ("",) * len(slots)
+    sizes = array.shape[len(lead) : len(lead) + len(slots)]
+    indices = [name for slot in slots for name in slot.indices]
+    bounds = [slot.bounds(ranges) for slot in slots]
+    inside = all(start <= low and high < start + size
+                 for (low, high), start, size in zip(bounds, starts, sizes, strict=True))
+    simple = len(set(indices)) == len(indices) and all(
+        len(slot.terms) == 0 or (len(slot.terms) == 1 and slot.terms[0][1] == 1) for slot in slots
+    )
+    if simple and inside:
+        key: list[Any] = [slice(None)] * len(lead)
+        for slot, start in zip(slots, starts, strict=True):
+            if slot.terms:
+                low, stop = ranges[slot.terms[0][0]]
+                key.append(slice(low + slot.offset - start, stop + slot.offset - start))
+            else:
+                key.append(slot.offset - start)
+        return Open((*lead, *indices, *trail), array[tuple(key)])
+    axes = union(*(slot.indices for slot in slots))
+    grids = []
+    mask: NDArray[Any] | None = None
+    for slot, start, size, rule in zip(slots, starts, sizes, rules, strict=True):
+        values = align(affine_values(slot, ranges), axes) - start
+        if rule == "wrap":
+            values = values % size
+        elif rule == "zero":
+            there = (values >= 0) & (values < size)
+            mask = there if mask is None else mask & there
+            values = np.clip(values, 0, size - 1)
+        grids.append(values)
+    full = np.broadcast_shapes(*(grid.shape for grid in grids))
+    picked = array[(slice(None),) * len(lead) + tuple(np.broadcast_to(grid, full) for grid in grids)]
+    if mask is not None and not mask.all():
+        picked = picked * np.broadcast_to(mask, full).reshape((1,) * len(lead) + full + (1,) * len(trail))
+    return Open((*lead, *axes, *trail), picked)
+
+
+def gather(
+    value: Open, forms: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]
+) -> Open:
+    """Read the axes named in `forms` at affine forms of other indices; places outside an axis read its edge.
+
+    Shapes    the result has the forms' indices in place of the axes named, all other axes as they are
+    """
+    size_of = dict(zip(value.axes, value.data.shape, strict=True))
+    forms = {
+        name: form
+        for name, form in forms.items()
+        if name in value.axes
+        and not (form.bare == name and tuple(ranges.get(name, ())) == (starts[name], starts[name] + size_of[name]))
+    }
+    if not forms:
+        return value
+    mapped = [name for name in value.axes if name in forms]
+    kept = [name for name in value.axes if name not in forms]
+    # an index that comes in may be an axis already (the diagonal of i and i_): then it is read along as well
+    incoming = {name for form in forms.values() for name in form.indices}
+    mapped += [name for name in kept if name in incoming]
+    kept = [name for name in kept if name not in incoming]
+    data = align(value, (*mapped, *kept))
+    slots, begin = [], []
+    for position, name in enumerate(mapped):
+        slot = forms.get(name, Affine.index(name))
+        start, size = starts[name], data.shape[position]
+        low, high = slot.bounds(ranges)
+        if low < start or high >= start + size:
+            data = np.take(data, np.clip(np.arange(low, high + 1) - start, 0, size - 1), axis=position)
+            start = low
+        slots.append(slot)
+        begin.append(start)
+    result = take(data, (), begin, slots, tuple(kept), ranges)
+    axes = union(result.axes)
+    return Open(axes, align(result, axes))
+
+
+def elementwise(function: Callable[..., NDArray[Any]], *args: Open) -> Open:
+    """A function of arrays, entry by entry over the union of their axes."""
+    axes = union(*(arg.axes for arg in args))
+    return Open(axes, np.asarray(function(*(align(arg, axes) if arg.axes else arg.data for arg in args))))
+
+
+def multiply(first: Open, second: Open) -> Open:
+    """Product over the union of the axes."""
+    return elementwise(np.multiply, first, second)
+
+
+def add(first: Open, second: Open) -> Open:
+    """Sum over the union of the axes."""
+    return elementwise(np.add, first, second)
+
+
+def contract(first: Open, second: Open, over: Sequence[str]) -> Open:
+    """Sum of first * second over the named axes, as batched matrix products: never forms the product array.
+
+    Axes named in `over` must occur in at least one operand.
+    """
+    # an axis summed over that only one operand has is summed there first
+    for name in over:
+        if name not in second.axes:
+            first = _summed(first, name)
+        elif name not in first.axes:
+            second = _summed(second, name)
+    over = [name for name in over if name in first.axes and name in second.axes]
+    shared = [name for name in first.axes if name in second.axes and name not in over]
+    left = [name for name in first.axes if name not in second.axes]
+    right = [name for name in second.axes if name not in first.axes]
+
+    def matrix(value: Open, rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
+        order = [*shared, *rows, *columns]
+        data = value.data.transpose([value.axes.index(name) for name in order])
+        head, middle = len(shared), len(shared) + len(rows)
+        shape = data.shape
+        return data.reshape(*shape[:head], int(np.prod(shape[head:middle])), int(np.prod(shape[middle:])))
+
+    with np.errstate(over="ignore", invalid="ignore"):  # what is no number is refused with its statement
+        product = np.matmul(matrix(first, left, over), matrix(second, over, right))
+    size = dict(zip(first.axes, first.data.shape, strict=True)) | dict(zip(second.axes, second.data.shape, strict=True))
+    axes = (*shared, *left, *right)
+    result = Open(axes, product.reshape([size[name] for name in axes]))
+    ordered = union(axes)
+    return Open(ordered, align(result, ordered))
+
+
+def _summed(value: Open, name: str) -> Open:
+    position = value.axes.index(name)
+    return Open(tuple(axis for axis in value.axes if axis != name), value.data.sum(axis=position))
 
 
 @dataclass(frozen=True)
@@ -58,7 +247,8 @@ def evaluate(expr: Expr, scope: Scope) -> Open:
             return scope.variable(node, scope.ranges)
         return _reduced(node, scope) if isinstance(node, Reduction) else None
 
-    return fold(expr, {}, leaf, lambda call, *args: _apply(ATOMS[call.atom].numpy, args))
+    with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
+        return fold(expr, {}, leaf, lambda call, *args: elementwise(ATOMS[call.atom].numpy, *args))
 
 
 def _reduced(expr: Reduction, scope: Scope) -> Open:
@@ -75,8 +265,7 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
     axes = union(inner.axes, expr.indices)
     data = broadcast(inner, axes, _sizes(inner, local))
     positions = tuple(axes.index(name) for name in expr.indices)
-    with np.errstate(all="ignore"):  # what is no number is refused with its statement: see `overflow`
-        result = REDUCTIONS[expr.reducer].numpy(data, positions)
+    result = REDUCTIONS[expr.reducer].numpy(data, positions)
     if expr.removes:
         return Open(tuple(name for name in axes if name not in expr.indices), result)
     if not expr.at:
@@ -102,13 +291,6 @@ def overflow(statement: Nonlin, value: Open) -> str:
     )
 
 
-def _apply(function: Callable[..., NDArray[Any]], args: Sequence[Open]) -> Open:
-    axes = union(*(arg.axes for arg in args))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
-        result = function(*(align(arg, axes) if arg.axes else arg.data for arg in args))
-    return Open(axes, np.asarray(result))
-
-
 def _sizes(value: Open, scope: Scope) -> dict[str, int]:
     sizes = {name: stop - start for name, (start, stop) in scope.ranges.items()}
     return sizes | dict(zip(value.axes, value.data.shape, strict=True))
@@ -117,55 +299,37 @@ def _sizes(value: Open, scope: Scope) -> dict[str, int]:
 def _sum(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     """Sum over indices: linear in its terms, and a product of factors is contracted, never broadcast."""
     if is_call(expr, "add", "subtract", "negative"):
-        return _apply(ATOMS[expr.atom].numpy, [_sum(arg, indices, scope) for arg in expr.args])
+        return elementwise(ATOMS[expr.atom].numpy, *(_sum(arg, indices, scope) for arg in expr.args))
     if isinstance(expr, Reduction) and expr.reducer == "sum":
         return _sum(expr.arg, (*indices, *expr.indices), scope)
-    with np.errstate(all="ignore"):
-        if scope.pieces is None:
-            return _sum_of_product(expr, indices, scope)
-        pieces = scope.pieces(expr, indices, scope.ranges)
-        return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
+    if scope.pieces is None:
+        return _sum_of_product(expr, indices, scope)
+    pieces = scope.pieces(expr, indices, scope.ranges)
+    return reduce(add, (_sum_of_product(expr, indices, replace(scope, ranges=ranges)) for ranges in pieces))
 
 
 def _sum_of_product(expr: Expr, indices: Sequence[str], scope: Scope) -> Open:
     values = [evaluate(factor, scope) for factor in factors(expr, signs=True)]
     # the factors with coordinates are large, the others small: one product each, then one contraction
-    small = _product([value for value in values if COORDINATE not in value.axes])
-    large = _product([value for value in values if COORDINATE in value.axes])
-    if small is None or large is None:
-        value = small if large is None else large
-        assert value is not None
-        small, large = Open((), np.ones((), dtype=value.data.dtype)), value
-    repeated = 1
-    for name in indices:
-        if name not in small.axes and name not in large.axes:
-            repeated *= scope.ranges[name][1] - scope.ranges[name][0]
-    result = contract(small, large, [name for name in indices if name in small.axes or name in large.axes])
+    groups = ([v for v in values if (COORDINATE in v.axes) == large] for large in (False, True))
+    one = Open((), np.ones((), dtype=values[0].data.dtype))
+    small, large = (reduce(multiply, group) if group else one for group in groups)
+    own = [name for name in indices if name in small.axes or name in large.axes]
+    repeated = math.prod(scope.ranges[name][1] - scope.ranges[name][0] for name in indices if name not in own)
+    result = contract(small, large, own)
     return result if repeated == 1 else Open(result.axes, result.data * repeated)
-
-
-def _product(values: Sequence[Open]) -> Open | None:
-    result: Open | None = None
-    for value in values:
-        result = value if result is None else _apply(np.multiply, [result, value])
-    return result
 
 
 def constant_array(netsor: Draft, node: Constant, ranges: Mapping[str, Range]) -> Open:
     """Value of a constant at its slots."""
     definition = netsor.constant[node.name]
-    if isinstance(definition.value, int | float):
-        return Open((), np.asarray(definition.value))
-    starts = [netsor.index[name].start for name in definition.indices]
-    rules = [netsor.index[name].boundary for name in definition.indices]
-    return take(_full_constant(netsor, definition), (), starts, node.slots, (), ranges, rules)
-
-
-def _full_constant(netsor: Draft, definition: ConstantDef) -> NDArray[Any]:
-    if isinstance(definition.value, Table):
-        return definition.value.array
-    assert isinstance(definition.value, Expr)
-    return index_array(netsor, definition.value, definition.indices)
+    value = definition.value
+    if isinstance(value, int | float):
+        return Open((), np.asarray(value))
+    full = value.array if isinstance(value, Table) else index_array(netsor, value, definition.indices)
+    indices = [netsor.index[name] for name in definition.indices]
+    return take(full, (), [index.start for index in indices], node.slots, (), ranges,
+                [index.boundary for index in indices])
 
 
 def index_array(

@@ -6,13 +6,13 @@
 
 Python's operators build the same trees as the parser, and `str` prints text that parses back to an equal tree.  `fold`
 is the way to interpret expressions: one table of rules for each interpretation; `walk`, `rebuild`, `factors` and
-`summands` are for the rest, and `substitute` for indices.
+`summands` are for the rest, and `substitute` puts affine forms in the place of indices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeGuard, TypeVar, Union, cast
@@ -21,9 +21,11 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, did_you_mean
 
 __all__ = [
-    "COMPARISONS", "LOGICAL", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue", "Number",
-    "Operand", "Reduction", "Variable", "as_expr", "call", "factors", "fold", "function", "function_names", "is_call",
-    "linear_arguments", "product_of", "rebuild", "slots_of", "sum_of", "summands", "variables", "walk", "with_children",
+    "COMPARISONS", "LOGICAL", "MAX_NODES", "PAIRWISE", "Affine", "Call", "Constant", "Expr", "Function", "IndexValue",
+    "Number", "Operand", "Reduction", "Variable", "affine_expr", "as_expr", "bound_indices", "call",
+    "factors", "fold", "free_indices", "fresh_substitute", "function", "function_names", "index_names", "indices_of",
+    "is_call", "linear_arguments", "product_of", "rebuild", "reindexed", "replace_variables", "slots_of", "substitute",
+    "sum_of", "summands", "variables", "walk", "with_children", "with_stars",
 ]
 
 V = TypeVar("V")
@@ -52,19 +54,16 @@ class Affine:
         """One index alone."""
         return cls(((name, 1),))
 
-    def _plus(self, other: Affine | int, sign: int) -> Affine:
+    def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
-            return Affine(self.terms, self.offset + sign * other)
+            return Affine(self.terms, self.offset + other)
         terms = dict(self.terms)
         for name, value in other.terms:
-            terms[name] = terms.get(name, 0) + sign * value
-        return Affine.of(terms, self.offset + sign * other.offset)
-
-    def __add__(self, other: Affine | int) -> Affine:
-        return self._plus(other, 1)
+            terms[name] = terms.get(name, 0) + value
+        return Affine.of(terms, self.offset + other.offset)
 
     def __sub__(self, other: Affine | int) -> Affine:
-        return self._plus(other, -1)
+        return self + -1 * other
 
     def __mul__(self, factor: int) -> Affine:
         return Affine(tuple((name, factor * value) for name, value in self.terms if factor), factor * self.offset)
@@ -126,6 +125,14 @@ def slots_of(names: Sequence[str]) -> tuple[Affine, ...]:
     return tuple(map(Affine.index, names))
 
 
+def _operator(atom: str, swapped: bool = False) -> Callable[[Expr, Operand], Expr]:
+    """The method of an operator; `swapped` where the expression stands on its right."""
+    def applied(self: Expr, other: Operand) -> Expr:
+        return call(atom, other, self) if swapped else call(atom, self, other)
+
+    return applied
+
+
 class Expr:
     """Base of all expressions; operators and comparisons build `Call` nodes."""
 
@@ -143,56 +150,17 @@ class Expr:
             object.__setattr__(self, "_hash", found)
         return found
 
-    def __add__(self, other: Operand) -> Expr:
-        return call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return call("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return call("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return call("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return call("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return call("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return call("divide", other, self)
-
-    def __pow__(self, other: Operand) -> Expr:
-        return call("power", self, other)
-
-    def __rpow__(self, other: Operand) -> Expr:
-        return call("power", other, self)
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swapped=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", swapped=True)
+    __pow__, __rpow__ = _operator("power"), _operator("power", swapped=True)
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+    __and__, __or__ = _operator("logical_and"), _operator("logical_or")
 
     def __neg__(self) -> Expr:
         return call("negative", self)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return call("less", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return call("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return call("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return call("greater_equal", self, other)
-
-    def __and__(self, other: Operand) -> Expr:
-        return call("logical_and", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return call("logical_or", self, other)
 
     def __abs__(self) -> Expr:
         return call("abs", self)
@@ -209,13 +177,11 @@ class Expr:
         return fold(self, _PRINTED, _printed_leaf, _printed_call)[0]
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True)
 class Number(Expr):
     """A literal number."""
 
     value: int | float
-
-    __str__ = Expr.__str__
 
 
 @dataclass(frozen=True)
@@ -226,8 +192,6 @@ class Constant(Expr):
     slots: tuple[Affine, ...] = ()
     column: int = field(default=0, compare=False)
 
-    __str__ = Expr.__str__
-
 
 @dataclass(frozen=True)
 class Variable(Expr):
@@ -236,8 +200,6 @@ class Variable(Expr):
     name: str
     slots: tuple[Affine, ...] = ()
     column: int = field(default=0, compare=False)
-
-    __str__ = Expr.__str__
 
     @property
     def T(self) -> Transposed:
@@ -256,11 +218,6 @@ class Transposed(Expr):
         """Where it may stand."""
         return f"only the weight of a MatMul may be transposed, g = MatMul({self}, x)"
 
-    @property
-    def T(self) -> Transposed:
-        """Refused: a transpose of a transpose is the matrix itself."""
-        raise ProgramError(f"{self}.T is {self.weight}: write that")
-
     def __str__(self) -> str:
         return f"{self.weight}.T"
 
@@ -273,8 +230,6 @@ class IndexValue(Expr):
 
     name: str
 
-    __str__ = Expr.__str__
-
 
 @dataclass(frozen=True)
 class Call(Expr):
@@ -283,8 +238,6 @@ class Call(Expr):
     atom: str
     args: tuple[Expr, ...]
     column: int = field(default=0, compare=False)
-
-    __str__ = Expr.__str__
 
     def __hash__(self) -> int:
         return self._hashed(self.atom, self.args)
@@ -318,8 +271,6 @@ class Reduction(Expr):
     arg: Expr
     column: int = field(default=0, compare=False)
     at: tuple[Affine, ...] = ()
-
-    __str__ = Expr.__str__
 
     def __hash__(self) -> int:
         return self._hashed(self.reducer, self.indices, self.arg, self.at)
@@ -619,3 +570,118 @@ _PRINTED: dict[str, Callable[..., _Printed]] = {
     **dict.fromkeys(_LEVEL, _printed_operator), **dict.fromkeys(REDUCTIONS, _printed_reduction),
     "negative": _printed_negative, "power": _printed_power,
 }
+
+
+Range = tuple[int, int]
+MAX_NODES = 400  # of an expression with definitions written out
+STARS = [stars * "*" for stars in range(9)]  # softmaxes in softmaxes over one index, each read elsewhere
+
+
+def reindexed(reference: Variable, values: Mapping[str, Affine]) -> Variable:
+    """The reference with indices replaced by affine forms."""
+    return Variable(reference.name, tuple(slot.at(values) for slot in reference.slots))
+
+
+def affine_expr(slot: Affine) -> Expr:
+    """The affine form as an expression."""
+    parts = [IndexValue(name) if coefficient == 1 else Call("multiply", (Number(coefficient), IndexValue(name)))
+             for name, coefficient in slot.terms]
+    return sum_of([*parts, Number(slot.offset)])
+
+
+def substitute(expr: Expr, values: Mapping[str, Affine], along: bool = False) -> Expr:
+    """Replace free indices by affine forms and bound ones by plain indices.
+
+    A reduction that removes an index named in `values` is renamed, so its value must be a bare index; one that keeps
+    its indices is read at the values (see `Reduction.at`) or, with `along`, runs over them, which must be bare too.
+    """
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, IndexValue):
+            return affine_expr(values[node.name]) if node.name in values else node
+        if isinstance(node, Constant | Variable):
+            return type(node)(node.name, tuple(slot.at(values) for slot in node.slots), node.column)
+        if isinstance(node, Reduction) and not node.removes and not along:
+            return _read_at(node, values)
+        return None if node.children else node
+
+    def renamed(node: Reduction, arg: Expr) -> Expr:
+        names = tuple(values[name].bare or "" if name in values else name for name in node.indices)
+        assert all(names), (node, values)
+        return Reduction(node.reducer, names, arg, node.column)
+
+    return fold(expr, dict.fromkeys(REDUCTIONS, renamed), leaf, with_children)
+
+
+def _read_at(expr: Reduction, values: Mapping[str, Affine]) -> Reduction:
+    """A reduction that keeps its indices, read at the values; what it binds is no name that occurs in these."""
+    own = expr.at or slots_of(expr.indices)
+    at = tuple(form.at(values) for form in own)
+    free = set(free_indices(expr.arg)).difference(expr.indices)
+    taken = {index for name in free for index in Affine.index(name).at(values).indices}
+    if at == own and taken.isdisjoint(expr.indices):
+        return Reduction(expr.reducer, expr.indices, substitute(expr.arg, values), expr.column, expr.at)
+    names = tuple(name if expr.at and name not in taken else _starred(name, taken) for name in expr.indices)
+    stars = {name: Affine.index(new) for name, new in zip(expr.indices, names, strict=True)}
+    return Reduction(expr.reducer, names, substitute(expr.arg, {**values, **stars}), expr.column, at)
+
+
+def _starred(name: str, taken: Collection[str]) -> str:
+    """A bound name for an index of a softmax that is read elsewhere, with as many stars as make it new."""
+    name = f"{name}*"
+    return _starred(name, taken) if name in taken else name
+
+
+def with_stars(ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Ranges, with those of the bound names that substitution makes."""
+    return {f"{name}{stars}": span for stars in STARS for name, span in ranges.items()}
+
+
+def free_indices(expr: Expr) -> list[str]:
+    """Indices that no reduction removes, in order of appearance, without repetition."""
+    def leaf(node: Expr) -> dict[str, None] | None:
+        return None if node.children else dict.fromkeys(index_names(node))
+
+    def reduced(node: Reduction, inside: dict[str, None]) -> dict[str, None]:
+        if not node.removes and not node.at:
+            return dict.fromkeys(node.indices) | inside
+        outside = dict.fromkeys(name for form in node.at for name in form.indices)
+        return outside | {name: None for name in inside if name not in node.indices}
+
+    def joined(_: Expr, *parts: dict[str, None]) -> dict[str, None]:
+        return {name: None for part in parts for name in part}
+
+    return list(fold(expr, dict.fromkeys(REDUCTIONS, reduced), leaf, joined))
+
+
+def bound_indices(expr: Expr) -> set[str]:
+    """Indices over which an expression reduces or takes softmaxes."""
+    return {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
+
+
+def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:
+    """Substitute, giving every index that a reduction removes the new name that `rename` makes."""
+    mapping = dict(values)
+    for node in walk(expr):
+        if isinstance(node, Reduction) and node.removes:
+            for name in node.indices:
+                mapping[name] = Affine.index(rename(name))
+    return substitute(expr, mapping)
+
+
+def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:
+    """Replace references for which `change` gives an expression."""
+    return rebuild(expr, lambda node: change(node) if isinstance(node, Variable) else None)
+
+
+def index_names(node: Expr) -> tuple[str, ...]:
+    """Indices that a node itself mentions, its children left aside."""
+    if isinstance(node, IndexValue):
+        return (node.name,)
+    if isinstance(node, Reduction):
+        return (*node.indices, *(name for form in node.at for name in form.indices))
+    return tuple(n for s in node.slots for n in s.indices) if isinstance(node, Constant | Variable) else ()
+
+
+def indices_of(expr: Expr, ranges: Collection[str]) -> tuple[str, ...]:
+    """Names of indices that occur free or bound in an expression and have a range here."""
+    return tuple(dict.fromkeys(name for node in walk(expr) for name in index_names(node) if name in ranges))

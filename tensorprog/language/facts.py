@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
-__all__ = ["FAILS", "HOLDS", "UNKNOWN", "Fact", "Verdict", "all_hold", "implied"]
+__all__ = ["FAILS", "HOLDS", "UNKNOWN", "Fact", "Verdict"]
 
 
 class Verdict(Enum):
@@ -41,45 +40,3 @@ class Fact:
         how = {HOLDS: "is", FAILS: "is not", UNKNOWN: "cannot be shown to be"}[self.verdict]
         why = f": {self.reason}" if self.reason else ""
         return f"{how} {self.name}{why}" + (f" ({self.witness})" if self.witness else "")
-
-
-# premise -> conclusions; a refuted conclusion refutes the premise
-IMPLICATIONS: dict[str, tuple[str, ...]] = {
-    "Lipschitz": ("pseudo-Lipschitz",),
-    "pseudo-Lipschitz": ("continuous", "controlled"),
-    "bounded": ("controlled",),
-}
-
-
-def implied(fact: Fact) -> tuple[Fact, ...]:
-    """Facts that follow from one fact, forwards from HOLDS and by contraposition from FAILS.
-
-    Source    Bayati & Montanari 2011 (pseudo-Lipschitz functions are continuous and grow like a power)
-    """
-    found: list[Fact] = []
-    stack = [fact]
-    while stack:
-        known = stack.pop()
-        if known.verdict is HOLDS:
-            names: Iterable[str] = IMPLICATIONS.get(known.name, ())
-        elif known.verdict is FAILS:
-            names = (premise for premise, conclusions in IMPLICATIONS.items() if known.name in conclusions)
-        else:
-            names = ()
-        for name in names:
-            consequence = replace(
-                known, name=name, reason=f"it {'is' if known.verdict is HOLDS else 'is not'} {known.name}"
-            )
-            found.append(consequence)
-            stack.append(consequence)
-    return tuple(found)
-
-
-def all_hold(name: str, facts: Iterable[Fact]) -> Fact:
-    """Conjunction: FAILS if one fails, else UNKNOWN if one is unknown, with the reason of the first of these."""
-    facts = tuple(facts)
-    for verdict in (FAILS, UNKNOWN):
-        for fact in facts:
-            if fact.verdict is verdict:
-                return replace(fact, name=name)
-    return Fact(name, HOLDS, source=facts[0].source if facts else "")

@@ -60,9 +60,9 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
-def json_text(report: Mapping[str, Any]) -> str:
+def json_text(report: Mapping[str, Any], ascii_only: bool = False) -> str:
     """One JSON object as text; numbers that are not finite have become null before."""
-    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=ascii_only) + "\n"
 
 
 def _clean(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from tensorprog.language.errors import fail
 from tensorprog.language.evaluate import index_array
-from tensorprog.language.expr import Expr, IndexValue, walk
 from tensorprog.language.ir import Initial, Netsor, Table
 from tensorprog.language.linalg import alike, nearest_semidefinite, psd_cholesky, unit_roundoff
 
@@ -45,16 +43,7 @@ class InitialLaw:
 def covariance_size(netsor: Netsor, initial: Initial) -> int:
     """Numbers of the covariances of an initial family, block by block."""
     shape = dict(zip(initial.indices, netsor.families[initial.name].shape, strict=True))
-    joint = initial.indices
-    if initial.data is None and not isinstance(initial.cov, Table):
-        joint = _joint(initial.cov, initial.indices)
-    return math.prod(shape.values()) * math.prod(shape[name] for name in joint)
-
-
-def _joint(cov: Expr, indices: Sequence[str]) -> tuple[str, ...]:
-    """The indices over which members are not independent: their second copies occur."""
-    copies = {node.name[:-1] for node in walk(cov) if isinstance(node, IndexValue) and node.name.endswith("_")}
-    return tuple(name for name in indices if name in copies)
+    return math.prod(shape.values()) * math.prod(shape[name] for name in initial.joint)
 
 
 def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
@@ -84,7 +73,7 @@ def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:
                 f"{np.abs(initial.data.array).max():.3g}", initial.span, "divide the data by a constant",
             )
         return InitialLaw(mean, (), initial.indices, gram, error)
-    joint = _joint(initial.cov, initial.indices)
+    joint = initial.joint
     independent = tuple(name for name in initial.indices if name not in joint)
     axes = (*independent, *joint, *(f"{name}_" for name in joint))
     values = index_array(netsor, initial.cov, axes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import (
     MAX_INTEGER,
     PAIRWISE,
@@ -32,13 +31,11 @@ from tensorprog.language.expr import (
 )
 
 __all__ = [
-    "MAX_DEPTH", "Names", "affine", "as_slot", "constant_value", "parse_expression", "parse_statement", "parse_target",
+    "MAX_DEPTH", "Names", "affine", "constant_value", "parse_expression", "parse_statement", "parse_target",
 ]
 
 MAX_LENGTH = 20_000  # characters in one statement
-MAX_DEPTH = 60  # nested brackets
-
-_LONG_NUMBER = re.compile(r"\d{400}")
+MAX_DEPTH = 60  # of functions in functions, and arguments of one
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
@@ -83,20 +80,10 @@ def _tree(text: str, mode: str) -> ast.AST:
     if len(text) > MAX_LENGTH:
         raise _Error(f"the text has {len(text)} characters, more than the {MAX_LENGTH} allowed", 0,
                      "split it into several statements")
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth > MAX_DEPTH:
-            raise _Error(f"brackets are nested more than {MAX_DEPTH} deep", position, "name the inner parts")
-    number = _LONG_NUMBER.search(text)
-    if number is not None:
-        raise _Error("this number has too many digits", number.start(), "write it as 1e20, say")
-    if "\n" in text:
-        text = text.replace("\n", " ")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text.lstrip(), mode=mode)
+            tree = ast.parse(text.lstrip().replace("\n", " "), mode=mode)
     except SyntaxError as error:
         hint = ""
         if "assign" in (error.msg or "") or "==" in (error.msg or ""):
@@ -119,9 +106,15 @@ def _tree(text: str, mode: str) -> ast.AST:
     return tree
 
 
-def _problem(error: _Error, text: str, span: Span) -> ProgramError:
-    offset = error.column + len(text) - len(text.lstrip())
-    return ProgramError(Problem(error.message, span.at(offset) if span.text else Span("", 0, 0, text), error.fix))
+@contextmanager
+def _placed(text: str, span: Span) -> Iterator[None]:
+    """Give what is wrong with a text its place in the file."""
+    try:
+        yield
+    except _Error as error:
+        offset = error.column + len(text) - len(text.lstrip())
+        place = span.at(offset) if span.text else Span("", 0, 0, text)
+        raise ProgramError(Problem(error.message, place, error.fix)) from None
 
 
 @contextmanager
@@ -215,8 +208,10 @@ class _Reader:
             return Constant(name, slots, node.col_offset)
         return Variable(name, slots, node.col_offset)
 
-    def slot(self, node: ast.AST) -> Affine:
-        return affine(self.expression(node), self.names, node)
+    def slot(self, node: ast.expr) -> Affine:
+        expr = self.expression(node)
+        with _at(node):
+            return affine(expr, self.names)
 
     def unary(self, node: ast.UnaryOp) -> Expr:
         if isinstance(node.op, ast.USub):
@@ -317,14 +312,14 @@ def _kind(node: ast.AST) -> str:
                                                                               type(node).__name__)
 
 
-def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
+def affine(expr: Expr, names: Names) -> Affine:
     """Read an expression as an affine form in indices, constants replaced by their integers.
 
-    Raises    _Error inside the parser; ProgramError through the public functions
+    Raises    ProgramError
     """
     def product(_: Call, left: Affine, right: Affine) -> Affine:
         if left.terms and right.terms:
-            raise _Error(f"the index expression {expr} is not affine", node, "use sums of indices times integers")
+            raise fail(f"the index expression {expr} is not affine", fix="use sums of indices times integers")
         return right.offset * left if left.terms else left.offset * right
 
     rules: dict[str, Callable[..., Affine]] = {
@@ -340,27 +335,16 @@ def affine(expr: Expr, names: Names, node: ast.AST | int = 0) -> Affine:
         if isinstance(part, Variable):
             known = [*names.indices, *names.constants]
             hint = did_you_mean(part.name, known)
-            raise _Error(f"{part.name} is not an index or a constant", node, hint if "mean" in hint else
-                         f"declare it under indices or constants{f'; {hint}' if hint else ''}")
+            raise fail(f"{part.name} is not an index or a constant", fix=hint if "mean" in hint else
+                       f"declare it under indices or constants{f'; {hint}' if hint else ''}")
         value = constant_value(part, names.constants)
         if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
-            raise _Error(f"the index expression {expr} is not made of whole numbers", node)
+            raise fail(f"the index expression {expr} is not made of whole numbers")
         return Affine((), int(value))
 
     found = fold(expr, rules, leaf, product)
     plain = isinstance(expr, IndexValue | Number)
     return replace(found, text="" if plain else str(expr))
-
-
-def as_slot(expr: Expr, names: Names) -> Affine:
-    """As `affine`, for expressions built in Python.
-
-    Raises    ProgramError
-    """
-    try:
-        return affine(expr, names)
-    except _Error as error:
-        raise ProgramError(Problem(error.message, fix=error.fix)) from None
 
 
 def constant_value(expr: Expr, constants: Mapping[str, float | int | None]) -> int | float:
@@ -404,23 +388,19 @@ def parse_expression(text: str, names: Names, span: Span = Span(), weight: bool 
 
     Raises    ProgramError with line and column
     """
-    try:
+    with _placed(text, span):
         tree = _tree(text, "eval")
         assert isinstance(tree, ast.Expression)
         reader = _Reader(names)
         return reader.weight(tree.body) if weight else reader.expression(tree.body)
-    except _Error as error:
-        raise _problem(error, text, span) from None
 
 
 def parse_target(text: str, names: Names, span: Span = Span()) -> Variable:
     """Read the name of a family with its indices, such as `WQ[a]`."""
-    try:
+    with _placed(text, span):
         tree = _tree(text, "eval")
         assert isinstance(tree, ast.Expression)
         return _Reader(names).target(tree.body)
-    except _Error as error:
-        raise _problem(error, text, span) from None
 
 
 def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedStatement:
@@ -428,7 +408,7 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
 
     Raises    ProgramError with line and column
     """
-    try:
+    with _placed(text, span):
         tree = _tree(text, "exec")
         assert isinstance(tree, ast.Module)
         body = tree.body
@@ -447,7 +427,3 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
         keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)
         return ParsedStatement(target, value.func.id, args, keywords)
-    except _Error as error:
-        raise _problem(error, text, span) from None
-    except ProgramError as error:
-        raise ProgramError([Problem(p.message, span, p.fix) for p in error.problems]) from None

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import Problem, Span
-from tensorprog.language.expr import Affine, Call, Expr, Transposed, Variable, variables, walk
+from tensorprog.language.expr import Affine, Call, Expr, Transposed, Variable, index_names, variables, walk
 
 __all__ = [
     "ConstantDef", "Dot", "Draft", "Family", "Index", "Initial", "Kind", "MatMul", "Nonlin", "Range", "Statement",
@@ -90,6 +90,14 @@ class Initial:
     data: Table | None = None
     width: str = "n"
     span: Span = field(default=Span(), compare=False)
+
+    @property
+    def joint(self) -> tuple[str, ...]:
+        """Indices over which members are not independent: where `cov` is an expression, those with second copies."""
+        if self.data is not None or isinstance(self.cov, Table):
+            return self.indices
+        names = {name for node in walk(self.cov) for name in index_names(node)}
+        return tuple(name for name in self.indices if f"{name}_" in names)
 
 
 @dataclass(frozen=True)
@@ -289,6 +297,11 @@ class Draft:
         if name in fixed:
             return Fraction(fixed[name])
         return next((ratio for key, ratio, _ in self.widths if key == name), Fraction(1)) * n
+
+    @cached_property
+    def boundaries(self) -> dict[str, tuple[str, ...]]:
+        """Boundary rules of the slots of every family, by name."""
+        return {name: family.boundaries for name, family in self.families.items()}
 
     def boundary(self, slot: Affine) -> str:
         """Boundary rule of a slot of a definition's left side."""

@@ -28,7 +28,7 @@ WORK = 10_000_000  # numbers of one member that are looked at for it
 
 def program_text(netsor: Netsor) -> str:
     """The program as a file, without what numbers do not depend on: tables, title, reference, run defaults."""
-    from tensorprog.language.yaml_io import pack
+    from tensorprog.language.writing import pack
 
     return pack(replace(netsor, title="", reference="", run=()))[0]
 
@@ -115,7 +115,7 @@ class Samples(Mapping[str, NDArray[Any]], Shown):
         Functions declared in Python are not written, only a few of their values.
         """
         from tensorprog import __version__
-        from tensorprog.language.yaml_io import pack
+        from tensorprog.language.writing import pack
 
         text, tables = pack(self.netsor)
         meta = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import networkx as nx
 
-from tensorprog.language.errors import Problem
+from tensorprog.language.errors import Problem, ProgramError
 from tensorprog.language.expr import Affine, Variable, is_call, walk
 from tensorprog.language.records import Draft, Nonlin, Range, Statement
 
-__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "schedule", "steps", "upstream"]
+__all__ = ["Loop", "Step", "acyclic", "dependencies", "lag", "positions", "schedule", "steps", "upstream"]
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,11 @@ class Step:
         return dict(ranges) | {name: (value, value + 1) for name, value in self.fixed}
 
 
-def _slot_range(slot: Affine, ranges: Mapping[str, Range]) -> Range:
-    low, high = slot.bounds(ranges)
-    return low, high + 1
-
-
 def _uses(reference: Variable, definition: Variable, ranges: Mapping[str, Range], boundary: Sequence[str]) -> bool:
     """Whether a reference can read a member that this definition binds."""
     for slot, target, rule in zip(reference.slots, definition.slots, boundary, strict=True):
-        (a, b), (c, d) = _slot_range(slot, ranges), _slot_range(target, ranges)
-        if not rule and (b <= c or d <= a):
+        (low, high), (first, last) = slot.bounds(ranges), target.bounds(ranges)
+        if not rule and (high < first or last < low):
             return False
     return True
 
@@ -63,10 +58,9 @@ def dependencies(
     for position, statement in enumerate(body):
         for reference in statement.inputs:
             rules = boundaries.get(reference.name, [""] * len(reference.slots))
-            local = dict(ranges)
             for definer in defined.get(reference.name, ()):
                 target = body[definer].target
-                if len(target.slots) == len(reference.slots) and _uses(reference, target, local, rules):
+                if len(target.slots) == len(reference.slots) and _uses(reference, target, ranges, rules):
                     edges.append((position, definer, reference))
     return edges
 
@@ -128,7 +122,7 @@ def _order(
             names = ", ".join(dict.fromkeys(str(body[m].target) for m in members))
             nonlins = [s for s in map(body.__getitem__, members) if isinstance(s, Nonlin)]
             masked = any(is_call(node, "where") for nonlin in nonlins for node in walk(nonlin.expr))
-            raise _Circular(Problem(
+            raise ProgramError(Problem(
                 f"circular definition: {names} depend{'s' if len(members) == 1 else ''} on "
                 f"{'itself' if len(members) == 1 else 'each other'} without an index that decreases"
                 + ("; what conditions leave out is not looked at" if masked else ""),
@@ -137,11 +131,6 @@ def _order(
                 "(Sakai et al. 2025, footnote 2)",
             ))
     return tuple(result)
-
-
-class _Circular(Exception):
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
 
 
 def schedule(
@@ -155,12 +144,9 @@ def schedule(
     edges = dependencies(body, ranges, boundaries)
     try:
         order = _order(range(len(body)), edges, body, ranges, boundaries, frozenset(), key or int)
-    except _Circular as error:
-        return (), [error.problem]
-    group: dict[int, int] = {}
-    for number, entry in enumerate(order):
-        for member in _members(entry):
-            group[member] = number
+    except ProgramError as error:
+        return (), [*error.problems]
+    group = {position: number for number, entry in enumerate(order) for position in positions([entry])}
     problems = []
     for user, definer, reference in edges:
         if definer > user and group[user] != group[definer]:
@@ -170,12 +156,13 @@ def schedule(
     return order, problems
 
 
-def _members(entry: int | Loop) -> Iterator[int]:
-    if isinstance(entry, int):
-        yield entry
-    else:
-        for inner in entry.body:
-            yield from _members(inner)
+def positions(entries: Sequence[int | Loop]) -> Iterator[int]:
+    """The statements of a schedule in its order, those of loops once."""
+    for entry in entries:
+        if isinstance(entry, Loop):
+            yield from positions(entry.body)
+        else:
+            yield entry
 
 
 def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
@@ -196,8 +183,7 @@ def acyclic(reads: Mapping[str, Collection[str]]) -> bool:
 
 def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
     """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only."""
-    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-    order, _ = schedule(netsor.body, netsor.ranges, boundaries, key)
+    order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries, key)
     result: list[Step] = []
 
     def run(entry: int | Loop, fixed: tuple[tuple[str, int], ...]) -> None:

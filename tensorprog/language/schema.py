@@ -1,21 +1,42 @@
 """The form of a program, once: its sections, and what their entries take, with kinds, defaults and help.
 
-Reading and writing files (`yaml_io`), the Python builder and the JSON Schema that editors complete and check by follow
-from the tables here: a new option of an entry is a line in one of them, and a field of the record that `make_records`
-makes.  `python -m tensorprog.language.schema` writes `program.schema.json`.
+Reading and writing files, the Python builder and the JSON Schema that editors complete and check by follow
+from the tables here: a new option of an entry is a line in one of them, and a field of the record that is
+made of it.  `python -m tensorprog.language.schema` writes `program.schema.json`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
+
+import numpy as np
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
+from tensorprog.language.expr import (
+    Expr,
+    Number,
+    Transposed,
+    Variable,
+    as_expr,
+    fold,
+    free_indices,
+    is_call,
+    slots_of,
+    variables,
+)
+from tensorprog.language.parse import Names, constant_value, parse_expression, parse_target
+from tensorprog.language.records import Dot, Index, Initial, MatMul, Nonlin, Statement, Table, Weight
 
-__all__ = ["ENTRIES", "PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
+__all__ = ["PLACE", "RUN_KEYS", "SECTIONS", "Entries", "Option", "program_schema", "text"]
 
 PLACE = Path(__file__).resolve().parent.parent / "program.schema.json"
 Schema = dict[str, Any]
@@ -38,13 +59,11 @@ EXPRESSION: Schema = {
     "description": "A number, or an expression in constants and the indices of the name",
     "anyOf": [{"type": "number"}, {"type": "string", "minLength": 1, "not": {"pattern": r"\.(npz|pkl|pickle|pt)$"}}],
 }
+PATHS = _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"])
 FILE: Schema = {
     "description": "Numbers from a file beside the program",
-    "anyOf": [
-        _text("Path of a .npy or .csv file below the program's folder", pattern=PATH, examples=["numbers.npy"]),
-        {"type": "object", "additionalProperties": False, "required": ["file"],
-         "properties": {"file": _text("Path of a .npy or .csv file below the program's folder", pattern=PATH)}},
-    ],
+    "anyOf": [PATHS, {"type": "object", "additionalProperties": False, "required": ["file"],
+                      "properties": {"file": PATHS}}],
 }
 LIST: Schema = {
     "description": "Numbers, nested once per index",
@@ -129,7 +148,6 @@ INDEX = Entries("an", "index", False, {
 }, short="size", required="size")
 CONSTANT = Entries("a", "constant", True, {})
 WIDTHS = Entries("a", "width", False, {})
-ENTRIES: dict[str, Entries] = {"indices": INDEX, "initial": INITIAL, "weights": WEIGHT}
 
 
 def _whole(description: str, minimum: int, maximum: int) -> Schema:
@@ -152,6 +170,12 @@ RUN_KEYS: dict[str, Schema] = {
                  "additionalProperties": _text("psi, a function of vectors and scalars", examples=["tanh(y[0])**2"])},
 }
 
+
+def _entries(description: str, name: str, entry: Schema) -> Schema:
+    return {"description": description, "type": "object", "propertyNames": {"pattern": f"^{name}$"},
+            "additionalProperties": entry}
+
+
 SECTIONS: dict[str, Schema] = {
     "program": _text("Short name of the program", maxLength=100, pattern=r"^[^/\\]+$"),
     "title": {"type": "string", "description": "One line for people"},
@@ -165,31 +189,14 @@ SECTIONS: dict[str, Schema] = {
         },
         "propertyNames": {"pattern": f"^{FAMILY}$"},
     },
-    "indices": {
-        "description": "Indices with their sizes",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{NAME}$"},
-        "additionalProperties": INDEX.schema,
-    },
-    "widths": {"description": "Widths that grow with n, such as d: n/H", "type": "object",
-               "propertyNames": {"pattern": f"^{NAME}$"},
-               "additionalProperties": _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])},
-    "fixed_widths": {"description": "Widths that stay finite", "type": "object",
-                     "propertyNames": {"pattern": f"^{NAME}$"},
-                     "additionalProperties": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000},
-                                                        {"type": "string", "minLength": 1}]}},
-    "initial": {
-        "description": "Vectors whose coordinates are i.i.d. Gaussian; different entries are independent",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": INITIAL.schema,
-    },
-    "weights": {
-        "description": "Weight matrices with their variances sigma^2",
-        "type": "object",
-        "propertyNames": {"pattern": f"^{FAMILY}$"},
-        "additionalProperties": WEIGHT.schema,
-    },
+    "indices": _entries("Indices with their sizes", NAME, INDEX.schema),
+    "widths": _entries("Widths that grow with n, such as d: n/H", NAME,
+                     _text("A multiple of n", pattern=r"\bn\b", examples=["n/H"])),
+    "fixed_widths": _entries("Widths that stay finite", NAME, {
+        "anyOf": [{"type": "integer", "minimum": 1, "maximum": 10_000_000}, {"type": "string", "minLength": 1}]}),
+    "initial": _entries("Vectors whose coordinates are i.i.d. Gaussian; different entries are independent", FAMILY,
+                      INITIAL.schema),
+    "weights": _entries("Weight matrices with their variances sigma^2", FAMILY, WEIGHT.schema),
     "body": {
         "description": "The statements, one line each",
         "type": "array", "minItems": 1, "maxItems": 2000,
@@ -225,6 +232,338 @@ def program_schema() -> Mapping[str, Any]:
 def text() -> str:
     """The schema as it stands in `program.schema.json`."""
     return json.dumps(program_schema(), indent=1, ensure_ascii=True) + "\n"
+
+
+MAX_WHOLE = 2**53
+
+_SCALES: dict[str, Literal["n**-0.5", "1/n"]] = {
+    "n**-0.5": "n**-0.5", "n**(-0.5)": "n**-0.5", "1/sqrt(n)": "n**-0.5", "1/n**0.5": "n**-0.5",
+    "1/n": "1/n", "n**-1": "1/n", "n**(-1)": "1/n",
+}
+_INSTRUCTIONS = {  # number of arguments, what they are, the one option, an example
+    "MatMul": (2, "a weight and a vector", "", "MatMul(W[i], x[i])"),
+    "Nonlin": (1, "one expression", "width=d", "Nonlin(tanh(u[i]))"),
+    "Dot": (2, "two vectors", "scale=1/n", "Dot(q[i], k[j])"),
+}
+_DECIMAL = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+
+
+def is_program_name(text: str) -> bool:
+    """Whether a text can name a program: short, one line, and no path."""
+    return 0 < len(text) <= 100 and not any(c in text for c in "/\\\n\0")
+
+
+def plain_number(text: str) -> int | float | None:
+    """Number written by YAML's 1.2 core rules, or None: `1e-3` is a number, `010` is ten, `on` and `1_000` are not."""
+    text = text.strip()
+    if len(text) > 400:
+        return None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def scalar(value: Any, names: Names, what: str, span: Span = Span()) -> int | float:
+    """A finite number from a number or the text of an expression in constants.
+
+    Raises    ProgramError naming `what`
+    """
+    number: Any = plain_number(value) if isinstance(value, str) else None
+    if number is None and isinstance(value, str | Expr):
+        expr = parse_expression(value, names, span) if isinstance(value, str) else value
+        try:
+            number = constant_value(expr, names.constants)
+        except ProgramError as error:
+            raise fail(f"{what}: {error.problems[0].message}", span, error.problems[0].fix) from None
+    elif number is None:
+        expr = as_expr(value)
+        number = expr.value if isinstance(expr, Number) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        raise fail(f"{what} must be a finite number, not {value}", span)
+    if isinstance(number, int) and abs(number) > MAX_WHOLE:
+        raise fail(f"{what} is too large for a whole number", span, "write it as a decimal, e.g. 1e20")
+    return cast("int | float", number)
+
+
+def whole(value: Any, names: Names, what: str, span: Span = Span()) -> int:
+    """As `scalar`, but a whole number."""
+    number = scalar(value, names, what, span)
+    if number != int(number):
+        raise fail(f"{what} must be a whole number, not {number:g}", span)
+    return int(number)
+
+
+def expression(value: Any, names: Names, span: Span = Span()) -> Expr:
+    """An expression from a number, the text of one, or an expression."""
+    if not isinstance(value, str):
+        return as_expr(value)
+    number = plain_number(value)
+    return parse_expression(value, names, span) if number is None else Number(number)
+
+
+def take(option: Option, value: Any, names: Names, what: str, span: Span = Span()) -> Any:
+    """The value of an option from text, numbers, expressions or arrays.
+
+    Raises    ProgramError naming `what`
+    """
+    if option.numeric:
+        array = not isinstance(value, str | Expr | Table) and ("expression" not in option.kinds or np.ndim(value) > 0)
+        if isinstance(value, Table) or (array and "list" in option.kinds):
+            return make_table(value, what)
+        return expression(value, names, span)
+    if "size" in option.kinds:
+        return _range(value, names, what, span)
+    if "shape" in option.kinds:
+        return _shape(value, what, span)
+    text = str(value).strip()
+    if "boundary" in option.kinds and text not in ("", "zero", "wrap"):
+        raise fail(f"{what}: there is no boundary {text}", span, "boundary: zero, or boundary: wrap")
+    return text
+
+
+def _range(size: Any, names: Names, what: str, span: Span) -> tuple[int, int, str]:
+    """First value, the one after the last, and the text of a size (0..size-1) or of a range with both ends."""
+    text = str(size).strip()
+    name = what.removeprefix("the size of ")
+    if not (isinstance(size, str) and ".." in text):
+        stop = whole(size, names, what, span)
+        if stop < 1:
+            raise fail(f"{what} must be at least 1, not {stop}", span)
+        return 0, stop, text
+    ends = text.split("..")
+    if len(ends) != 2 or not all(end.strip() for end in ends):
+        raise fail(f"{name}: {text} is not a range", span, '"1..T" runs from 1 to T, both included')
+    start, last = (whole(end, names, f"the end {end.strip()} of {name}", span) for end in ends)
+    if last < start:
+        raise fail(f"{name} is empty: it runs from {start} to {last}", span, "give it a size of at least 1")
+    return start, last + 1, text
+
+
+def _shape(value: Any, what: str, span: Span) -> tuple[str, str]:
+    widths = list(value) if isinstance(value, list | tuple) else []
+    if len(widths) != 2 or not all(isinstance(width, str) for width in widths):
+        raise fail(f"{what} is [rows, columns], two widths by name", span, "shape: [d, n], or shape=(\"d\", \"n\")")
+    rows, columns = (width.strip() for width in widths)
+    for text in (rows, columns):
+        if plain_number(text) is not None:
+            raise fail(f"{what} names widths, not numbers", span, f"fixed_widths: {{d: {text}}} and shape: [d, n]")
+    return rows, columns
+
+
+def make_index(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Index:
+    """An index from its options."""
+    if "size" not in given:
+        raise fail(f"index {name} has no size", span, f"{name}: {{size: 4, boundary: zero}}")
+    start, stop, text = given["size"]
+    return Index(name, start, stop, given.get("boundary", INDEX.options["boundary"].default), text, span)
+
+
+def make_ratio(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, Fraction, str]:
+    """A further width `n/H` as a rational multiple of n, with its text."""
+    text = str(value).strip()
+    expr = parse_expression(text, names, span)
+    for part in variables(expr):
+        if part != Variable("n"):
+            raise fail(f"width {name}: {part} is neither n nor a constant", span,
+                       did_you_mean(part.name, ["n", *names.constants]))
+    rules: dict[str, Callable[..., Fraction]] = {
+        "multiply": lambda _, left, right: left * right, "divide": lambda _, left, right: left / right,
+    }
+
+    def at(n: int) -> Fraction:
+        def leaf(part: Expr) -> Fraction | None:
+            if is_call(part, *rules) and variables(part):
+                return None
+            number = n if part == Variable("n") else constant_value(part, names.constants)
+            return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+
+        return fold(expr, rules, leaf, rules["multiply"])
+
+    try:
+        ratio, twice = at(1), at(2)
+    except (ProgramError, ZeroDivisionError):
+        ratio = twice = Fraction(0)
+    if ratio <= 0 or twice != 2 * ratio or max(ratio.numerator, ratio.denominator) > MAX_WHOLE:
+        raise fail(f"width {name}: {text} is not a positive multiple of n", span,
+                   f"{name}: n/2, or `fixed_widths: {{{name}: 64}}` for one that stays finite")
+    return name, ratio, text
+
+
+def make_fixed(name: str, value: Any, names: Names, span: Span = Span()) -> tuple[str, int]:
+    """A width that stays finite."""
+    size = whole(value, names, f"the fixed width {name}", span)
+    if not 1 <= size <= 10**7:
+        raise fail(f"the fixed width {name} must lie between 1 and 10000000, not {size}", span)
+    return name, size
+
+
+def make_name(text: str, names: Names, what: str, span: Span = Span()) -> tuple[str, tuple[str, ...]]:
+    """Name and plain indices of a declaration such as `WQ[a]`."""
+    target = parse_target(text, names, span)
+    indices = []
+    for slot in target.slots:
+        if slot.bare is None:
+            raise fail(f"{text}: {what} carries plain indices, not {slot}", span, f"{target.name}[i]")
+        indices.append(slot.bare)
+    return target.name, tuple(indices)
+
+
+def plain_name(text: str, what: str, span: Span = Span()) -> str:
+    """The name of an index, a width or a scalar constant."""
+    name = unicodedata.normalize("NFKC", text.strip())  # as the parser reads names
+    if not name.isidentifier():
+        raise fail(f"{text!r} is not a name for {what}", span, "use letters, digits and _, beginning with a letter")
+    return name
+
+
+def make_table(value: Any, what: str) -> Table:
+    """An array of real numbers."""
+    if isinstance(value, Table):
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+        return Table.of(array)
+    except (TypeError, ValueError):
+        raise fail(f"{what}: an array of real numbers is needed, not {type(value).__name__}",
+                   fix="numpy.asarray(...), every row of the same length") from None
+
+
+def make_initial(
+    name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span(), instead: str = "cov:"
+) -> Initial:
+    """Initial vectors from their options: one source of the covariance, and a variance only beside data.
+
+    Raises    ProgramError, advising `instead` of a variance without data
+    """
+    sources = [key for key in ("cov", "gram", "data") if key in given]
+    if len(sources) > 1:
+        raise fail(f"initial vector {name}: {' and '.join(sources)} both give its covariance", span,
+                   "keep one of cov, gram and data")
+    if "variance" in given and "data" not in given:
+        raise fail(f"initial vector {name}: variance belongs to data", span, f"write {instead} for the covariance")
+    source = {"data": "variance", "gram": "gram"}.get(sources[0] if sources else "", "cov")
+    mean, cov = (given.get(key, Number(INITIAL.options[key].default)) for key in ("mean", source))
+    return Initial(name, indices, mean, cov, given.get("data"), given.get("width", INITIAL.options["width"].default),
+                   span)
+
+
+def make_weight(name: str, indices: tuple[str, ...], given: Mapping[str, Any], span: Span = Span()) -> Weight:
+    """Weights from their options."""
+    rows, columns = given.get("shape", WEIGHT.options["shape"].default)
+    return Weight(name, indices, given.get("variance", Number(WEIGHT.options["variance"].default)), (rows, columns),
+                  span)
+
+
+def options_of(record: Index | Initial | Weight) -> dict[str, Any]:
+    """The options that make a record."""
+    if isinstance(record, Index):
+        plain = str(record.stop) if record.start == 0 else f"{record.start}..{record.stop - 1}"
+        return {"size": record.text or plain, "boundary": record.boundary}
+    if isinstance(record, Weight):
+        return {"variance": record.variance, "shape": record.shape}
+    if record.data is not None:
+        covariance = {"data": record.data, "variance": record.cov}
+    else:
+        covariance = {"gram" if isinstance(record.cov, Table) and record.cov.file else "cov": record.cov}
+    return {"mean": record.mean, **covariance, "width": record.width}
+
+
+def make_statement(
+    target: Variable, instruction: str, args: Sequence[Expr], keywords: Iterable[tuple[str, str]] = (),
+    span: Span = Span(),
+) -> Statement:
+    """The record of `target = instruction(args, keywords)`.
+
+    Raises    ProgramError if arguments or keywords do not fit the instruction
+    """
+    count, takes, option, example = _INSTRUCTIONS[instruction]
+    given: dict[str, str] = {}
+    problems = []
+    for key, text in keywords:
+        if key != option.partition("=")[0] or key in given:
+            what = "is given twice" if key in given else "is no option of it"
+            problems.append(Problem(f"{instruction}: {key} {what}", span, f"{instruction}(..., {option})"))
+        given[key] = text.replace(" ", "")
+    if len(args) != count:
+        problems.append(Problem(f"{instruction} takes {takes}, not {len(args)} argument{'s' * (len(args) != 1)}", span,
+                                f"{target} = {example}"))
+    if problems:
+        raise ProgramError(problems)
+    if instruction == "Nonlin":
+        width = given.get("width", "")
+        if width and not width.isidentifier():
+            raise fail(f"width={width} is not the name of a width", span, "declare it, `widths: {d: n/2}`")
+        return Nonlin(target, args[0], width, span)
+    transposed = isinstance(args[0], Transposed)
+    args = [arg.weight if isinstance(arg, Transposed) else arg for arg in args]
+    for position, arg in enumerate(args):
+        if isinstance(arg, Variable):
+            continue
+        role = "a weight" if instruction == "MatMul" and position == 0 else "a vector"
+        fix = ("declare it under weights: and write " + example if role == "a weight"
+               else f"give it a name first: {_named(target, arg)} = Nonlin({arg}), then {instruction} of that")
+        problems.append(Problem(f"{instruction} takes {role} by its name here, not {arg}",
+                                span.at(getattr(arg, "column", 0)), fix))
+    if problems:
+        raise ProgramError(problems)
+    first, second = cast("tuple[Variable, Variable]", tuple(args))
+    if instruction == "MatMul":
+        return MatMul(target, first, second, span, transposed=transposed)
+    text = given.get("scale", "n**-0.5")
+    if text not in _SCALES:
+        raise fail(f"Dot has no scale {text}", span, "scale=n**-0.5 (the default, a score) or scale=1/n (the average)")
+    return Dot(target, first, second, _SCALES[text], span)
+
+
+def _named(target: Variable, arg: Expr) -> Variable:
+    """A left side for an argument of a statement, by a name that does not occur in it."""
+    taken, name = {v.name for v in variables(arg)}, f"{target.name}_x"
+    while name in taken:
+        name += "x"
+    return Variable(name, slots_of(free_indices(arg)))
+
+
+def make_option(key: str, value: Any, span: Span = Span(), names: Names | None = None) -> Any:
+    """One default of `tp run`, checked: width and keep become tuples, averages a tuple of (name, text).
+
+    `names` are the constants and indices that averages may use; what else stands in them is checked when they run.
+    """
+    if key not in RUN_KEYS:
+        raise fail(f"there is no run option {key}", span, did_you_mean(key, list(RUN_KEYS)))
+    rule = RUN_KEYS[key]
+    if key == "averages":
+        names = names or Names()
+        if not isinstance(value, Mapping):
+            raise fail("averages are written by name", span, 'averages: {m: "tanh(y[0])**2"}')
+        for name, text in value.items():
+            parse_target(str(name), names, span)
+            parse_expression(str(text), names, span)
+        return tuple((str(name), str(text)) for name, text in value.items())
+    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and "items" not in rule):
+        raise fail(f"{key} takes one value", span)
+    if "items" not in rule:
+        return _one_option(key, value, rule, span)
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise fail(f"{key} is empty", span, f"{key}: {rule['examples'][0]}")
+    return tuple(_one_option(key, item, rule["items"], span) for item in items)
+
+
+def _one_option(key: str, value: Any, rule: Mapping[str, Any], span: Span) -> Any:
+    if "minimum" in rule:
+        number = whole(value, Names(), key, span)
+        if not rule["minimum"] <= number <= rule["maximum"]:
+            raise fail(f"{key} must lie between {rule['minimum']} and {rule['maximum']}, not {number}", span)
+        return number
+    text = str(value).strip()
+    if "enum" in rule and text not in rule["enum"]:
+        raise fail(f"there is no {key} {text}", span, did_you_mean(text, rule["enum"]))
+    if "pattern" in rule and not re.search(rule["pattern"], text):
+        raise fail(f"{key}: {text} is not of the right form", span, f"{key}: {rule.get('examples', ['q'])[0]}")
+    return text
 
 
 if __name__ == "__main__":

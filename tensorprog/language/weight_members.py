@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, affine_values, align, broadcast
 from tensorprog.language.ir import Family, MatMul, Range
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, affine_values, align, broadcast
 
 __all__ = ["Grouping"]
 

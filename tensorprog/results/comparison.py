@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from tensorprog.language.formats import (
 )
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
-from tensorprog.results.distances import distances, effective_size, kolmogorov, moments
+from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments_of_one, tied
 from tensorprog.results.reference import LawCurve, Reference
 
 __all__ = ["HEADINGS", "AverageRow", "Comparison", "Row", "compare"]
@@ -97,9 +97,7 @@ class Row:
                  "kurtosis": (self.limit_kurtosis, self.limit_kurtosis_error)}
         return [quantity(*known[name], figures) if name in known else "" for name in names]
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields; None for numbers that do not exist."""
-        return plain_fields(self)
+    to_json = plain_fields
 
 
 @dataclass(frozen=True)
@@ -134,9 +132,7 @@ class AverageRow:
         return [quantity(self.limit_mean, self.limit_se, figures), quantity(self.limit_std, self.limit_std_se, figures),
                 "", ""]
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields; None for numbers that do not exist."""
-        return plain_fields(self)
+    to_json = plain_fields
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,11 +149,10 @@ class Comparison(Shown):
     averages: tuple[AverageRow, ...] = ()
 
     def __getitem__(self, variable: str) -> Row:
-        for row in self.rows:
-            if row.variable == name_of(variable):
-                return row
-        known = [row.variable for row in self.rows]
-        raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, known)}")
+        rows = {row.variable: row for row in self.rows}
+        if (name := name_of(variable)) in rows:
+            return rows[name]
+        raise ProgramError(f"{variable} was not compared; {did_you_mean(variable, list(rows))}")
 
     def to_json(self) -> dict[str, Any]:
         """Rows as dictionaries, with what was compared."""
@@ -166,11 +161,10 @@ class Comparison(Shown):
 
     def average(self, name: str) -> AverageRow:
         """The row of an average such as "m" or "m[0]"."""
-        for row in self.averages:
-            if row.average == name_of(name):
-                return row
-        known = [row.average for row in self.averages]
-        raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, known)}")
+        rows = {row.average: row for row in self.averages}
+        if (wanted := name_of(name)) in rows:
+            return rows[wanted]
+        raise ProgramError(f"{name} is not an average that was compared; {did_you_mean(name, list(rows))}")
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells as text."""
@@ -269,11 +263,10 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[AverageRow]
 
 def _mean_and_deviation(x: Array) -> tuple[float, float, float, float]:
     """Mean, its standard error, standard deviation, its standard error."""
-    found = moments(x[:, None, None])
-    (mean,), (se,) = found["mean"]
-    (variance,), (error,) = found["variance"]
+    found = moments_of_one(x[:, None])
+    variance, error = found["variance"]
     std = math.sqrt(variance)
-    return float(mean), float(se), std, float(error) / (2 * std) if std > 0 else 0.0
+    return *found["mean"], std, error / (2 * std) if std > 0 else 0.0
 
 
 def _law_text(netsor: Netsor) -> tuple[Any, ...]:
@@ -281,58 +274,44 @@ def _law_text(netsor: Netsor) -> tuple[Any, ...]:
     return netsor.constants, netsor.indices, netsor.initial, netsor.weights, netsor.body, netsor.widths, netsor.outputs
 
 
-def _tied(values: Array) -> bool:
-    """Whether values repeat, as those of relu do at 0: the law has atoms, and a density does not describe it."""
-    return bool((np.diff(np.sort(values, axis=None)) == 0).mean() > 1e-3) if values.size > 1 else False
-
-
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
     values = column(samples, name, position)
-    own = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(values[..., None]).items()}
-    size, other_size = effective_size(values), math.inf
+    own, size = moments_of_one(values), effective_size(values)
+    target: dict[str, Number] = {}
     other: LawCurve | Array | None = None
-    target = dict.fromkeys(own, (_NAN, _NAN))
-    method = "kde"
-    if isinstance(against, Reference) and name in against.failed:  # which has been said
-        against = None
+    other_size, method, precise = math.inf, "kde", (_NAN, _NAN)
     if isinstance(against, Reference):
-        try:
-            target = {key: (float(v[position]), float(e[position])) for key, (v, e) in against.moments(name).items()}
-        except (NotCompiledError, MemoryLimitError):
-            against = None  # the law has no such numbers
-    if against is None:
-        pass
-    elif isinstance(against, Reference):
-        atoms = _tied(values)
-        other = None if atoms else against.curve(variable, float(values.min()), float(values.max()))
-        if isinstance(other, LawCurve) and other.smoothed:  # draws are honest where the law itself only has draws
-            other = None
-        if other is None and target["variance"][0] > 0:
+        with suppress(NotCompiledError, MemoryLimitError):  # the law has no such numbers
+            target = against.numbers(name, position)
+        if target:
+            other = _curve(against, variable, values)
+            precise = _precise(samples, against, name, variable)
+        if target and other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
             draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
             other, method = column(draws, name, position), "kde of both"
             other_size = float(len(other))
-    else:
+    elif against is not None:
         other, method = column(against, name, position), "kde of both"
-        other_size = effective_size(other)
-        target = {key: (float(v[0]), float(e[0])) for key, (v, e) in moments(other[..., None]).items()}
+        target, other_size = moments_of_one(other), effective_size(other)
     found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
-    precise = _precise(samples, against, name, variable) if isinstance(against, Reference) else (_NAN, _NAN)
-    z = {key: _z(*own[key], *target[key]) for key in own}
-    names = {field.name for field in fields(Row)}
-    return Row(
-        variable=variable, n=len(values), effective=size,
-        mean=own["mean"][0], mean_se=own["mean"][1], variance=own["variance"][0], variance_se=own["variance"][1],
-        kurtosis=own["kurtosis"][0], kurtosis_se=own["kurtosis"][1],
-        limit_mean=target["mean"][0], limit_variance=target["variance"][0], limit_kurtosis=target["kurtosis"][0],
-        limit_variance_error=target["variance"][1], limit_kurtosis_error=target["kurtosis"][1],
-        z_mean=z["mean"], z_variance=z["variance"], z_kurtosis=z["kurtosis"], kl_method=method,
-        kl_precise=precise[0], kl_precise_se=precise[1],
-        **{key: value for key, value in found.items() if key in names},
-    )
+    statistics: dict[str, float] = {}
+    for key, (value, error) in own.items():
+        limit, limit_error = target.get(key, (_NAN, _NAN))
+        statistics |= {key: value, f"{key}_se": error, f"limit_{key}": limit}
+        statistics[f"z_{key}"] = _z(value, error, limit, limit_error)
+        statistics |= {f"limit_{key}_error": limit_error} if key != "mean" else {}
+    return Row(variable, len(values), size, **statistics, **found, kl_method=method, kl_precise=precise[0],
+               kl_precise_se=precise[1])  # fmt: skip
 
 
-def _precise(samples: Any, reference: Reference, name: str, variable: str) -> tuple[float, float]:
+def _curve(reference: Reference, variable: str, values: Array) -> LawCurve | None:
+    """The law's own density, if it says all: not with atoms, and not a kernel estimate from draws."""
+    curve = None if tied(values) else reference.curve(variable, float(values.min()), float(values.max()))
+    return curve if curve is not None and not curve.smoothed else None
+
+
+def _precise(samples: Any, reference: Reference, name: str, variable: str) -> Number:
     """KL of the densities themselves and its error, where both are averages of Gaussians."""
     from tensorprog.results.divergence import kl  # which loads the limit
 

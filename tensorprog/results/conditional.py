@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.check.rewrites.tools.editor import Editor
-from tensorprog.check.rewrites.tools.linear import Stuck
+from tensorprog.check.rewrites.editor import Editor, Stuck
 from tensorprog.language.errors import NotCompiledError, Span
 from tensorprog.language.expr import (
+    MAX_NODES,
     Affine,
     Call,
     Expr,
@@ -33,24 +33,21 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    affine_expr,
+    bound_indices,
     linear_arguments,
+    reindexed,
+    replace_variables,
     slots_of,
+    substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
 from tensorprog.language.samples import Samples
 from tensorprog.language.schedule import upstream
-from tensorprog.language.substitute import (
-    MAX_NODES,
-    affine_expr,
-    bound_indices,
-    reindexed,
-    replace_variables,
-    substitute,
-)
 
-__all__ = ["ConditionalProgram", "with_conditional"]
+__all__ = ["ConditionalProgram", "gaussians", "with_conditional"]
 
 Array = NDArray[Any]
 
@@ -125,6 +122,18 @@ def with_conditional(netsor: Netsor) -> ConditionalProgram:
     outputs = (*netsor.outputs, *variance.values(), *mean.values())
     larger = replace(larger, body=(*larger.body, *added), outputs=outputs)
     return ConditionalProgram(netsor, larger, mean, variance, refused)
+
+
+def gaussians(samples: Samples, name: str, position: int) -> tuple[Array, Array]:
+    """The conditional means and variances of one member of an output that has such laws.
+
+    Shapes    (samples, coordinates) each
+    """
+    shape = samples.samples, samples.coordinates, -1
+    mean, variance = (
+        np.asarray(part.reshape(shape)[..., position], dtype=np.float64) for part in samples.conditional[name]
+    )
+    return mean, variance
 
 
 @dataclass

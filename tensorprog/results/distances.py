@@ -13,7 +13,7 @@ Even a perfect sample is at some distance from its law: the `*_floor` values say
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from tensorprog.results.reference import LawCurve
 
-__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments"]
+__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments", "moments_of_one", "tied"]
 
 Array = NDArray[Any]
+Number = tuple[float, float]
+Distribution = Callable[[Array, Any], Array]  # a distribution function at points, continuous from the "right" or "left"
 
 KL_POINTS = 500  # the estimator of the paper's scripts: points over the pooled range, floor of the densities
 KL_DENSITY_FLOOR = 1e-12
@@ -35,8 +37,10 @@ _KS_MEAN = math.sqrt(math.pi / 2) * math.log(2)  # mean of Kolmogorov's distribu
 _NAN = float("nan")
 
 
-def moments(values: Array) -> dict[str, tuple[Array, Array]]:
+def moments(values: Array, variances: Array | None = None) -> dict[str, tuple[Array, Array]]:
     """Mean, variance and central kurtosis (Gaussian = 3), each with its standard error over networks.
+
+    With `variances` the values are means of Gaussians, and the moments are those of draws from these.
 
     Shapes    (samples, coordinates, members) -> name -> (value, error), each (members,)
     Accuracy  delta method: the influence function of each statistic, averaged over the coordinates of a network,
@@ -51,18 +55,36 @@ def moments(values: Array) -> dict[str, tuple[Array, Array]]:
         with np.errstate(all="ignore"):
             mean = x.mean(axis=(0, 1))
             d = x - mean
-            m2, m3, m4 = ((d**k).mean(axis=(0, 1)) for k in (2, 3, 4))
+            two, three, four = d**2, d**3, d**4
+            if variances is not None:
+                v = variances[..., block]
+                two, three, four = two + v, three + 3 * d * v, four + 6 * d**2 * v + 3 * v**2
+            m2, m3, m4 = (power.mean(axis=(0, 1)) for power in (two, three, four))
             m2 = np.where(m2 > 1e-28 * (mean**2 + 1e-280), m2, 0.0)  # rounding of a constant is not variance
             influence = {
                 "mean": (mean, d),
-                "variance": (m2, d**2 - m2),
-                "kurtosis": (m4 / m2**2, (d**4 - m4 - 4 * m3 * d) / m2**2 - 2 * m4 / m2**3 * (d**2 - m2)),
+                "variance": (m2, two - m2),
+                "kurtosis": (m4 / m2**2, (four - m4 - 4 * m3 * d) / m2**2 - 2 * m4 / m2**3 * (two - m2)),
             }
             for key, (value, effect) in influence.items():
                 results[key][0][block] = value
                 if count > 1:
                     results[key][1][block] = effect.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(count)
     return results
+
+
+def moments_of_one(values: Array, variances: Array | None = None) -> dict[str, Number]:
+    """The same of one variable.
+
+    Shapes    (samples, coordinates) -> name -> (value, error)
+    """
+    found = moments(values[..., None], None if variances is None else variances[..., None])
+    return {key: (float(value[0]), float(error[0])) for key, (value, error) in found.items()}
+
+
+def tied(values: Array) -> bool:
+    """Whether values repeat, as those of relu do at 0: the law has atoms, and a density does not describe it."""
+    return bool((np.diff(np.sort(values, axis=None)) == 0).mean() > 1e-3) if values.size > 1 else False
 
 
 def effective_size(values: Array) -> float:
@@ -85,19 +107,18 @@ def effective_size(values: Array) -> float:
     return float(count * coordinates / effect)
 
 
-@dataclass(frozen=True)
 class _Nodes:
-    """A fine grid on which samples are binned; every `refinement`-th node from `first` on is on the coarse one."""
+    """A fine grid around low..high, on which samples are binned; every few nodes one is on the coarse grid."""
 
-    start: float
-    step: float
-    size: int
-    first: int
-    refinement: int
-
-    @property
-    def nodes(self) -> Array:
-        return self.start + self.step * np.arange(self.size)
+    def __init__(self, low: float, high: float, bandwidth: float) -> None:
+        coarse = (high - low) / (KL_POINTS - 1)
+        finest = _MAX_NODES // KL_POINTS  # which only outliers want that no sample of a few millions has
+        self.refinement = min(max(_REFINEMENT, math.ceil(8 * coarse / bandwidth)), finest)
+        self.step = coarse / self.refinement
+        self.first = min(math.ceil(4 * bandwidth / self.step), self.refinement * KL_POINTS)
+        self.start = low - self.first * self.step
+        self.size = (KL_POINTS - 1) * self.refinement + 1 + 2 * self.first
+        self.nodes = self.start + self.step * np.arange(self.size)
 
     def coarse(self, values: Array) -> Array:
         """Values at the coarse grid's points (last axis)."""
@@ -116,6 +137,7 @@ class _Nodes:
         """Gaussian kernel estimate on all nodes from counts (last axis), normalised to density one."""
         from scipy.fft import irfft, next_fast_len, rfft
 
+        bandwidth = max(bandwidth, self.step)
         reach = min(self.size - 1, int(8.5 * bandwidth / self.step) + 1)
         length = next_fast_len(self.size + reach, real=True)
         distance = np.minimum(np.arange(length), length - np.arange(length)) * self.step
@@ -126,19 +148,6 @@ class _Nodes:
         return smooth
 
 
-def _nodes(low: float, high: float, bandwidth: float) -> _Nodes | None:
-    """A fine grid around low..high; None if the bandwidth is too small for one (extreme outliers)."""
-    coarse = (high - low) / (KL_POINTS - 1)
-    if not coarse > 0 or not bandwidth > 0:
-        return None
-    refinement = max(_REFINEMENT, math.ceil(8 * coarse / bandwidth))
-    if refinement * KL_POINTS > _MAX_NODES:
-        return None
-    step = coarse / refinement
-    pad = min(math.ceil(4 * bandwidth / step), refinement * KL_POINTS)
-    return _Nodes(low - pad * step, step, (KL_POINTS - 1) * refinement + 1 + 2 * pad, pad, refinement)
-
-
 def _bandwidth(x: Array) -> float:
     """Scott's rule, as in scipy.stats.gaussian_kde: n**-0.2 times the standard deviation."""
     return float(x.std(ddof=1) * x.size ** (-0.2)) if x.size > 1 else 0.0
@@ -147,27 +156,17 @@ def _bandwidth(x: Array) -> float:
 def binned_kde(x: Array, low: float, high: float) -> Array:
     """Gaussian kernel density estimate at 500 points over low..high; Scott's bandwidth.
 
-    Shapes    x (samples,) -> (500,)
+    Shapes    x (samples,) -> (500,), nan for samples of one value
     Accuracy  scipy.stats.gaussian_kde to about 1e-3 of its largest value, at the cost of one FFT
     """
     x = np.asarray(x, dtype=np.float64).ravel()
     bandwidth = _bandwidth(x)
-    nodes = _nodes(low, high, bandwidth)
-    if nodes is None:
-        return _direct_kde(x, np.linspace(low, high, KL_POINTS), bandwidth)
+    if not (bandwidth > 0 and high > low):
+        return np.full(KL_POINTS, _NAN)
+    nodes = _Nodes(low, high, bandwidth)
     inside = x[(x >= nodes.nodes[0]) & (x <= nodes.nodes[-1])]
     density: Array = nodes.coarse(nodes.smooth(nodes.bin(inside), bandwidth)) * (inside.size / x.size)
     return density
-
-
-def _direct_kde(x: Array, points: Array, bandwidth: float) -> Array:
-    if not bandwidth > 0:
-        return np.full(points.shape, _NAN)
-    result = np.zeros(points.shape)
-    for chunk in np.array_split(x, max(1, x.size * points.size >> 22)):
-        result += np.exp(-0.5 * ((points - chunk[:, None]) / bandwidth) ** 2).sum(axis=0)
-    scale = x.size * bandwidth * math.sqrt(2 * math.pi)
-    return np.asarray(result / scale)
 
 
 def _kl(p: Array, q: Array) -> Any:
@@ -185,19 +184,21 @@ def kernel_kl(x: Array, y: Array, low: float, high: float) -> float:
     return float(_kl(binned_kde(x, low, high), binned_kde(y, low, high)))
 
 
-def _ks(x: Array, at: Array) -> tuple[float, float]:
-    """Largest |F_n - F| and F_n there; x sorted, `at` the continuous F at x."""
-    n = len(x)
-    above, below = np.arange(1, n + 1) / n - at, at - np.arange(n) / n
-    k = int(np.argmax(np.maximum(above, below)))
-    return float(max(above[k], below[k])), float((k + (above[k] >= below[k])) / n)
+def _steps(x: Array) -> Distribution:
+    """The distribution function of a sorted sample."""
+    return lambda points, side: np.searchsorted(x, points, side) / len(x)
 
 
-def _ks_two(x: Array, y: Array) -> tuple[float, float]:
-    points = np.concatenate([x, y])
-    fx, fy = (np.searchsorted(z, points, side="right") / len(z) for z in (x, y))
-    k = int(np.argmax(np.abs(fx - fy)))
-    return float(abs(fx[k] - fy[k])), float(fx[k])
+def _ks(x: Array, y: LawCurve | Array) -> tuple[float, float]:
+    """Largest |F_n - F| and F_n there, of a sorted sample and a law or another sorted sample."""
+    if isinstance(y, LawCurve):
+        shares = np.append(np.arange(1, len(x) + 1), np.arange(len(x))) / len(x)  # at each draw, and just below it
+        other = np.tile(y.cdf(x), 2)
+    else:
+        points = np.concatenate([x, y])
+        shares, other = _steps(x)(points, "right"), _steps(y)(points, "right")
+    k = int(np.argmax(np.abs(shares - other)))
+    return float(abs(shares[k] - other[k])), float(shares[k])
 
 
 def kolmogorov(x: Array, y: Array) -> tuple[float, float]:
@@ -208,29 +209,20 @@ def kolmogorov(x: Array, y: Array) -> tuple[float, float]:
     x, y = np.sort(x), np.sort(y)
     if not (len(x) and len(y) and x[0] < x[-1] and y[0] < y[-1]):
         return _NAN, _NAN
-    statistic, _ = _ks_two(x, y)
+    statistic, _ = _ks(x, y)
     return statistic, _p_value(statistic, len(x) * len(y) / (len(x) + len(y)))
 
 
-def _integrals(x: Array, curve: LawCurve) -> tuple[float, float]:
-    """W1 and energy distance for sorted x, F taken linear between draws and grid points."""
-    points = np.sort(np.concatenate([x, curve.grid, curve.integral[0]]))
+def _integrals(x: Array, cdf: Distribution, knots: Array) -> tuple[float, float]:
+    """W1 and energy distance for sorted x, F taken linear between draws and knots."""
+    points = np.sort(np.concatenate([x, knots]))
     dx = np.diff(points)
-    level = (np.searchsorted(x, points[:-1], side="right")) / len(x)
-    at = curve.cdf(points)
-    a, b = at[:-1] - level, at[1:] - level
+    level = _steps(x)(points[:-1], "right")
+    a, b = cdf(points[:-1], "right") - level, cdf(points[1:], "left") - level
     with np.errstate(all="ignore"):
         crossing = (a * a + b * b) / (2 * np.abs(b - a))
     w1 = dx @ np.where(a * b >= 0, (np.abs(a) + np.abs(b)) / 2, crossing)
     return float(w1), math.sqrt(2 / 3 * (dx @ (a * a + a * b + b * b)))
-
-
-def _integrals_two(x: Array, y: Array) -> tuple[float, float]:
-    """W1 and energy distance of two sorted samples."""
-    points = np.sort(np.concatenate([x, y]))
-    fx, fy = (np.searchsorted(z, points[:-1], side="right") / len(z) for z in (x, y))
-    dx = np.diff(points)
-    return float(np.abs(fx - fy) @ dx), math.sqrt(2 * ((fx - fy) ** 2 @ dx))
 
 
 def _energy_floor(cdf: Array, step: float, size: float) -> float:
@@ -267,39 +259,28 @@ def distances(
     """
     x = np.sort(values.ravel())
     curve = other if isinstance(other, LawCurve) else None
-    y = np.sort(other.ravel()) if not isinstance(other, LawCurve) else x[:0]
-    if not x[0] < x[-1] or (curve is None and not y[0] < y[-1]):
+    y = np.sort(other.ravel()) if not isinstance(other, LawCurve) else x
+    if not (x[0] < x[-1] and y[0] < y[-1]):
         return {}
-    joint = size if curve is not None else size * other_size / (size + other_size)
+    cdf: Distribution
     if curve is not None:
-        ks, level = _ks(x, curve.cdf(x))
-        w1, energy = _integrals(x, curve)
-        low, high = _typical_range(curve, len(x))
+        cdf, knots, joint = curve.cdf, np.concatenate([curve.grid, curve.integral[0]]), size
+        (low, high), bandwidth_y = _typical_range(curve, len(x)), math.inf
     else:
-        ks, level = _ks_two(x, y)
-        w1, energy = _integrals_two(x, y)
-        low, high = y[0], y[-1]
+        cdf, knots, joint = _steps(y), y, size * other_size / (size + other_size)
+        (low, high), bandwidth_y = (y[0], y[-1]), _bandwidth(y)
+    ks, level = _ks(x, y if curve is None else curve)
+    w1, energy = _integrals(x, cdf, knots)
     result = {
         "ks": ks, "ks_p": _p_value(ks, joint), "ks_floor": _KS_MEAN / math.sqrt(joint),
-        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint), "w1": w1,
-        "energy": energy,
+        "ks_se": math.sqrt(max(level * (1 - level), 0.25 / len(x)) / joint), "w1": w1, "energy": energy,
     }
-    low, high = min(low, x[0]), max(high, x[-1])
     bandwidth = _bandwidth(x)
-    nodes = _nodes(low, high, min(bandwidth, _bandwidth(y)) if curve is None else bandwidth)
-    if nodes is None:
-        points = np.linspace(low, high, KL_POINTS)
-        q = curve.pdf(points) if curve is not None else binned_kde(y, low, high)
-        return result | {"kl": float(_kl(binned_kde(x, low, high), q))}
-    counts = nodes.bin(x)
-    at = nodes.nodes
-    edges = at + nodes.step / 2
-    if curve is not None:
-        q, reference_cdf = curve.pdf(nodes.coarse(at)), curve.cdf(edges)
-    else:
-        other_bandwidth = _bandwidth(y)
-        smooth = nodes.smooth(nodes.bin(y), other_bandwidth)
-        q, reference_cdf = nodes.coarse(smooth), np.searchsorted(y, edges, side="right") / len(y)
+    nodes = _Nodes(min(low, x[0]), max(high, x[-1]), min(bandwidth, bandwidth_y))
+    counts, at = nodes.bin(x), nodes.nodes
+    reference_cdf = cdf(at + nodes.step / 2, "right")
+    smooth = np.diff(reference_cdf, prepend=0.0) if curve is not None else nodes.smooth(nodes.bin(y), bandwidth_y)
+    q = nodes.coarse(smooth) if curve is None else curve.pdf(nodes.coarse(at))
     result["kl"] = float(_kl(nodes.coarse(nodes.smooth(counts, bandwidth)), q))
     # bootstrap over (effectively independent) draws, on the bins
     bridge = np.sqrt(np.maximum(reference_cdf * (1 - reference_cdf), 0)).sum() * nodes.step
@@ -313,13 +294,12 @@ def distances(
     result["w1_se"] = both * float(np.abs(away).sum(axis=1).std(ddof=1) * nodes.step)
     result["energy_se"] = both * float(np.sqrt(2 * nodes.step * (away**2).sum(axis=1)).std(ddof=1))
     # the noise floor of KL: the same estimator on samples of the reference itself
-    chances = np.diff(reference_cdf, prepend=0.0) if curve is not None else smooth
-    fresh = _multinomial(rng, draws, np.maximum(chances, 0), FLOOR_REPLICATES)
+    fresh = _multinomial(rng, draws, np.maximum(smooth, 0), FLOOR_REPLICATES)
     if curve is not None:
         floor = _kl(nodes.coarse(nodes.smooth(fresh, _scott(fresh, at, draws))), q)
     else:
         again = _multinomial(rng, max(2, round(other_size)), smooth, FLOOR_REPLICATES)
-        floor = _kl(nodes.coarse(nodes.smooth(fresh, bandwidth)), nodes.coarse(nodes.smooth(again, other_bandwidth)))
+        floor = _kl(nodes.coarse(nodes.smooth(fresh, bandwidth)), nodes.coarse(nodes.smooth(again, bandwidth_y)))
     result["kl_floor"] = float(floor.mean())
     return result
 

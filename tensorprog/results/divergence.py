@@ -37,6 +37,7 @@ from tensorprog.language.errors import NotCompiledError, ProgramError
 from tensorprog.language.formats import split
 from tensorprog.language.samples import is_samples, samples_of
 from tensorprog.limit.law.mixture import binned
+from tensorprog.results.conditional import gaussians
 from tensorprog.results.reference import Reference
 
 __all__ = ["GaussianDraws", "kl", "kl_gaussian", "kl_to_gaussian"]
@@ -54,9 +55,8 @@ MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 ORDER, HALVINGS, PANEL = 18, 60, 1e-13  # of panels of y, and the mass by which one may be off
 LAST, FOLLOWED = 4, 1e-12  # Legendre coefficients of the integrand on a panel, and how large they may be
-PANELS = 8  # to begin with
-SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance from a singularity, and of the way on a panel
-LEAST_MASS = 1e-15  # next to a singularity
+SMALLEST, DECADES = 690.0, 2.0  # log of the smallest distance, and of the way on a panel
+LEAST_MASS = 1e-15  # next to a singularity, or to the mean
 MOST_BASES = 8
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
 MOST_LOG = 100.0  # of the ratio of densities, allowed for where one of them is not known or the grid misses mass
@@ -113,11 +113,7 @@ class GaussianDraws:
                 f"{variable} has no conditional law in these samples; draw them with conditional=True, for an output "
                 "that is linear in products by weights used nowhere else"
             )
-        coordinates = samples.coordinates
-        mean, var = (
-            np.asarray(part.reshape(len(part), coordinates, -1)[..., position], dtype=np.float64)
-            for part in samples.conditional[name]
-        )
+        mean, var = gaussians(samples, name, position)
         # without a mean of their own all coordinates of a network have one law
         return cls(mean, var) if np.ptp(mean) else cls(mean[:, :1], var[:, :1])
 
@@ -315,72 +311,58 @@ def _one_score_gaussian(mixture: Any) -> tuple[float, float]:
         for sign, end in ((-1.0, base - cuts[k]), (1.0, cuts[k + 1] - base)):
             if end > 0:
                 outer = k == (0 if sign < 0 else bases.size - 1)
-                side = _Side(mixture.shifted(base), sign, centre - base, variance, end, outer, bool(singular.size))
-                value, error = value + side.value, error + side.error
+                more, wrong = _one_side(mixture.shifted(base), sign, centre - base, variance, end, outer)
+                value, error = value + more, error + wrong
     return value, error
 
 
-class _Side:
+def _one_side(law: Any, sign: float, centre: float, variance: float, end: float, outer: bool) -> tuple[float, float]:
     """The part of a divergence from a Gaussian on one side of a value: Integral f log(f / Gaussian), and its error."""
+    count = math.ceil((math.log(end) + SMALLEST) / DECADES)
+    edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
+    at, vague = law.cdf(sign * edges)
+    below = np.abs(at - law.cdf(np.zeros(1))[0])
+    first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1)
+    value, error = 0.0, MOST_LOG * float(below[first] + (min(at[-1], 1 - at[-1]) if outer else 0.0))
+    mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
+    vague = (vague[1:] + vague[:-1])[first:]
+    for _ in range(HALVINGS):
+        parts, errors, again = _on_panels(law, sign, centre, variance, low, high, mass, vague)
+        value, error = value + float(parts[~again].sum()), error + float(errors[~again].sum())
+        low, high, mass = low[again], high[again], mass[again]
+        if not low.size or 2 * low.size * ORDER > MOST_POINTS:
+            break
+        middle = np.sqrt(low) * np.sqrt(high)
+        edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
+        vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
+        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
+    return value, error + MOST_LOG * float(mass.sum())
 
-    def __init__(
-        self, law: Any, sign: float, centre: float, variance: float, end: float, outer: bool, singular: bool
-    ) -> None:
-        self.law, self.sign, self.centre, self.variance, self.singular = law, sign, centre, variance, singular
-        self.value = self.error = 0.0
-        if singular:
-            count = math.ceil((math.log(end) + SMALLEST) / DECADES)
-            edges = end * np.exp(-DECADES * np.arange(count, -1, -1.0))
-        else:
-            edges = np.linspace(0, end, PANELS + 1)
-        at, vague = law.cdf(sign * edges)
-        below = np.abs(at - law.cdf(np.zeros(1))[0])
-        first = max(0, int(np.searchsorted(below, LEAST_MASS)) - 1) if singular else 0
-        self.error += MOST_LOG * float(below[first])
-        self.error += MOST_LOG * float(min(at[-1], 1 - at[-1])) if outer else 0.0
-        mass, low, high = np.diff(below[first:]), edges[first:-1], edges[first + 1 :]
-        vague = (vague[1:] + vague[:-1])[first:]
-        for _ in range(HALVINGS):
-            again = self._add(low, high, mass, vague)
-            if not again.any():
-                return
-            low, high, mass = low[again], high[again], mass[again]
-            middle = np.sqrt(low * high) if singular else (low + high) / 2
-            edge, more = (a.reshape(3, -1) for a in law.cdf((sign * np.stack([low, middle, high])).reshape(-1)))
-            vague = np.concatenate([more[0] + more[1], more[1] + more[2]])
-            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-            mass = np.abs(np.concatenate([edge[1] - edge[0], edge[2] - edge[1]]))
-            if low.size * ORDER > MOST_POINTS:
-                break
-        self.error += MOST_LOG * float(mass.sum())
 
-    def _add(self, low: Array, high: Array, mass: Array, vague: Array) -> NDArray[np.bool_]:
-        """Add panels whose mass the distribution function confirms, but for `vague`, and on which the integrand is
-        followed; the others.
+def _on_panels(
+    law: Any, sign: float, centre: float, variance: float, low: Array, high: Array, mass: Array, vague: Array
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """The integral over panels of distances, its errors, and which panels are to be halved.
 
-        A sum of a narrow and a wide Gaussian is entire, its logarithm is not: mass alone would confirm too little.
-        """
-        nodes, weights = gauss_legendre(ORDER)
-        first, last = (np.log(low), np.log(high)) if self.singular else (low, high)
-        half = ((last - first) / 2)[:, None]
-        t = ((first + last) / 2)[:, None] + half * nodes
-        away = np.exp(t) if self.singular else t
-        slope = half * away if self.singular else half
-        f, wrong = (part.reshape(away.shape) for part in self.law.density(self.sign * away.reshape(-1)))
-        square = (self.sign * away - self.centre) ** 2 / self.variance
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log = np.log(f) + 0.5 * math.log(2 * math.pi * self.variance) + 0.5 * square
-            log = np.where(f > 0, log, 0.0)
-            size = np.where(f > 0, np.abs(log) + 1, 0.0)
-            integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
-            off = np.abs((slope * f * weights).sum(axis=1) - mass)
-            unlike = np.abs(integrand @ _highest()).max(axis=1)
-        doubtful = doubt * size.max(axis=1)
-        again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubtful))
-        settled = ~again
-        self.value += float((integrand[settled] @ weights).sum())
-        self.error += float((doubtful + off * size.max(axis=1) + unlike)[settled].sum())
-        return np.asarray(again)
+    Not those whose mass the distribution function confirms, but for `vague`, and on which the integrand is followed: a
+    sum of a narrow and a wide Gaussian is entire, its logarithm is not, and mass alone would confirm too little.
+    """
+    nodes, weights = gauss_legendre(ORDER)
+    half = (np.log(high / low) / 2)[:, None]
+    away = (np.sqrt(low) * np.sqrt(high))[:, None] * np.exp(half * nodes)
+    slope = half * away
+    f, wrong = (part.reshape(away.shape) for part in law.density(sign * away.reshape(-1)))
+    square = (sign * away - centre) ** 2 / variance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(f) + 0.5 * math.log(2 * math.pi * variance) + 0.5 * square
+        log = np.where(f > 0, log, 0.0)
+        size = np.where(f > 0, np.abs(log) + 1, 0.0).max(axis=1)
+        integrand, doubt = slope * f * log, ((slope * wrong) * weights).sum(axis=1)
+        off = np.abs((slope * f * weights).sum(axis=1) - mass)
+        unlike = np.abs(integrand @ _highest()).max(axis=1)
+    again = ~((off <= PANEL + doubt + vague) & (unlike <= FOLLOWED + doubt * size))
+    return integrand @ weights, (doubt + off) * size + unlike, again
 
 
 @lru_cache(maxsize=1)

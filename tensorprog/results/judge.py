@@ -14,9 +14,9 @@ import numpy as np
 from tensorprog.check.clauses import Report, check
 from tensorprog.check.limit_numbers import DegenerateScores, LimitNumbers, ScoreMean
 from tensorprog.language.errors import Problem, TensorprogError
+from tensorprog.language.evaluate import Open, align, take, union
 from tensorprog.language.expr import Call, Expr, Number, Variable, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
-from tensorprog.language.named_arrays import Open, align, take, union
 from tensorprog.language.schedule import upstream
 
 __all__ = ["judge"]

@@ -23,8 +23,7 @@ __all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "Reference"]
 Array = NDArray[Any]
 
 CURVE_POINTS = 257
-SAME = 1e-6  # of the integral of the density and the distribution function
-UNRESOLVED, MOST_HALVINGS, MOST_CURVE = 1e-4, 30, 4096  # mass by which a cell may be off, and how far it is halved
+SAME, WHOLE = 1e-6, 1e-3  # what the integral of a density may be off, and that of a kernel estimate over all
 MIN_DRAWS, MAX_DRAWS = 20_000, 100_000  # of the limits of averages
 REFINEMENT = 8  # steps of the integration of a density between two of them
 MAX_LISTED = 4096  # members of a family whose numbers are asked for
@@ -40,8 +39,6 @@ class LawCurve:
 
     grid: Array
     density: Array
-    error: Array  # of the density
-    source: Callable[[Array], Array] | None = None  # exact distribution function, where the density does not say all
     smoothed: bool = False  # a kernel estimate from draws of the law, not the law's own density
 
     @cached_property
@@ -72,10 +69,8 @@ class LawCurve:
         """Integral of the density over the grid: 1 up to quadrature, unless the law has atoms."""
         return float(self.integral[1][-1])
 
-    def cdf(self, x: Array) -> Array:
-        """Distribution function at x."""
-        if self.source is not None:
-            return np.clip(self.source(np.asarray(x)), 0.0, 1.0)
+    def cdf(self, x: Array, side: Any = "right") -> Array:
+        """Distribution function at x, which is as continuous from the left as from the right."""
         from scipy.interpolate import CubicHermiteSpline
 
         fine, total, slope = self.integral
@@ -119,18 +114,13 @@ class Reference(Shown):
         if size > max_members:
             return None
         if name not in self._covariances:
-            value, error = (np.asarray(part, dtype=np.float64) for part in self.law.cov(name, with_error=True))
-            self._covariances[name] = self._refined(name, value.reshape(size, size), error.reshape(size, size))
+            both = self.law.cov(name, with_error=True)
+            value, error = (np.array(part, dtype=np.float64).reshape(size, size) for part in both)
+            with suppress(TensorprogError):  # where the law offers no variances of their own
+                for matrix, own in zip((value, error), self.moments(name)["variance"], strict=True):
+                    np.fill_diagonal(matrix, own)
+            self._covariances[name] = value, error
         return self._covariances[name]
-
-    def _refined(self, name: str, value: Array, error: Array) -> tuple[Array, Array]:
-        """Covariances with the variances of `moments`, so that displays have one number for each."""
-        value, error = value.copy(), error.copy()
-        with suppress(TensorprogError):  # where the law offers no variances of their own
-            variance, wrong = self.moments(name)["variance"]
-            np.fill_diagonal(value, variance)
-            np.fill_diagonal(error, wrong)
-        return value, error
 
     def moments(self, name: str) -> dict[str, tuple[Array, Array]]:
         """Mean, variance and kurtosis of all members of a family, each with the error of the law; nan if it has none.
@@ -151,6 +141,12 @@ class Reference(Shown):
             self._moments[name] = found
         return self._moments[name]
 
+    def numbers(self, name: str, position: int) -> dict[str, tuple[float, float]]:
+        """The same of one member; none where it has been said that the law could not give them."""
+        if name in self.failed:
+            return {}
+        return {key: (float(v[position]), float(e[position])) for key, (v, e) in self.moments(name).items()}
+
     def averages(self, psi: Mapping[str, str], draws: int) -> Mapping[str, Array]:
         """Draws of E[psi | p-ring], at least so many up to `MAX_DRAWS`; those asked for first are used again.
 
@@ -170,7 +166,11 @@ class Reference(Shown):
         return known
 
     def curve(self, variable: str, low: float, high: float) -> LawCurve | None:
-        """Density and distribution function over at least low..high; None if the law has no density to offer."""
+        """Density and distribution function over at least low..high; None if the law has no density that says all.
+
+        That is, one that integrates, between the points of a grid, to the distribution function: not with atoms, nor
+        with spikes between them.
+        """
         name, position = split(self.netsor, variable)
         values = self.moments(name)
         centre, spread = float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
@@ -189,49 +189,25 @@ class Reference(Shown):
     def _ask(self, variable: str, grid: Array) -> LawCurve | None:
         try:
             smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
-            grid = grid if smoothed else self._resolved(variable, grid)
-            density, error = self.law.density(variable, grid, with_error=True)
+            density = np.asarray(self.law.density(variable, grid), dtype=np.float64)
+            exact = None if smoothed else np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
         except TensorprogError:
             return None
-        density = np.asarray(density, dtype=np.float64)
         if not np.isfinite(density).all():
             return None
-        wide = np.broadcast_to(np.asarray(error, dtype=np.float64), grid.shape)
-        curve = LawCurve(grid, np.maximum(density, 0.0), wide, smoothed=smoothed)
-        missing = abs(curve.mass - 1) >= 1e-3
-        if smoothed and not missing:
-            return curve
-        exact = np.asarray(self.law.cdf(variable, grid), dtype=np.float64)
-        if not missing and np.abs(curve.cdf(grid) - exact).max() < SAME:
-            return curve
-        return LawCurve(grid, curve.density, wide, _interpolated(grid, exact), smoothed)
-
-    def _resolved(self, variable: str, grid: Array) -> Array:
-        """The grid with further points where the distribution function rises otherwise than the density says."""
-        low, high = grid[:-1], grid[1:]
-        found = [grid]
-        for _ in range(MOST_HALVINGS):
-            middle = (low + high) / 2
-            points = np.concatenate([low, middle, high])
-            f = np.asarray(self.law.density(variable, points), dtype=np.float64).reshape(3, -1)
-            below = np.asarray(self.law.cdf(variable, points), dtype=np.float64).reshape(3, -1)
-            with np.errstate(invalid="ignore"):
-                said = (f[0] + 4 * f[1] + f[2]) * (high - low) / 6
-                off = ~(np.abs(said - (below[2] - below[0])) <= UNRESOLVED)
-            if not off.any() or sum(map(len, found)) + int(off.sum()) > MOST_CURVE:
-                break
-            found.append(middle[off])
-            low, high = np.concatenate([low[off], middle[off]]), np.concatenate([middle[off], high[off]])
-        return np.unique(np.concatenate(found))
+        curve = LawCurve(grid, np.maximum(density, 0.0), smoothed)
+        good = abs(curve.mass - 1) < WHOLE and (exact is None or np.abs(curve.cdf(grid) - exact).max() < SAME)
+        return curve if good else None
 
     # -- what is shown and written ------------------------------------------------------------------------------
 
-    def blocks(self, largest: int = MAX_LISTED) -> list[Block]:
-        """Means, variances and kurtosis of each family, and covariances of those of at most `largest` members."""
-        return list(self.each_block(largest))
+    def blocks(self) -> list[Block]:
+        """Means, variances and kurtosis of each family, and covariances."""
+        return list(self.each_block())
 
     def each_block(self, largest: int = MAX_LISTED) -> Iterator[Block]:
-        """The same one by one, each computed when it is asked for."""
+        """The same one by one, each computed when it is asked for; covariances of families of at most so many members.
+        """
         for kind, names in (("output", self.law.outputs), ("score", self.law.scores)):
             for name in names:
                 yield from self._family_blocks(kind, name, largest)
@@ -300,14 +276,6 @@ class Reference(Shown):
 
 def _with_error(value: float, error: float) -> str:
     return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
-
-
-def _interpolated(grid: Array, values: Array) -> Callable[[Array], Array]:
-    """A distribution function between its values on a grid."""
-    from scipy.interpolate import PchipInterpolator
-
-    smooth = PchipInterpolator(grid, np.maximum.accumulate(values))
-    return lambda x: np.where(x < grid[0], 0.0, np.where(x > grid[-1], 1.0, smooth(np.clip(x, grid[0], grid[-1]))))
 
 
 def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:

@@ -5,10 +5,10 @@ numbers, and networks from random weights.  So a rule that misses a spike, or a 
 
     z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / t)
 
-with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.qmc`).  Shares of
-draws have exact binomial tails, whatever their number.  At finite width an expectation is a + b/n + c/n**2 + .., and
-what is compared is a, from a fit of a, b and c to all widths.  Outputs that are Gaussian given all but the weights used
-last enter by these Gaussians, with far less noise than by draws.
+with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.several`).
+Shares of draws have exact binomial tails, whatever their number.  At finite width an expectation is a + b/n + c/n**2 +
+.., and what is compared is a, from a fit of a, b and c to all widths.  Outputs that are Gaussian given all but the
+weights used last enter by these Gaussians, with far less noise than by draws.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.blocks.text import to_text
 from tensorprog.finite.run import run
-from tensorprog.gaussian.qmc import deviations
-from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError
+from tensorprog.gaussian.several import deviations
+from tensorprog.language.errors import MemoryLimitError, NotCompiledError, ProgramError, check_count
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity, split
 from tensorprog.language.samples import column
-from tensorprog.results.conditional import with_conditional
+from tensorprog.results.conditional import gaussians, with_conditional
+from tensorprog.results.distances import moments_of_one, tied
 from tensorprog.results.divergence import kl_gaussian
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ class LawRow:
     se: float
     z: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields; None for numbers that are not finite."""
-        return plain_fields(self)
+    to_json = plain_fields
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,20 +167,15 @@ def check_law(
     law: NumericLaw, samples: int = 2**16, seed: int = 0, widths: Sequence[int] | None = None, networks: int = 2**12
 ) -> LawCheck:
     """What `Law.check` gives."""
-    widths = tuple(widths or ())
-    for name, value, least in (("samples", samples, 2), ("seed", seed, 0), ("networks", networks, 2),
-                               *(("widths", width, 1) for width in widths)):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-            raise ProgramError(f"{name}: {value!r} is not a whole number of at least {least}")
+    samples, seed = check_count("samples", samples, 2), check_count("seed", seed, 0)
+    networks = check_count("networks", networks, 2) if widths else 0
+    widths = tuple(check_count("widths", width) for width in widths or ())
     if widths and len(set(widths)) < 3:
         raise ProgramError("widths are at least three different numbers, such as (64, 128, 256): the limit is what a "
                            "fit of a + b/n + c/n**2 has at n = infinity")
-    check = _Check(law, int(samples), int(seed))
-    rows = [*check.drawn()]
-    if widths:
-        rows += check.extrapolated(widths, int(networks))
-    return LawCheck(law.netsor.name, tuple(rows), int(samples), int(seed), widths, int(networks) if widths else 0,
-                    tuple(check.missing))
+    check = _Check(law, samples, seed)
+    rows = [*check.drawn(), *(check.extrapolated(widths, networks) if widths else ())]
+    return LawCheck(law.netsor.name, tuple(rows), samples, seed, widths, networks, tuple(check.missing))
 
 
 class _Check:
@@ -200,8 +194,7 @@ class _Check:
             else:
                 self.missing[f"{name}, which has more than {LARGEST} members"] = None
         self.every = [(family, variable) for family, names in self.variables.items() for variable in names]
-        self.moments = {v: (self._ask(law.mean, v), self._ask(law.var, v), self._ask(law.kurtosis, v))
-                        for _, v in self.every}
+        self.moments = {v: tuple(self._stated(what, v) for what in ("mean", "var", "kurtosis")) for _, v in self.every}
         self.pilot = {v: np.sort(x) for v, x in self._draws(PILOT, seed + 1).items()}
 
     def _spread(self, name: str) -> list[str]:
@@ -209,13 +202,17 @@ class _Check:
         places = np.unique(np.linspace(0, len(every) - 1, min(len(every), MEMBERS)).astype(int))
         return [label(name, every[k]) for k in places]
 
-    def _ask(self, question: Callable[..., Any], *args: Any) -> Any:
-        """The answer with its error; None, and a line among what is missing, where the law has none."""
+    def _ask(self, what: str, variable: str, question: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """The answer, with its error if it has one; None, and a line among what is missing, where the law has none."""
         try:
-            return question(*args, with_error=True)
+            return question(*args, **named)
         except (NotCompiledError, MemoryLimitError) as error:
-            self.missing[f"{question.__name__} of {args[0]}: {error}"] = None
+            self.missing[f"{what} of {variable}: {error}"] = None
             return None
+
+    def _stated(self, what: str, variable: str, *args: Any) -> Any:
+        """What the law answers by a method, with its error, or None."""
+        return self._ask(what, variable, getattr(self.law, what), variable, *args, with_error=True)
 
     def _draws(self, samples: int, seed: int) -> dict[str, Array]:
         """Draws of the members compared, a number at a time that fits."""
@@ -229,11 +226,20 @@ class _Check:
         return {variable: np.concatenate(arrays) for variable, arrays in pieces.items()}
 
     def _row(self, text: str, kind: str, family: str, stated: Number, found: Number, against: str = "draws",
-             scale: float = 0.0, z: float | None = None) -> LawRow:  # fmt: skip
-        if z is None:
-            z = _score(stated, found, ROUNDING * scale)
-        (value, error), (other, se) = stated, found
-        return LawRow(text, kind, family, against, float(value), float(error), float(other), float(se), z)
+             scale: float = 0.0) -> LawRow:  # fmt: skip
+        value, error, other, se = map(float, (*stated, *found))
+        return LawRow(text, kind, family, against, value, error, other, se, _score(stated, found, ROUNDING * scale))
+
+    def _share(
+        self, text: str, kind: str, family: str, stated: Number, hits: int, count: int, low: float | None = None,
+        high: float | None = None,
+    ) -> LawRow:  # fmt: skip
+        """A probability, which lies between `low` and `high` or within its error, beside so many hits of draws."""
+        value, error = map(float, stated)
+        share = hits / count
+        se = math.sqrt(max(share * (1 - share), 1 / count) / count)
+        low, high = value - error if low is None else low, value + error if high is None else high
+        return LawRow(text, kind, family, "draws", value, error, share, se, _binomial(hits, count, low, high, error))
 
     # -- draws ----------------------------------------------------------------------------------------------------
 
@@ -258,15 +264,15 @@ class _Check:
         if mean is None or variance is None:
             return
         size = math.sqrt(max(0.0, variance[0])) + abs(mean[0]) if math.isfinite(variance[0]) else math.inf
-        d = (x - mean[0] if math.isfinite(mean[0]) else x)[:, None]
-        (_, error), (found, wrong), (value, vague) = _moments_of(d, np.zeros_like(d))
+        found = moments_of_one(x[:, None])
+        (middle, error), (second, wrong), (value, vague) = found["mean"], found["variance"], found["kurtosis"]
         n = math.sqrt(len(x))
         spread = math.sqrt(max(0.0, variance[0])) / n
-        yield self._row(f"mean {variable}", "mean", family, mean, (float(x.mean()), max(error, spread)), scale=size)
+        yield self._row(f"mean {variable}", "mean", family, mean, (middle, max(error, spread)), scale=size)
         stated = variance[0] * math.sqrt(max(0.0, kurtosis[0])) / n if kurtosis and kurtosis[0] > 0 else 0.0
         wrong = max(wrong, stated if math.isfinite(stated) else 0.0)
-        yield self._row(f"var {variable}", "variance", family, variance, (found, wrong), scale=size**2)
-        if kurtosis is None or not found > (ROUNDING * size) ** 2 or not variance[0] > variance[1]:
+        yield self._row(f"var {variable}", "variance", family, variance, (second, wrong), scale=size**2)
+        if kurtosis is None or not second > (ROUNDING * size) ** 2 or not variance[0] > variance[1]:
             return  # a constant has no kurtosis
         vague = max(vague, self._kurtosis_error(variable, variance[0], kurtosis[0]))
         yield self._row(f"kurtosis {variable}", "kurtosis", family, kurtosis, (value, vague), scale=value)
@@ -287,26 +293,21 @@ class _Check:
         size = max(float(np.abs(self.pilot[variable]).max()), 1e-300)
         points = self.points(variable)
         near = ROUNDING * size * np.array([-1.0, 0.0, 1.0])  # an atom may lie a rounding error away
-        asked = self._ask(self.law.cdf, variable, points[:, None] + near)
+        asked = self._stated("cdf", variable, points[:, None] + near)
         if asked is not None:
             for point, (low, value, high), (below, error, above) in zip(points, *asked, strict=True):
                 hits = int(np.searchsorted(x, point, side="right"))
-                z = _binomial(hits, count, low - below, high + above, error)
-                yield self._row(f"P({variable} <= {point:.4g})", "probability", family, (value, error),
-                                _share(hits, count), z=z)  # fmt: skip
-        try:
-            levels = np.asarray(self.law.quantile(variable, QUANTILES))
-        except (NotCompiledError, MemoryLimitError) as error_:
-            self.missing[f"quantiles of {variable}: {error_}"] = None
-        else:
+                yield self._share(f"P({variable} <= {point:.4g})", "probability", family, (value, error), hits, count,
+                                  low - below, high + above)  # fmt: skip
+        levels = self._ask("quantiles", variable, self.law.quantile, variable, QUANTILES)
+        if levels is not None:
             wrong = self.law.cdf(variable, levels, with_error=True)[1]
-            for level, point, error in zip(QUANTILES, levels, wrong, strict=True):
-                below = int(np.searchsorted(x, point - ROUNDING * size, side="left"))
+            for level, point, error in zip(QUANTILES, np.asarray(levels), wrong, strict=True):
+                least = int(np.searchsorted(x, point - ROUNDING * size, side="left"))
                 upto = int(np.searchsorted(x, point + ROUNDING * size, side="right"))
-                hits = min(max(round(level * count), below), upto)  # at an atom the distribution function jumps
-                z = _binomial(hits, count, level - error, level + error, error)
-                yield self._row(f"P({variable} <= its quantile {level})", "quantile", family, (level, error),
-                                _share(hits, count), z=z)  # fmt: skip
+                hits = min(max(round(level * count), least), upto)  # at an atom the distribution function jumps
+                yield self._share(f"P({variable} <= its quantile {level})", "quantile", family, (level, error), hits,
+                                  count)  # fmt: skip
         yield from self._cells(family, variable, x, size)
 
     def points(self, variable: str, tails: bool = True) -> Array:
@@ -329,40 +330,30 @@ class _Check:
         low, high = (pilot[[k + side * CELL // 2 for k in middle]] for side in (-1, 1))
         rules = [np.polynomial.legendre.leggauss(order) for order in ORDERS]
         nodes = np.concatenate([(1 + points) / 2 for points, _ in rules])
-        asked = self._ask(self.law.density, variable, low[:, None] + (high - low)[:, None] * nodes)
+        asked = self._stated("density", variable, low[:, None] + (high - low)[:, None] * nodes)
         if asked is None:
             return
+        edge = ROUNDING * size  # an atom at the edge of a cell does not belong to it
         for a, b, density, wrong in zip(low, high, *asked, strict=True):
-            narrow = b - a <= 4 * ROUNDING * size  # an atom: only an infinite density is right
-            if not narrow and not (np.isfinite(density).all() and np.isfinite(wrong).all()):
-                continue  # infinite, or not known
-            if narrow and not np.isfinite(density[0] + wrong[0]) and not np.isnan(density[0] + wrong[0]):
-                continue
-            start, totals = 0, []
-            for order, (_, weights) in zip(ORDERS, rules, strict=True):
-                totals.append((b - a) / 2 * float(weights @ density[start : start + order]))
-                start += order
-            error = abs(totals[1] - totals[0]) + (b - a) / 2 * float(rules[-1][1] @ wrong[ORDERS[0] :])
-            edge = ROUNDING * size * (-1 if narrow else 1)  # an atom at the edge of a cell does not belong to it
-            ends = a + edge, b - edge
-            inside = pilot[np.searchsorted(pilot, ends[0]) : np.searchsorted(pilot, ends[1])]
-            if not narrow and _tied(inside):
-                continue  # an atom inside: the integral of the density is not all
-            hits = int(np.diff(np.searchsorted(x, ends))[0])
-            z = _binomial(hits, len(x), totals[1] - error, totals[1] + error, error)
-            place = f"at its atom {a:.4g}" if narrow else f"over {a:.4g}..{b:.4g}"
-            yield self._row(f"density of {variable} {place}", "density", family, (totals[1], error),
-                            _share(hits, len(x)), z=z)  # fmt: skip
+            inside = pilot[np.searchsorted(pilot, a + edge) : np.searchsorted(pilot, b - edge)]
+            if b - a <= 4 * edge or tied(inside) or not np.isfinite(density + wrong).all():
+                continue  # an atom: the integral of the density is not all; or infinite, or not known
+            coarse, fine = (
+                (b - a) / 2 * float(weights @ part)
+                for (_, weights), part in zip(rules, np.split(density, [ORDERS[0]]), strict=True)
+            )
+            error = abs(fine - coarse) + (b - a) / 2 * float(rules[-1][1] @ wrong[ORDERS[0] :])
+            hits = int(np.diff(np.searchsorted(x, (a + edge, b - edge)))[0])
+            yield self._share(f"density of {variable} over {a:.4g}..{b:.4g}", "density", family, (fine, error), hits,
+                              len(x))  # fmt: skip
 
     def _divergence(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
         """KL to the Gaussian of equal mean and variance: E log f(y) over draws, f the law's own density."""
         variance = self.moments[variable][1]
         if variance is None or not 0 < variance[0] < math.inf:
             return
-        try:
-            stated = kl_gaussian(self.law, variable)
-        except (NotCompiledError, MemoryLimitError) as error:
-            self.missing[f"kl_gaussian of {variable}: {error}"] = None
+        stated = self._ask("kl_gaussian", variable, kl_gaussian, self.law, variable)
+        if stated is None:
             return
         with np.errstate(divide="ignore"):
             log = np.log(self.law.density(variable, x[:DIVERGENCE_DRAWS]))
@@ -396,7 +387,7 @@ class _Check:
                 if math.prod(sizes) > LARGEST**2 // 16:
                     self.missing[f"the covariance of {one} and {two}, which is large"] = None
                     continue
-                asked = self._ask(self.law.cov, one, two)
+                asked = self._ask("cov", one, self.law.cov, one, two, with_error=True)
                 if asked is None:
                     continue
                 value, error = (np.asarray(part, dtype=float).reshape(sizes) for part in asked)
@@ -434,55 +425,29 @@ class _Check:
                 continue
             place = split(self.netsor, variable)[1]
             size = math.sqrt(max(0.0, variance[0])) + abs(mean[0])
-            y = columns[variable] = column(drawn, family, place) - mean[0]
-            if family in drawn.conditional:
-                m, v = (np.asarray(part, dtype=float).reshape(networks, coordinates, -1)[:, :, place]
-                        for part in drawn.conditional[family])
-                m = m - mean[0]
-            else:
-                m, v = y, np.zeros_like(y)
-            (r, error), (spread, wrong), (top, vague) = _moments_of(m, v)
-            found[f"mean {variable}", "mean", family, mean, size] = r + mean[0], error
-            found[f"var {variable}", "variance", family, variance, size**2] = spread, wrong
-            if kurtosis is not None and spread > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
-                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = top, vague
+            y = columns[variable] = column(drawn, family, place)
+            m, v = gaussians(drawn, family, place) if family in drawn.conditional else (y, None)
+            own = moments_of_one(m, v)
+            found[f"mean {variable}", "mean", family, mean, size] = own["mean"]
+            found[f"var {variable}", "variance", family, variance, size**2] = own["variance"]
+            if kurtosis is not None and own["variance"][0] > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
+                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = own["kurtosis"]
             points = self.points(variable, tails=False)
-            asked = self._ask(self.law.cdf, variable, points)
-            if asked is not None and not _tied(self.pilot[variable]):
+            asked = self._stated("cdf", variable, points)
+            if asked is not None and not tied(self.pilot[variable]):
                 for point, value, error in zip(points, *asked, strict=True):
-                    share = _below(point - mean[0], m, v).mean(axis=1)
+                    share = _below(point, m, v).mean(axis=1)
                     least = math.sqrt(max(value * (1 - value), 0.0)) / networks
                     key = f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0
                     found[key] = float(share.mean()), max(_error(share), least)
         for family, first, second, stated in self.covariances():
             if first in columns and second in columns:
-                x, y = columns[first], columns[second]
-                product = (x * y).mean(axis=1) - x.mean() * y.mean(axis=1) - y.mean() * x.mean(axis=1)
+                x, y = columns[first] - columns[first].mean(), columns[second] - columns[second].mean()
                 scale = math.sqrt(abs(self.moments[first][1][0] * self.moments[second][1][0]))
+                product = (x * y).mean(axis=1)
                 found[f"cov({first}, {second})", "covariance", family, stated, scale] = (
-                    float((x * y).mean() - x.mean() * y.mean()), _error(product))
+                    float(product.mean()), _error(product))
         return found
-
-
-def _tied(pilot: Array) -> bool:
-    """Whether values repeat: the law has atoms, on which networks need not lie exactly."""
-    return bool((np.diff(pilot) == 0).mean() > 1e-3)
-
-
-def _moments_of(m: Array, v: Array) -> tuple[Number, Number, Number]:
-    """Mean, variance and kurtosis of variables that are N(m, v), each with its standard error over networks.
-
-    Shapes    m, v (networks, coordinates)
-    """
-    with np.errstate(all="ignore"):  # heavy tails
-        powers = m, v + m**2, m**3 + 3 * m * v, m**4 + 6 * m**2 * v + 3 * v**2
-        one, two, three, four = (power.mean(axis=1) for power in powers)
-        r, s, t, u = (power.mean() for power in powers)
-        spread, top = s - r**2, u - 4 * r * t + 6 * r**2 * s - 3 * r**4
-        change = two - 2 * r * one
-        effect = four - 4 * r * three + 6 * r**2 * two + (12 * r * s - 4 * t - 12 * r**3) * one
-        effect = effect / spread**2 - 2 * top / spread**3 * change
-        return (float(r), _error(one)), (float(spread), _error(change)), (float(top / spread**2), _error(effect))
 
 
 def _error(effect: Array) -> float:
@@ -490,18 +455,15 @@ def _error(effect: Array) -> float:
     return float(effect.std(ddof=1)) / math.sqrt(len(effect))
 
 
-def _below(point: float, mean: Array, variance: Array) -> Array:
-    """The chance that Gaussians lie below a point."""
+def _below(point: float, mean: Array, variance: Array | None) -> Array:
+    """The chance that Gaussians lie below a point; without variances they are numbers."""
     from scipy.special import ndtr
 
+    if variance is None:
+        return np.asarray(mean <= point)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = ndtr((point - mean) / np.sqrt(variance))
     return np.where(variance > 0, value, mean <= point)
-
-
-def _share(hits: int, count: int) -> Number:
-    share = hits / count
-    return share, math.sqrt(max(share * (1 - share), 1 / count) / count)
 
 
 def _score(stated: Number, found: Number, rounding: float) -> float:

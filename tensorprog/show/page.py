@@ -12,8 +12,9 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 from tensorprog import __version__
@@ -24,15 +25,14 @@ from tensorprog.blocks.svg import palette
 from tensorprog.check.graph import build
 from tensorprog.language.errors import TensorprogError
 from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import pack
+from tensorprog.language.writing import pack
 from tensorprog.results.reference import MAX_COVARIANCE, Reference
 from tensorprog.results.study import Study, default_out, duration
 from tensorprog.show import plots
 from tensorprog.show.graphs import to_svg
-from tensorprog.show.plots.heatmaps import INKS
-from tensorprog.show.plots.widths import DISTANCES, STATISTICS
+from tensorprog.show.plots import DISTANCES, INKS, STATISTICS
 
-__all__ = ["Page", "derived"]
+__all__ = ["derived", "report_page"]
 
 DARK = "@media screen and (prefers-color-scheme: dark)"
 SIGNATURE = f"tensorprog {__version__}"
@@ -49,29 +49,21 @@ Draw = Callable[[Any], Any]  # a picture on the axes that it is given
 Blocks = Iterator[Block]
 
 
-class Page:
-    """report.html of one run; what does not change from width to width is made once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Html]] = {}
-
-    def __call__(self, study: Study) -> str:
-        """The page as text, of what is known so far."""
-        self._known = self._known or {
-            "program": ("Program", to_html(_program(study))),
-            "check": ("Check", to_html(study.report.basis)),
-            "limit": ("Infinite-width limit", to_html(_limit(study))),
-        }
-        sections = self._known | {
-            "widths": ("Finite widths", to_html(_widths(study))),
-            "reproduce": ("To reproduce this", to_html(_reproduce(study))),
-        }
-        entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
-        shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
-                 for key, (title, content) in sections.items())
-        body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
-                   tag("main", *shown), tag("footer", SIGNATURE))
-        return "<!DOCTYPE html>\n" + tag("html", _head(study, body), body, lang="en") + "\n"
+def report_page(study: Study) -> str:
+    """report.html of one run as text, of what is known so far."""
+    sections = {
+        "program": ("Program", to_html(_program(study))),
+        "check": ("Check", to_html(study.report.basis)),
+        "limit": ("Infinite-width limit", to_html(_limit(study))),
+        "widths": ("Finite widths", to_html(_widths(study))),
+        "reproduce": ("To reproduce this", to_html(_reproduce(study))),
+    }
+    entries = (tag("li", tag("a", title, href=f"#{key}")) for key, (title, _) in sections.items())
+    shown = (tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
+             for key, (title, content) in sections.items())
+    body = tag("body", tag("header", _heading(study), tag("nav", tag("ul", *entries), aria_label="sections")),
+               tag("main", *shown), tag("footer", SIGNATURE))
+    return "<!DOCTYPE html>\n" + tag("html", _head(study, body), body, lang="en") + "\n"
 
 
 def _head(study: Study, body: str) -> Html:
@@ -156,7 +148,7 @@ def derived(netsor: Netsor, grade: str, seconds: float = SECONDS) -> Blocks:
     remark = ""
     end = time.monotonic() + seconds
     try:
-        for line in blocks(SymbolicLaw(netsor, grade=grade)):
+        for line in blocks(SymbolicLaw(netsor).formulas):
             lines.append(line)
             if time.monotonic() > end:
                 remark = (f"Formulas beyond {seconds:.3g} seconds of work are left out here; "
@@ -242,7 +234,8 @@ def _reproduce(study: Study) -> Blocks:
     settings, file = study.settings, f"{default_out(study.netsor).name}.yaml"
     extra = ", with its data files beside it," if pack(study.netsor)[1] else ""
     options = settings.options | {"width": settings.width}
-    rows = tuple((key, _plain(value)) for key, value in options.items() if value not in ((), {}, None))
+    rows = tuple((key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+                 for key, value in options.items() if value not in ((), {}, None))
     yield paragraph("Save the program above as ", code(file), extra, " and run")
     yield Code(_command(study, file), "command")
     yield paragraph("or in Python, for one width,")
@@ -275,16 +268,9 @@ def _python(study: Study, file: str) -> str:
     return "\n".join([*lines, *(["print(tp.compare(net, P.limit()))"] if study.compared is not None else [])])
 
 
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 def _versions() -> Iterator[tuple[str, str]]:
     yield "tensorprog", __version__
     yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
     for name in PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            yield name, "not installed"
+        yield name, version(name) if find_spec(name) else "not installed"
     yield "system", f"{platform.system()}, {platform.machine()}"

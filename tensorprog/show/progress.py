@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TextIO
 
-from tensorprog.results.study import Listener, duration
+from tensorprog.results.study import Listener
 from tensorprog.show.terminal import columns_of, console, is_terminal
 
 __all__ = ["Progress", "SweepProgress"]
@@ -19,14 +18,13 @@ TEXTS = 42  # columns of a bar's description, numbers and time
 class Progress(Listener):
     """Notes on stderr, and one progress bar per width if it is a terminal."""
 
-    counted = True  # steps are counted and alike: they tell the time that remains
+    counted = True  # steps are counted
 
     def __init__(self, notes: bool = True, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
         self.notes = notes
         self.bar: Any = None
         self.task: Any = None
-        self.text = ""
 
     @contextmanager
     def shown(self) -> Iterator[Self]:
@@ -39,8 +37,8 @@ class Progress(Listener):
 
         room = columns_of(self.stream) - TEXTS
         bars = [BarColumn(bar_width=min(room, 24))] if room > 4 else []
-        counts = (MofNCompleteColumn(), TimeRemainingColumn()) if self.counted else ()
-        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts,
+        counts = (MofNCompleteColumn(),) if self.counted else ()
+        self.bar = Bar(TextColumn("{task.description}", markup=False), *bars, *counts, TimeRemainingColumn(),
                        console=console(self.stream), transient=True)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
@@ -49,7 +47,6 @@ class Progress(Listener):
 
     def stage(self, text: str) -> None:
         """Name the step that begins."""
-        self.text = text
         if self.bar is not None:
             self.bar.reset(self.task, total=None, description=text)
 
@@ -73,15 +70,9 @@ class SweepProgress(Progress):
 
     counted = False
     said = "nothing is finished"
-    _started = 0.0
 
     def cells(self, done: int, total: int, share: float) -> None:
         """Move the bar."""
-        self._started = self._started or time.monotonic()
         self.said = f"{done:,} of {total:,} cells are finished"
-        if self.bar is None:
-            return
-        text = f"{done:,} of {total:,} cells"
-        if share > 0.01:
-            text += f", {duration((time.monotonic() - self._started) * (1 - share) / share)} left"
-        self.bar.update(self.task, description=text, completed=share, total=1.0)
+        if self.bar is not None:
+            self.bar.update(self.task, description=f"{done:,} of {total:,} cells", completed=share, total=1.0)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import shutil
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from tensorprog.blocks import COLOURS, Block, Grid, Judgement, Judgements, Paragraph, Styled, badge
 from tensorprog.blocks.text import to_text
 
-__all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "replacement", "show", "stacked", "wrapped"]
+__all__ = ["columns_of", "console", "is_styled", "is_terminal", "prepare", "show", "stacked", "wrapped"]
 
 PIPE = 1000  # columns of what is no screen
 WORD = 24  # columns of text that are never torn
 WIDE = 100  # columns from which the reasons of judgements stand in a column of their own
-ALIGNED = 72  # columns from which their rules stand in a column
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -42,6 +39,16 @@ def is_styled(stream: TextIO | None) -> bool:
 def columns_of(stream: TextIO | None) -> int:
     """Width of the terminal, or that of a long line for a pipe."""
     return shutil.get_terminal_size().columns if is_styled(stream) else PIPE
+
+
+def prepare() -> None:
+    """Let the streams of the process take every text: closed ones swallow it, others write ? for what they lack."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def console(stream: TextIO) -> Any:
@@ -112,8 +119,10 @@ def _ink(word: str) -> str:
 
 
 def _grid(block: Grid, write: Write, stream: TextIO) -> None:
-    """A table; one value per line if the screen is narrow."""
-    if sum(min(_width(block, k), _longest(block, k)) + 1 for k in range(len(block.header))) > columns_of(stream):
+    """A table; one value per line if the screen is narrow. Numbers stay whole, and so do names."""
+    widths = [max(map(len, column)) for column in zip(block.header, *block.rows, strict=True)]
+    torn = [width > WORD and k in block.text_columns for k, width in enumerate(widths)]
+    if sum((WORD if may else width) + 1 for may, width in zip(torn, widths, strict=True)) > columns_of(stream):
         write(stacked(block, columns_of(stream)))
         return
     from rich.table import Table
@@ -123,7 +132,7 @@ def _grid(block: Grid, write: Write, stream: TextIO) -> None:
     table = Table(**_looks())
     for k, name in enumerate(block.header):
         table.add_column(Text(name), justify="left" if k in block.text_columns else "right", overflow="fold",
-                         no_wrap=_width(block, k) <= _longest(block, k))
+                         no_wrap=not torn[k])
     for k, row in enumerate(block.rows):
         table.add_row(*map(Text, row), style="bold" if k in block.marked else None, end_section=k in block.sections)
     if block.title:
@@ -137,16 +146,6 @@ def _looks() -> dict[str, Any]:
     from rich import box
 
     return {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "show_edge": False}
-
-
-def _width(block: Grid, k: int) -> int:
-    """Width of the longest cell of a column."""
-    return max(len(row[k]) for row in (block.header, *block.rows))
-
-
-def _longest(block: Grid, k: int) -> int:
-    """Width that a column needs: numbers stay whole, and so do names."""
-    return WORD if k in block.text_columns else PIPE
 
 
 def stacked(block: Grid, columns: int = PIPE) -> str:
@@ -189,7 +188,7 @@ def _one_by_one(entries: Sequence[Judgement], columns: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    rules = max(len(entry.rule) for entry in entries) if columns >= ALIGNED else 0
+    rules = max(len(entry.rule) for entry in entries) if columns >= 72 else 0  # they stand in a column
     texts: list[Any] = [Text(f"{'verdict':<8} {'rule':<{rules}}  where, line", style="bold")] if rules else []
     for entry in entries:
         head = _line([badge(entry.verdict), " " * (9 - len(entry.verdict)), f"{entry.rule:<{rules}}  ", entry.where])
@@ -216,49 +215,3 @@ def _labelled(said: Sequence[tuple[str, str]], indent: int) -> Any:
 RULES: dict[type, Callable[[Any, Write, TextIO], None]] = {  # what is not here is shown as text
     Paragraph: _paragraph, Grid: _grid, Judgements: _judgements,
 }
-
-
-# ---- characters ------------------------------------------------------------------------------------------------------
-
-
-# where neither the name of a character nor its decomposition says it better
-_WRITTEN = {
-    "−": "-", "‖": "||", "×": "x", "·": "*", "•": "*", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "→": "->",
-    "←": "<-", "∞": "inf", "√": "sqrt", "∈": "in", "∑": "sum", "∏": "prod", "∫": "int", "ß": "ss", "æ": "ae", "ø": "o",
-    "Ø": "O", "ł": "l", "Ł": "L", "“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "«": '"', "»": '"', "█": "#",
-    "✓": "v", "✗": "x",
-}
-
-
-def prepare() -> None:
-    """Let the streams of the process take every text: closed ones swallow it, others replace what they lack."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="tensorprog")
-
-
-def replacement(character: str) -> str:
-    """ASCII for a character: sigma, || or - for Greek letters, signs and lines; letters without accents; else '?'."""
-    name = unicodedata.name(character, "")
-    if character in _WRITTEN:
-        return _WRITTEN[character]
-    if name.startswith("GREEK") and "LETTER" in name:
-        letter = name.split("LETTER ")[1].split()[0].lower()
-        return letter.capitalize() if "CAPITAL" in name else letter
-    if name.startswith("BOX DRAWINGS"):
-        return "+" if " AND " in name else "-" if "HORIZONTAL" in name else "|"
-    if unicodedata.category(character) in ("Pd", "Zs"):
-        return "-" if unicodedata.category(character) == "Pd" else " "
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return plain or "?"
-
-
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return "".join(map(replacement, error.object[error.start : error.end])), error.end
-
-
-codecs.register_error("tensorprog", _replaced)

@@ -17,11 +17,11 @@ from tensorprog.language.expr import (
     Reduction,
     Variable,
     rebuild,
+    substitute,
     variables,
 )
 from tensorprog.language.ir import Nonlin
 from tensorprog.language.parse import Names, parse_expression
-from tensorprog.language.substitute import substitute
 from tests.reading import loads
 
 PROGRAM = """

@@ -19,9 +19,8 @@ from calculus_expressions import BASE
 from numpy.typing import NDArray
 
 from tensorprog.check.certificates import Profile
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import BATCH, Open, Scope, evaluate
 from tensorprog.language.expr import Expr, Variable
-from tensorprog.language.named_arrays import BATCH, Open
 
 Array = NDArray[np.float64]
 SIZE = 8

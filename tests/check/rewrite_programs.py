@@ -278,7 +278,7 @@ REWRITTEN = (
     ),
     Case(
         "a gate with an index that is bound behind it", ONE_HEAD
-        + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) * mean[j](tanh(x[j])) / (2 + tanh(x[i])) + p[i,0])\n"
+        + "z[i] = Nonlin(sum[j](softmax[j](p[i,j]) * x[j]) * mean[j](tanh(x[j])) * tanh(x[i]) + p[i,0])\n"
         "y[i] = MatMul(WO[0], z[i])", "move",
     ),
     Case(
@@ -288,16 +288,7 @@ REWRITTEN = (
     ),
     Case(
         "constants behind a gate",
-        ONE_HEAD + "z[i] = Nonlin(tanh(u[i]) * (sum[j](p[i,j] * x[j]) + p[i,i] + 1) / (1 + x[i]**2))\n"
-        "y[i] = MatMul(WO[0], z[i])", "move",
-    ),
-    Case(
-        "division by a vector",
-        ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + x[i]**2))\ny[i] = MatMul(WO[0], z[i])", "move",
-    ),
-    Case(
-        "a condition on a vector",
-        ONE_HEAD + "z[i] = Nonlin(where(x[i] > 0, p[i,0] * x[i], where(u[0] > x[i], p[i,1], 0)))\n"
+        ONE_HEAD + "z[i] = Nonlin(tanh(u[i]) * (sum[j](p[i,j] * x[j]) + p[i,i] + 1) * x[i]**2)\n"
         "y[i] = MatMul(WO[0], z[i])", "move",
     ),
     Case(
@@ -307,7 +298,7 @@ REWRITTEN = (
     ),
     Case(
         "gates on gates", ONE_HEAD + "z[i] = Nonlin(tanh(u[i]) * sum[j](p[i,j] * x[j]))\n"
-        "l[i] = Nonlin(x[i] * z[i] + sum[k](z[k]))\nf[j] = Nonlin(sum[i](u[i] * l[i]) / (3 + tanh(x[j])))\n"
+        "l[i] = Nonlin(x[i] * z[i] + sum[k](z[k]))\nf[j] = Nonlin(sum[i](u[i] * l[i]) * tanh(x[j]))\n"
         "y[i] = MatMul(WO[1], f[i])", "move inline",
     ),
     Case(
@@ -331,7 +322,7 @@ REWRITTEN = (
     Case(
         "sums on both sides of products, over one index", ONE_HEAD
         + "z[i] = Nonlin(sum[j](p[i,j] * x[j] * sum[k](m[j,k] * u[k])) * sum[j](p[j,i] * x[j]"
-        " / (2 + tanh(sum[k](u[k] * x[j])))) + mean[j](p[j,j] * x[j]) / (3 + mean[j](tanh(u[j]))))\n"
+        " * tanh(sum[k](u[k] * x[j]))) + mean[j](p[j,j] * x[j]) * mean[j](tanh(u[j])))\n"
         "y[j] = MatMul(WO[0], z[j])", "move",
     ),
     Case(
@@ -398,6 +389,11 @@ KEPT = (
     Case("relu between", ONE_HEAD + "z[i] = Nonlin(relu(sum[j](p[i,j] * x[j])))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a score below a vector that depends on scores",
          ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + (p[i,1] * x[i])**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("division by a vector",
+         ONE_HEAD + "z[i] = Nonlin(p[i,0] / (1 + x[i]**2))\ny[i] = MatMul(WO[0], z[i])"),
+    Case("a condition on a vector",
+         ONE_HEAD + "z[i] = Nonlin(where(x[i] > 0, p[i,0] * x[i], where(u[0] > x[i], p[i,1], 0)))\n"
+         "y[i] = MatMul(WO[0], z[i])"),
     Case("the largest of score-dependent vectors",
          ONE_HEAD + "z[i] = Nonlin(max[j](p[i,j] * x[j]))\ny[i] = MatMul(WO[0], z[i])"),
     Case("a condition on score-dependent vectors", ONE_HEAD

@@ -11,8 +11,7 @@ import pytest
 from tensorprog.check.certificates import Calculus, Profile
 from tensorprog.check.clauses import RULES, check
 from tensorprog.check.graph import Structure
-from tensorprog.language import facts
-from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
+from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact, Verdict
 from tests.corpus import CASES, Case
 from tests.reading import judge, loads
 
@@ -230,7 +229,7 @@ def test_recurrences_keep_their_ranges() -> None:
 
 
 def test_members_of_a_weight_are_told_apart() -> None:
-    def verdict(left: str, right: str, indices: str) -> facts.Verdict:
+    def verdict(left: str, right: str, indices: str) -> Verdict:
         body = (
             f"g[{left.split('|')[0]}] = MatMul(W[{left.split('|')[1]}], h)\n"
             f"f[{right.split('|')[0]}] = MatMul(W[{right.split('|')[1]}], h)\n"
@@ -356,17 +355,6 @@ def test_scores_with_no_score_behind_them_are_one_layer_in_a_recurrence_too() ->
     assert check(loads(RECURRENT + SAME)).grade == "extension"
     behind = SAME.replace("tanh(q[t])", "tanh(q[t] * p[t])")
     assert check(loads(RECURRENT + behind)).grade == "outside"
-
-
-def test_facts_imply_each_other() -> None:
-    assert {f.name for f in facts.implied(Fact("Lipschitz", HOLDS))} == {"pseudo-Lipschitz", "continuous", "controlled"}
-    refuted = facts.implied(Fact("controlled", FAILS))
-    assert {f.name for f in refuted} == {"bounded", "pseudo-Lipschitz", "Lipschitz"}
-    assert all(f.verdict is FAILS for f in refuted)
-    assert facts.implied(Fact("bounded", UNKNOWN)) == ()
-    assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN), Fact("c", FAILS)]).verdict is FAILS
-    assert facts.all_hold("x", [Fact("a", HOLDS), Fact("b", UNKNOWN)]).verdict is UNKNOWN
-    assert facts.all_hold("x", [Fact("a", HOLDS)]).verdict is HOLDS
 
 
 def test_degenerate_scores_are_named_with_members() -> None:

@@ -16,9 +16,8 @@ from tensorprog import ProgramError
 from tensorprog.check.certificates import Calculus, facts_blocks, facts_table
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import written_out
-from tensorprog.language.expr import Affine, Call, Expr, Variable, rebuild, variables, walk
+from tensorprog.language.expr import Affine, Call, Expr, Variable, free_indices, rebuild, variables, walk
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN
-from tensorprog.language.substitute import free_indices
 from tests.corpus import CASES
 from tests.reading import Netsor, judge, load, loads
 from tests.rotation import some

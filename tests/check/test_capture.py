@@ -8,8 +8,7 @@ from networks import Network, draw
 from tensorprog import Law
 from tensorprog.check.certificates.inline import inline
 from tensorprog.check.graph import Structure
-from tensorprog.language.expr import Affine, Reduction, Variable
-from tensorprog.language.substitute import free_indices, substitute
+from tensorprog.language.expr import Affine, Reduction, Variable, free_indices, substitute
 from tests.reading import loads
 
 NESTED = """program: nested

@@ -10,7 +10,7 @@ from rewrite_programs import ONE_HEAD, Case
 from tensorprog import Law
 from tensorprog.check.clauses import check
 from tensorprog.check.rewrites import normalize, written_out
-from tensorprog.check.rewrites.tools.folding import Folding
+from tensorprog.check.rewrites.constants import Folding
 from tensorprog.language.expr import Number
 from tests.reading import dump, loads
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tensorprog.check.graph.overlaps import System
+from tensorprog.check.overlaps import System
 from tensorprog.language.expr import Affine
 from tensorprog.language.facts import FAILS, HOLDS
 from tensorprog.language.ir import Family, Range

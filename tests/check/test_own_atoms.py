@@ -174,7 +174,7 @@ def test_a_function_of_masks_works_on_single_numbers() -> None:
 def test_a_file_that_calls_an_unknown_function_says_how_to_declare_it() -> None:
     text = program(declared()).to_yaml()
     del ATOMS["mish"]
-    from tensorprog.language.yaml_io import loads
+    from tensorprog.language.reading import loads
 
     with pytest.raises(tp.ProgramError, match=r"there is no function mish[^$]*tp\.atom, before the file is read"):
         loads(text)

@@ -17,9 +17,8 @@ from rewrite_programs import INPUT, KEPT, ONE_HEAD, REWRITTEN, Case
 
 from tensorprog import ProgramError
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites import REWRITES, Rewrite, Rewritten, normalize, written_out
-from tensorprog.check.rewrites.tools import linear, operands
-from tensorprog.check.rewrites.tools.editor import Editor
+from tensorprog.check.rewrites import REWRITES, Rewrite, Rewritten, editor, linear, normalize, written_out
+from tensorprog.check.rewrites.editor import Editor
 from tensorprog.language import initials
 from tensorprog.language.expr import Call, Expr, Number, Variable, slots_of
 from tensorprog.language.ir import Initial, Nonlin, Statement
@@ -38,12 +37,12 @@ def whole(name: str, rewrite: Callable[[Netsor], Rewritten]) -> Rewritten:
 
 def one(step: Callable[[Editor], Iterator[Rewrite]], netsor: Netsor) -> Rewritten:
     """One step alone, once, as far as it goes."""
-    editor = Editor(netsor, [str(s.target) for s in netsor.body])
+    changes = Editor(netsor, [str(s.target) for s in netsor.body])
     done: list[Rewrite] = []
-    with suppress(linear.Stuck):
-        done += step(editor)
-    changed, origin = editor.result()
-    return Rewritten(changed, tuple(done), origin, editor.initials)
+    with suppress(editor.Stuck):
+        done += step(changes)
+    changed, origin = changes.result()
+    return Rewritten(changed, tuple(done), origin, changes.initials)
 
 
 @pytest.mark.turns(6)
@@ -270,7 +269,7 @@ def broken_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """A softmax follows any renaming."""
-    monkeypatch.setattr(linear, "_renamable", lambda node, name, values, alike: values[name].bare is not None)
+    monkeypatch.setattr(editor, "_renamable", lambda node, name, values, alike: values[name].bare is not None)
 
 
 def broken_variance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +295,7 @@ def broken_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(expr: Expr, leaf: Any, *others: Any) -> Expr:
         return mapped(expr, lambda part: part if part == Number(1) else leaf(part), *others)
 
-    monkeypatch.setattr(operands, "mapped", lost)
+    monkeypatch.setattr(linear, "mapped", lost)
 
 
 def broken_families(monkeypatch: pytest.MonkeyPatch) -> None:

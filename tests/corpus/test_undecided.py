@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tensorprog.check import overlaps as members
 from tensorprog.check.certificates import Calculus, composition
 from tensorprog.check.clauses import GRADES, check
-from tensorprog.check.graph import overlaps as members
 from tensorprog.language.facts import UNKNOWN
 from tests.corpus import CASES
 

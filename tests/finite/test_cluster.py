@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tensorprog as tp
-from tensorprog.finite import cluster
+from tensorprog.finite import cluster, workers
 from tensorprog.jobs.cli import main
 from tensorprog.shipped import shipped_programs
 
@@ -158,12 +158,12 @@ def test_the_loss_of_the_scheduler_is_one_message(address: str, process: subproc
 
 
 def test_workers_with_other_libraries_are_refused(lasting: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "libraries", lambda: {"tensorprog": tp.__version__, "numpy": "1.0"})
+    monkeypatch.setattr(workers, "libraries", lambda: {"tensorprog": tp.__version__, "numpy": "1.0"})
     with (
         pytest.raises(tp.WorkerError, match=r"has numpy .* instead of 1\.0"),
-        cluster.connected(lasting, print),
+        cluster.connected(lasting, print) as executor,
     ):
-        pass
+        tp.load(ATTENTION).run(**RUN, executor=executor)
 
 
 @pytest.mark.parametrize("address", ["tcp://host.invalid:8786", "nonsense", "ftp://host:1"])

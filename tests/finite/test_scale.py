@@ -77,15 +77,15 @@ def test_one_seed_gives_the_same_numbers_in_every_executor(
 def test_tasks_under_way_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     program = tp.load(ATTENTION, s=16)
     job = make_job(program.netsor, 8, 7, "lazy", 1, (), "float64")
-    drawn = workers.cost(job).drawn
+    drawn = job.drawn
     samples = 40 * job.block
     few = workers.flight(job, 40, 10 * drawn, executor=Backwards())
     assert 1 <= few.tasks * few.size <= 4  # each is there twice, packed and unpacked
     assert workers.flight(job, 40, 2 * drawn, executor=Backwards()).tasks == 0
     executor = Backwards()
     results = samples * drawn // job.block
-    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + workers.cost(job).working)
-    assert executor.most * 2 * drawn <= workers.cost(job).working
+    program.run(8, samples, seed=7, method="lazy", executor=executor, max_memory=results + job.memory)
+    assert executor.most * 2 * drawn <= job.memory
 
 
 class Deadly(Executor):

@@ -9,6 +9,7 @@ from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, arc_kernel
 from tensorprog.gaussian.arc_kernels import elementary
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
+from tests.terms import from_terms
 
 MIXED = (
     FunctionTerm(0.5, 0, "step", -2.0), FunctionTerm(-1.5, 1, "step", 3.0), FunctionTerm(0.25, 1),
@@ -18,10 +19,10 @@ ELEMENTARY = {
     "relu": FUNCTIONS["relu"],
     "abs": FUNCTIONS["abs"],
     "erf": FUNCTIONS["erf"],
-    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
-    "step": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
-    "sharp": RealFunction.from_terms((FunctionTerm(1.0, 0, "erf", 30.0),), parity=-1),
-    "mixed": RealFunction.from_terms(MIXED),
+    "sign": from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "step": from_terms((FunctionTerm(1.0, 0, "step"),)),
+    "sharp": from_terms((FunctionTerm(1.0, 0, "erf", 30.0),), parity=-1),
+    "mixed": from_terms(MIXED),
 }
 RHO = np.array([0.0, 0.3, -0.8, 0.9999, 1 - 1e-9, 1e-9 - 1, 1.0, -1.0])
 

@@ -7,9 +7,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from tensorprog.gaussian import FunctionTerm, RealFunction, cross, mean
-from tensorprog.gaussian.normal import correlation, fused, half_line_moments
+from tensorprog.gaussian import FunctionTerm, cross, mean
+from tensorprog.gaussian.normal import correlation, fused
 from tensorprog.gaussian.rules import gauss_legendre, panel_edges, rule
+from tests.terms import from_terms
 
 KINDS = ("one", "step", "erf", "exp", "sin", "cos", "gaussian")
 
@@ -40,23 +41,6 @@ def test_gauss_legendre_is_correctly_rounded(n):
             assert abs(moment - mp.mpf(2) / (k + 1)) < 4e-16
 
 
-@pytest.mark.turns(3)
-@pytest.mark.parametrize("size", [1e-3, 0.5, 3.0, 9.9, 10.1, 13.0, 50.0])
-@pytest.mark.parametrize("angle", [0.5, 0.51, 0.7, 1.0])
-def test_half_line_moments(size, angle):
-    z = complex(size * np.cos(np.pi * angle), size * np.sin(np.pi * angle)) if angle > 0.5 else complex(0, size)
-    with mp.workdps(60 + int(size**2 / 2)):
-        exact = mp.mpc(z)
-        truth = [mp.sqrt(mp.pi / 2) * mp.exp(exact**2 / 2) * mp.erfc(-exact / mp.sqrt(2))]
-        truth.append(1 + exact * truth[0])
-        for k in range(1, 5):
-            truth.append(exact * truth[k] + k * truth[k - 1])
-    found = half_line_moments(5, np.array(z), np.array(0.0))
-    for estimate, value in zip(found, truth, strict=True):
-        assert abs(mp.mpc(complex(estimate.value)) - value) <= estimate.error
-        assert estimate.error <= 1e-12 * (1 if size > 10 else max(1, size) ** 6) * max(1, abs(value))
-
-
 def test_panels_stop_at_kinks_and_shrink_towards_features():
     lo, hi = np.full(2, -9.0), np.full(2, 9.0)
     kinks = np.array([[0.3, np.inf], [-np.inf, 12.0]])
@@ -80,7 +64,7 @@ def random_function(rng):
         wide = 1.0 if kind in ("exp", "sin", "cos") else 10 ** rng.uniform(-1, 1)
         scale, shift = shared if rng.random() < 0.4 else (rng.normal() * wide, rng.normal())
         terms.append(FunctionTerm(rng.normal(), int(rng.integers(0, 4)), str(kind), scale, shift))
-    return RealFunction.from_terms(terms)
+    return from_terms(terms)
 
 
 @pytest.mark.turns(3)

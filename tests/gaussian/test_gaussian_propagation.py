@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 
-from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross, mean
+from tensorprog.gaussian import Estimate, FunctionTerm, cross, mean
 from tensorprog.gaussian.propagation import cross_of_estimates, mean_of_estimates
+from tests.terms import from_terms
 
 FUNCTIONS = FUNCTIONS | {
-    "one": RealFunction.from_terms((FunctionTerm(1.0, 0),), parity=1),
-    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
-    "positive": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
+    "one": from_terms((FunctionTerm(1.0, 0),), parity=1),
+    "sign": from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "positive": from_terms((FunctionTerm(1.0, 0, "step"),)),
 }
 # pairs with a kernel whose value depends on the variances
 KERNELS = ["relu relu", "abs abs", "erf erf", "sign erf", "identity sign", "identity erf", "relu abs", "relu erf",

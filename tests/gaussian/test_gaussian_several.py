@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tensorprog.gaussian import Estimate, integrate
-from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.propagation import several_of_estimates
+from tensorprog.gaussian.several import spread_factor
 
 
 def covariances(count, dim, seed, rank=None):

@@ -62,14 +62,10 @@ def test_the_starter_shows_every_section_with_comments() -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_editors_find_the_schema(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editors_find_the_schema() -> None:
     call("new", "mine")
     first = Path("mine.yaml").read_text().splitlines()[0]
     assert first == f"# yaml-language-server: $schema={SCHEMA.as_uri()}"
-    package = folder / "lib" / "program.schema.json"
-    monkeypatch.setattr("tensorprog.jobs.cli.programs.SCHEMA", package.resolve())
-    call("new", "other")
-    assert Path("other.yaml").read_text().startswith("# yaml-language-server: $schema=lib/program.schema.json\n")
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
@@ -83,7 +79,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
 
 @pytest.mark.parametrize(("name", "words"), [
     ("a/b", "not a path"), ("a\\b", "not a path"), ("mine.yaml", "without its ending"), ("con", "device on Windows"),
-    ("NUL.x", "device on Windows"), ("x" * 61, "61 characters"), ("", "letters, digits"),
+    ("NUL.x", "device on Windows"), ("", "letters, digits"),
     (".hidden", "letters, digits"), ("two words", "letters, digits"), ("end.", "letters, digits"),
     ("a:b", "letters, digits"), ("a\nb", "letters, digits"), ("a#b", "letters, digits"),
 ])  # fmt: skip

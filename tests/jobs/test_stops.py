@@ -37,11 +37,12 @@ SCRIPT = """
 import itertools, pathlib, signal, sys
 from tensorprog.jobs.cli import main
 from tensorprog.finite import job
-from tensorprog.jobs.sweeps import cells, work
+from tensorprog.jobs import sweeps
+from tensorprog.jobs.sweeps import cells
 
 job.MAX_BLOCK = 16  # several blocks in a cell
 moment, number, interrupt, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], itertools.count()
-draw, replace, netcdf = cells.draw, pathlib.Path.replace, work.netcdf
+draw, replace, netcdf = cells.draw, pathlib.Path.replace, sweeps.netcdf
 
 def stop():
     print(moment, flush=True)
@@ -72,7 +73,7 @@ if __name__ == "__main__":
     elif moment == "replacing":
         pathlib.Path.replace = replacing
     elif moment == "writing":
-        work.netcdf = writing
+        sweeps.netcdf = writing
     main.main(args=sys.argv[4:])
 """
 COMMAND = ["sweep", "small.yaml", "--width", "8", "--over", "c=1,2", "--repeats", "4", "--samples", "200"]

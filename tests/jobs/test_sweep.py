@@ -125,11 +125,3 @@ def test_a_cell_that_fails_is_named(tp: Tp, monkeypatch: pytest.MonkeyPatch, err
     found, out, err = tp("small.yaml", "--repeats", "1", "--width", "8", "--over", "c=3")
     assert (found, out) == (code, "")
     assert "\n  in the cell c=3, n = 8, repeat 0 of the sweep\n" in err
-
-
-def test_zarr_beside_netcdf(tp: Tp) -> None:
-    pytest.importorskip("zarr")
-    for _ in range(2):
-        assert tp("small.yaml", "--repeats", "1", "--width", "8", "--zarr", "--quiet") == (0, "", "")
-    with xarray.open_dataset("runs/small-sweep/sweep.nc", engine="scipy") as one:
-        assert xarray.open_zarr("runs/small-sweep/sweep.zarr").load().equals(one.load())

@@ -18,7 +18,8 @@ import pytest
 import tensorprog as tp
 from tensorprog import Program
 from tensorprog.finite.cluster import connected
-from tensorprog.jobs.sweeps import cells, work
+from tensorprog.jobs import sweeps
+from tensorprog.jobs.sweeps import cells
 from tensorprog.jobs.sweeps.design import NUMBERS, design
 from tensorprog.jobs.sweeps.results import mean_of, netcdf
 from tensorprog.results.comparison import Row
@@ -114,7 +115,7 @@ def test_streams_depend_on_the_cell_alone(small: Path) -> None:
     assert cells.stream(0, five) not in streams.values()
     assert not set(streams.values()) & {cells.stream(1, cell) for cell in one}
     code = ("from tensorprog.jobs.sweeps import cells, design\n"
-            "for cell in design.design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
+            "for cell in design('small.yaml', [4, 8], {'c': [1, 2]}, 3, 200).cells():\n"
             "    print(cells.stream(0, cell))")
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=small.parent)
     assert list(map(int, again.stdout.split())) == list(streams.values())
@@ -214,7 +215,8 @@ def test_means_over_repeats_have_the_errors_of_means() -> None:
     repeats = [dict.fromkeys(NUMBERS, 1.0) | {"n": 100, "effective": 90.0, "ks": ks, "ks_se": 0.5, "ks_floor": floor,
                                               "limit_variance": 7.0, "kl": None, "kl_se": None}
                for ks, floor in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.6))]
-    row = mean_of(repeats, "y[0]")
+    numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+    row = mean_of(numbers, "y[0]")
     assert (row.variable, row.n, row.effective) == ("y[0]", 300, 270.0)
     assert row.ks == 3.0
     assert row.ks_se == pytest.approx(math.sqrt((4 + 1 + 9) / 2 / 3))  # n - 1 below, then the error of the mean
@@ -223,7 +225,8 @@ def test_means_over_repeats_have_the_errors_of_means() -> None:
     assert math.isnan(row.kl)
     assert math.isnan(row.kl_se)
     assert math.isnan(row.ks_p)  # a mean of p-values says nothing
-    assert mean_of(repeats[:1], "y[0]").ks_se == 0.5  # of one repeat: the error stated
+    one = {name: values[:1] for name, values in numbers.items()}
+    assert mean_of(one, "y[0]").ks_se == 0.5  # of one repeat: the error stated
 
 
 @pytest.mark.turns(3)
@@ -406,7 +409,7 @@ def test_rates_of_a_sweep(small: Path) -> None:
 def test_a_cell_that_fails_is_named(
     small: Path, monkeypatch: pytest.MonkeyPatch, place: str, executor: type[ThreadPoolExecutor] | None
 ) -> None:
-    module = {"draw": cells, "numbers": work}[place]
+    module = {"draw": cells, "numbers": sweeps}[place]
     whole = getattr(module, place)
 
     def failing(*args: Any, **keywords: Any) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorprog import Program
 from tensorprog.finite.run import run
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, contract, gather, take, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, contract, gather, take, union
 from tests.reading import loads
 
 GENERATOR = np.random.default_rng(0)
@@ -133,3 +134,22 @@ def test_weights_at_sums_of_indices_have_the_right_law_in_both_engines_and_the_l
     products = draws[:, :, None] * draws[:, None, :]
     z = (products.mean(axis=0) - expected) / (products.std(axis=0) / np.sqrt(len(draws)))
     assert np.abs(z).max() < 5
+
+
+def test_a_covariance_may_be_a_table_over_an_index_and_its_second_copy() -> None:
+    text = """
+program: table
+constants:
+  K[i,j]: [[2, 1], [1, 3]]
+indices: {i: 2, j: 2}
+initial:
+  x[i]: {cov: "K[i,i_]"}
+weights: {W: 1}
+body:
+  - y[i] = MatMul(W, x[i])
+outputs: [y]
+"""
+    draws = run(loads(text), width=16, samples=4000, seed=1)["y"]
+    assert np.allclose(np.cov(draws.T), [[2, 1], [1, 3]], atol=0.3)
+    law = Program.from_netsor(loads(text)).limit()
+    assert [law.var("y[0]"), law.var("y[1]")] == [2, 3]

@@ -145,7 +145,6 @@ def test_transposes_equal_the_text():
     (lambda P, W, x: P.dot("z", x.T, x), "x.T cannot stand in an expression"),
     (lambda P, W, x: P.matmul("z", W[0], x.T), "x.T cannot stand in an expression"),
     (lambda P, W, x: P.matmul("z", x.T, x), "x is not a weight"),
-    (lambda P, W, x: P.matmul("z", W[0].T.T, x), "W[0].T.T is W[0]: write that"),
     (lambda P, W, x: P.matmul("z", W.T, x), "W has 1 index: write W[i].T"),
     (lambda P, W, x: P.initial("z", cov=W[0].T), "W[0].T cannot stand in an expression"),
 ])
@@ -195,7 +194,7 @@ MISTAKES = {
     "bare family": (lambda P, i, j, u: P.nonlin("z[i]", tp.tanh(u)), "u has 1 index: write u[i]"),
     "bare family plus": (lambda P, i, j, u: u + 1, "u has 1 index: write u[i]"),
     "minus bare family": (lambda P, i, j, u: u[i] - u, "u has 1 index: write u[i]"),
-    "number of indices": (lambda P, i, j, u: u[i, j], "u has 1 index, 2 given"),
+    "number of indices": (lambda P, i, j, u: u[i, j], "2 indices given, but u has 1 index"),
     "product of indices": (lambda P, i, j, u: u[i * j], "i * j is not affine"),
     "float index": (lambda P, i, j, u: u[0.5], "not made of whole numbers"),
     "string index": (lambda P, i, j, u: u["q"], "q is not an index or a constant"),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import tensorprog as tp
-from tensorprog.gaussian.qmc import normal_points
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import normal_points
 from tensorprog.limit.law.averaging import Averaging
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 import tensorprog as tp
 from tensorprog import Law
 from tensorprog.gaussian import Estimate, FunctionTerm, RealFunction, cross
-from tensorprog.gaussian.function import terms_call
 from tensorprog.gaussian.propagation import cross_of_estimates
 from tensorprog.language.atoms import ATOMS
 from tests.reading import loads
+from tests.terms import from_terms, terms_call
 
 Array = NDArray[np.float64]
 INF = float("inf")
@@ -93,10 +93,10 @@ def test_a_moment_that_is_not_finite_is_refused_by_name(function: str) -> None:
 
 
 JUMPING = {
-    "sign": RealFunction.from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
-    "step": RealFunction.from_terms((FunctionTerm(1.0, 0, "step"),)),
-    "threshold": RealFunction.from_terms((FunctionTerm(1.0, 0, "step", 1.0, -0.5),)),
-    "bumped": RealFunction.from_terms(
+    "sign": from_terms((FunctionTerm(2.0, 0, "step"), FunctionTerm(-1.0, 0)), parity=-1),
+    "step": from_terms((FunctionTerm(1.0, 0, "step"),)),
+    "threshold": from_terms((FunctionTerm(1.0, 0, "step", 1.0, -0.5),)),
+    "bumped": from_terms(
         (FunctionTerm(1.0, 1, "step"), FunctionTerm(-0.5, 0, "step", -1.0), FunctionTerm(0.3, 0, "erf"))
     ),
     "opaque": RealFunction(lambda x: np.where(x > 0.25, np.tanh(x), -1.0), np.array([0.25]), np.array([[0.0, 1.0]])),

@@ -109,7 +109,7 @@ def test_all_moments_of_a_mixed_sum_agree_with_a_plain_simulation() -> None:
 
 
 def _netsor(text: str) -> object:
-    from tensorprog.language.yaml_io import loads
+    from tensorprog.language.reading import loads
 
     return loads(text)
 

@@ -14,7 +14,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog.language.ir import Table
-from tensorprog.language.yaml_io import pack, read_tables, unpack
+from tensorprog.language.writing import pack, read_tables, unpack
 from tests.reading import loads
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"

@@ -16,9 +16,10 @@ from tensorprog.gaussian.function import FunctionTerm, RealFunction
 from tensorprog.language.expr import Call, Expr, Number, Variable, call
 from tensorprog.limit.form.sums_of_functions import FORMAL
 from tensorprog.limit.formulas import Expectation, Phi, Phi2, phi
-from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment
+from tensorprog.limit.formulas.closed import mean_moment, pair_moment
+from tensorprog.limit.formulas.conversion import expand_terms
 from tensorprog.limit.formulas.expectation import factor_of
-from tensorprog.limit.formulas.terms import expand_terms
+from tests.terms import from_terms
 
 ANY = float("inf")
 ZEROS = (sp.S.Zero, sp.S.Zero)
@@ -41,7 +42,7 @@ def terms(name: str) -> tuple[FunctionTerm, ...]:
 
 @cache
 def numeric(name: str) -> RealFunction:
-    return RealFunction.from_terms([
+    return from_terms([
         FunctionTerm(float(t.coefficient), t.power, t.kind, float(t.scale), float(t.shift)) for t in terms(name)
     ])
 
@@ -60,7 +61,7 @@ def second_moment(name: str, m: float, v: float) -> float:
 @pytest.mark.parametrize(("f", "g"), list(combinations_with_replacement(FUNCTIONS, 2)))
 def test_pairs(f: str, g: str) -> None:
     for law in LAWS:
-        found = cross_moment(terms(f), terms(g), numbers(law), ANY)
+        found = pair_moment(terms(f), terms(g), numbers(law), ANY, False)
         if found is None:
             assert {"sin", "cos"} & {f, g}  # beside steps and erf: no closed form
             continue
@@ -82,7 +83,7 @@ def test_means(f: str) -> None:
 def test_one_variable_behind_both(f: str, g: str) -> None:
     for m, v, r in [(0, 1.3, 1), (0.4, 0.8, 1), (0, 0.9, -1), (-0.3, 1.1, -1)]:
         law = (m, r * m, v, v, r * v)
-        found = line_moment(terms(f), terms(g), numbers(law), ANY)
+        found = pair_moment(terms(f), terms(g), numbers(law), ANY, True)
         if found is None:
             assert {"sin", "cos"} & {f, g}
             continue
@@ -94,14 +95,14 @@ def test_known_kernels() -> None:
     v, w = sp.symbols("v w", positive=True)
     c = sp.Symbol("c", real=True)
     root, angle = sp.sqrt(v * w - c**2), sp.acos(c / sp.sqrt(v * w))
-    relu = cross_moment(terms("relu"), terms("relu"), (*ZEROS, v, w, c), ANY)
+    relu = pair_moment(terms("relu"), terms("relu"), (*ZEROS, v, w, c), ANY, False)
     assert sp.simplify((relu - (root + c * (sp.pi - angle)) / (2 * sp.pi)).rewrite(sp.asin)) == 0
     erf = expand_terms(call("erf", FORMAL), {})
     assert erf is not None
-    found = cross_moment(erf, erf, (*ZEROS, v, w, c), ANY)
+    found = pair_moment(erf, erf, (*ZEROS, v, w, c), ANY, False)
     assert sp.simplify(found - 2 / sp.pi * sp.asin(2 * c / sp.sqrt((1 + 2 * v) * (1 + 2 * w)))) == 0
-    assert line_moment(terms("relu"), terms("relu"), (*ZEROS, v, v, v), ANY) == v / 2
-    assert line_moment(terms("sign"), terms("sign"), (*ZEROS, v, v, -v), ANY) == -1
+    assert pair_moment(terms("relu"), terms("relu"), (*ZEROS, v, v, v), ANY, True) == v / 2
+    assert pair_moment(terms("sign"), terms("sign"), (*ZEROS, v, v, -v), ANY, True) == -1
 
 
 def expectation(f: Expr, g: Expr, law: tuple[object, ...]) -> Expectation:

@@ -76,6 +76,7 @@ def test_a_condition_stays_under_its_softmax() -> None:
     assert float(number.doit()) == pytest.approx(expected)
     slope = masked.xreplace({i: sp.Integer(1)}).diff(x).subs({x: sp.Rational(1, 2)})
     assert float(slope.evalf()) == pytest.approx(expected * (1 - expected))
+    assert float(slope.doit()) == pytest.approx(expected * (1 - expected))
 
 
 def test_bounds_with_a_letter_are_those_of_numbers() -> None:

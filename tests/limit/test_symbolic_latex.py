@@ -104,7 +104,7 @@ def test_covariances_between_families_stand_in_the_derivation() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 @pytest.mark.parametrize("name", [*SHIPPED, "named", "mlp_mix", "mlp_lopsided_clip", "layer_norm", "shared"])
 def test_documents_compile(name: str, tmp_path: Path) -> None:
-    (tmp_path / "limit.tex").write_text(document(SymbolicLaw(loads(TEXTS[name]), grade="theorem")), encoding="utf-8")
+    (tmp_path / "limit.tex").write_text(document(SymbolicLaw(loads(TEXTS[name])).formulas, "theorem"), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "limit.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     log = (tmp_path / "limit.log").read_text(errors="replace")
@@ -131,7 +131,7 @@ outputs: [input_x]
 def test_free_text_is_no_command(tmp_path: Path) -> None:
     law = SymbolicLaw(loads(HOSTILE))
     well_formed(law.latex())
-    text = document(law)
+    text = document(law.formulas, law.grade)
     head = text.split(r"\section*{")[1].split("\n\n")[0]
     for command in (r"\input", r"\write", r"\end{document}", r"\catcode", "$x$"):
         assert command not in head

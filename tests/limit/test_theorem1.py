@@ -8,7 +8,6 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import Law
-from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.results import distances
 from tensorprog.shipped import shipped_programs
 from tests.reading import loads
@@ -102,7 +101,7 @@ def test_a_maximum_over_members_is_clarks_formula_for_two_and_a_simulation_for_f
     value, error = tp.load(ATTENTION, s=2).limit().given({"p": p}).expectation("max[i](y[i])", with_error=True)
     spread = cov[:, 0, 0] + cov[:, 1, 1] - 2 * cov[:, 0, 1]
     np.testing.assert_allclose(value, np.sqrt(spread / (2 * np.pi)), rtol=0, atol=error)
-    assert 1e-5 < error < 1e-3  # quasi-Monte Carlo: two Gauss-Hermite rules may agree by chance where there are kinks
+    assert 1e-7 < error < 1e-3  # quasi-Monte Carlo: two Gauss-Hermite rules may agree by chance where there are kinks
     p, cov = given_scores(2, seed=4)
     generator = np.random.default_rng(0)
     for text, f in (
@@ -128,12 +127,16 @@ def test_softmax_over_a_free_index() -> None:
     assert np.abs(z).max() < 4.9
 
 
-def test_one_reference_is_one_variable_however_often_it_stands() -> None:
-    program = tp.load(ATTENTION)
-    for text, dim in (("y[0]*tanh(y[0])", 1), ("y[0]*y[1]*tanh(y[0])", 2), ("tanh(y[0]) + tanh(y[1])", 1)):
-        _, law = program.limit()._extended({"m": text})
-        average = ConditionalAverage(law.compiler, "average_m", ())
-        assert max(term.dim for term in average.terms) == dim
+def test_one_member_is_one_variable_however_often_it_is_read() -> None:
+    """By Stein's lemma: a function of a member beside the member itself, and beside one that an index runs through."""
+    p, cov = given_scores(3, seed=6)
+    given = tp.load(ATTENTION).limit().given({"p": p})
+    value, error = given.expectation("relu(y[i])*y[0]", with_error=True)
+    np.testing.assert_allclose(value, cov[:, :, 0] / 2, rtol=0, atol=error + 1e-13)
+    value, error = given.expectation("y[0]*y[1]*y[0]**2", with_error=True)
+    np.testing.assert_allclose(value, 3 * cov[:, 0, 0] * cov[:, 0, 1], rtol=0, atol=error + 1e-13)
+    both = given.expectation("y[0]*tanh(y[0]) + tanh(y[i])"), given.expectation("y[0]*tanh(y[0])")
+    np.testing.assert_allclose(both[0], np.broadcast_to(both[1][:, None], (3, 4)), rtol=0, atol=1e-12)
 
 
 def test_draws_are_the_expectations_given_their_scores() -> None:
@@ -274,12 +277,6 @@ def test_averages_over_score_dependent_vectors_are_functions_of_the_scores() -> 
     assert kurtosis < 3.05
     given = law.given({"p": drawn["p"][:10]})
     np.testing.assert_allclose(given.expectation("s2[i]*z[i]**2"), v[:10] ** 2 / (v[:10] + 0.1), rtol=1e-9)
-
-
-def test_what_is_not_compiled_is_refused_in_words() -> None:
-    law = tp.load(ATTENTION, s=100, H=1).limit()
-    with pytest.raises(tp.NotCompiledError, match="Gaussian variables, more than the 64"):
-        law.averages({"m": "max[i](y[i])"}, 10)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tensorprog.results.reference import LawCurve
 
 def curve(law=stats.norm, reach=14.0):
     grid = 0.3 * np.sinh(np.linspace(-1, 1, 257) * np.arcsinh(reach / 0.3))
-    return LawCurve(grid, law.pdf(grid), np.zeros_like(grid))
+    return LawCurve(grid, law.pdf(grid))
 
 
 def measure(x, reference, size=None, other=np.inf, seed=0):

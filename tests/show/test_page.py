@@ -16,7 +16,7 @@ from tensorprog.blocks.html import to_html
 from tensorprog.blocks.svg import palette
 from tensorprog.jobs import run as job
 from tensorprog.results.study import Listener, Study, settings_of
-from tensorprog.show.page import Page, derived
+from tensorprog.show.page import derived, report_page
 from tests.rotation import some
 
 VOID = {"meta", "br"}
@@ -66,7 +66,7 @@ class Document(HTMLParser):
 
 def run(program: Any, folder: Path, **given: Any) -> Study:
     settings = settings_of(program.netsor, {"width": (8, 16), "samples": 200} | given)
-    return job.run(program, settings, folder, page=Page())
+    return job.run(program, settings, folder, page=report_page)
 
 
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PROGRAMS
@@ -176,36 +176,14 @@ def test_a_run_that_is_stopped_leaves_a_page(tmp_path: Path) -> None:
     program = tp.load("mlp")
     settings = settings_of(program.netsor, {"width": (8, 16), "samples": 200})
     with pytest.raises(KeyboardInterrupt):
-        job.run(program, settings, tmp_path, Stop(), page=Page())
+        job.run(program, settings, tmp_path, Stop(), page=report_page)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Results" in " ".join(Document(text).text)
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_a_page_is_written_again_where_that_takes_little(tmp_path: Path) -> None:
-    program = tp.load("mlp")
-    study = Study(program.netsor, program.check(), settings_of(program.netsor, {}))
-    made: list[int] = []
-    page = job._Page(study, tmp_path, lambda study: str(made.append(len(study.finite))))
-    page.again()
-    assert made == []
-    page.started -= 100
-    page.again()
-    page.finish()
-    assert made == [0]
-    study.finite.append({})
-    page.took = 1.0
-    page.again()
-    assert made == [0]
-    page.finish()
-    assert made == [0, 1]
-
-
 @pytest.mark.turns(4)
-@pytest.mark.parametrize("often", [False, True])
-def test_files_are_listed_in_one_order(tmp_path: Path, often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the page was written on the way."""
-    monkeypatch.setattr(job._Page, "again", lambda page: page.finish() if often else None)
+def test_files_are_listed_in_one_order(tmp_path: Path) -> None:
     study = run(tp.load("mlp"), tmp_path)
     names = ["program.svg", "report.json", "samples.npz", "report.html", "density.png", "convergence.png"]
     assert [path.name for path in study.written] == names

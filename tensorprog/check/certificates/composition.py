@@ -53,6 +53,7 @@ from tensorprog.check.certificates.profile import (
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.language.atoms.outward import LARGEST, hull, near, quotient, sums
 from tensorprog.language.atoms.outward import product as products
+from tensorprog.language.evaluate import broadcast
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
@@ -64,13 +65,15 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    free_indices,
+    index_names,
+    indices_of,
     rebuild,
+    substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Netsor
-from tensorprog.language.named_arrays import broadcast
-from tensorprog.language.substitute import free_indices, index_names, indices_of, substitute
 
 __all__ = ["Composition"]
 

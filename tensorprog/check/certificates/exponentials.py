@@ -28,8 +28,18 @@ from tensorprog.check.certificates.factors import (
 from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge, Undecided, increasing
 from tensorprog.check.certificates.profile import Profile, assumed, compose, join_kinks, tidy
 from tensorprog.language.atoms import Interval, Regularity
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, product_of, summands, variables
-from tensorprog.language.substitute import free_indices, substitute
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    free_indices,
+    product_of,
+    substitute,
+    summands,
+    variables,
+)
 
 __all__ = ["Combination", "combination", "logarithm", "value", "weight"]
 

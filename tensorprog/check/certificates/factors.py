@@ -17,12 +17,14 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    fresh_substitute,
+    indices_of,
     product_of,
+    substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import fresh_substitute, indices_of, substitute
 
 __all__ = ["apart", "base", "built", "linear", "meeting", "powers", "same_up_to_indices", "written"]
 

@@ -6,10 +6,22 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.tools.boundaries import crossed
-from tensorprog.language.expr import Affine, Expr, Number, Reduction, Variable, rebuild, walk
+from tensorprog.check.overlaps import crossed
+from tensorprog.language.expr import (
+    MAX_NODES,
+    Affine,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    free_indices,
+    fresh_substitute,
+    rebuild,
+    replace_variables,
+    walk,
+    with_stars,
+)
 from tensorprog.language.ir import Initial, Nonlin, Range
-from tensorprog.language.substitute import MAX_NODES, free_indices, fresh_substitute, replace_variables, with_stars
 
 __all__ = ["fixed", "inline", "instance", "put"]
 

@@ -19,11 +19,20 @@ from tensorprog.check.certificates.profile import Profile
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.atoms.outward import EPSILON, LARGEST, Interval, beside
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Reduction, Variable, as_expr, walk
+from tensorprog.language.evaluate import Open, Scope, align, evaluate, union
+from tensorprog.language.expr import (
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    as_expr,
+    index_names,
+    walk,
+)
 from tensorprog.language.ir import Draft, Netsor, Range, Table
-from tensorprog.language.named_arrays import Open, align, union
-from tensorprog.language.substitute import index_names
 
 __all__ = [
     "MAX_GRID",

@@ -31,7 +31,7 @@ from tensorprog.check.certificates.profile import (
 from tensorprog.check.certificates.relations import RELATIONS
 from tensorprog.check.falsifier.witness import Probe, Witness
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.tools.boundaries import crossed
+from tensorprog.check.overlaps import crossed
 from tensorprog.language.expr import Call, Expr, Reduction, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin

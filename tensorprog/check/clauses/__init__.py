@@ -16,16 +16,14 @@ from collections.abc import Iterable
 
 from tensorprog.check.certificates import Calculus
 from tensorprog.check.clauses.advice import WARNINGS
-from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NO_LIMIT, NOT_COVERED, SAKAI, YANG, Context, Rule
-from tensorprog.check.clauses.degenerate import variance
+from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NOT_COVERED, SAKAI, YANG, Context, Rule
 from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
-from tensorprog.check.clauses.functions import declared, nonlinearities
-from tensorprog.check.clauses.limiting import limiting_values
+from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
-from tensorprog.check.clauses.scores import bounded, operands, scales
+from tensorprog.check.clauses.scores import bounded, operands, scales, variance
 from tensorprog.check.clauses.weights import dedicated, different, transposes
 from tensorprog.check.graph import Structure
-from tensorprog.check.limit_numbers import LimitNumbers, NothingKnown
+from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.ir import Netsor
 
@@ -48,7 +46,7 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
     """
     rewritten = normalize(netsor)
     structure = Structure(rewritten.netsor)
-    context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or NothingKnown())
+    context = Context(netsor, rewritten, structure, Calculus(rewritten.netsor, structure), numbers or LimitNumbers())
     findings: list[Finding] = []
     claims: list[Claim] = []
     for rule in RULES:
@@ -59,33 +57,18 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
             found.append(context.finding("holds", (), rule.holds))
         findings += found
         claims += (entry for entry in said if isinstance(entry, Claim))
-        context.failing |= any(finding.verdict in ("fails", "unknown") for finding in found)
+        context.failing |= any(finding.failing for finding in found)
     findings.sort(key=lambda f: ORDER.index(f.verdict))
-    failing = [f for f in findings if f.verdict in ("fails", "unknown")]
-    grade: Grade = "theorem"
-    if failing:
-        grade = "outside"
-    elif claims:
-        grade = "extension"
-    elif any(f.verdict == "remark" for f in findings):
-        grade = "remark"
-    consequence = ""
-    if failing:
-        kinds = [f.consequence for f in failing]
-        consequence = next((k for k in (DIVERGES, NO_LIMIT) if k in kinds), NOT_COVERED)
+    follows = {finding.consequence for finding in findings if finding.failing}
+    consequence = next((k for k in (DIVERGES, NOT_COVERED) if k in follows), "")
+    remarked = any(f.verdict == "remark" for f in findings)
+    grade: Grade = "outside" if follows else "extension" if claims else "remark" if remarked else "theorem"
     source = SAKAI if context.scored else YANG
     if grade == "extension" and any(c.name == averages.name for c in claims):
         source = f"{SAKAI}, with {NETSOR_PLUS}" if context.scored else NETSOR_PLUS
-    return Report(
-        netsor.name,
-        grade,
-        source,
-        tuple(findings),
-        _together(claims) if grade == "extension" else (),
-        consequence,
-        "sqrt(n)" if consequence == DIVERGES else "",
-        rewritten.steps,
-    )
+    together = _together(claims) if grade == "extension" else ()
+    rate = "sqrt(n)" if consequence == DIVERGES else ""
+    return Report(netsor.name, grade, source, tuple(findings), together, consequence, rate, rewritten.steps)
 
 
 def _together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
@@ -97,10 +80,8 @@ def _together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
-    """One finding for each place: parts of one score may all have the same fault."""
-    kept: dict[tuple[str, str, str], Finding] = {}
-    for finding in found:
-        first = kept.setdefault((finding.verdict, finding.where, finding.consequence), finding)
-        if first is not finding and finding.message not in first.message and finding.verdict == "warning":
-            kept[finding.verdict, finding.where, finding.message] = finding
+    """One finding for each place, but for warnings: parts of one score may all have the same fault."""
+    kept: dict[tuple[str, ...], Finding] = {}
+    for f in found:
+        kept.setdefault((f.verdict, f.where, f.consequence, f.message if f.verdict == "warning" else ""), f)
     return list(kept.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,7 +20,7 @@ from tensorprog.language.facts import FAILS, UNKNOWN, Verdict
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement, Weight
 
 __all__ = [
-    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "NO_LIMIT", "SAKAI", "YANG", "Context", "Maker", "Rule",
+    "ASSUMPTION", "DIVERGES", "NETSOR_PLUS", "NOT_COVERED", "SAKAI", "YANG", "Context", "Maker", "Rule",
     "rule", "shown_place",
 ]
 
@@ -28,7 +28,8 @@ SAKAI = "Sakai et al. 2025, Theorem 1"
 ASSUMPTION = "Sakai et al. 2025, Assumption 1"
 YANG = "Yang 2019, Theorem 5.4"
 NETSOR_PLUS = "Yang 2019, Netsor+ master theorem"
-DIVERGES, NO_LIMIT, NOT_COVERED = "diverges", "no limit", "not covered"
+DIVERGES, NOT_COVERED = "diverges", "not covered"
+SIDES = ("left", "right")
 SAYS: Mapping[Verdict, Says] = {FAILS: "fails", UNKNOWN: "unknown"}  # of a clause that is not known to hold
 
 
@@ -101,18 +102,10 @@ class Context:
             if operand.definer is not None and isinstance(statement, MatMul):
                 yield Maker(operand, operand.definer, statement)
 
-    def products(self) -> Iterator[Maker]:
-        """Each MatMul that makes a score operand, once."""
-        first: dict[int, Maker] = {}
-        for maker in self.makers(self.operands):
-            first.setdefault(maker.position, maker)
-        yield from first.values()
-
     def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
         """Pairs of MatMuls that make the left and the right operand of a score."""
         made = list(self.makers(self.sides[dot]))
-        for left in (maker for maker in made if maker.operand.side == "left"):
-            yield from ((left, right) for right in made if right.operand.side == "right")
+        yield from ((one, two) for one in made for two in made if (one.operand.side, two.operand.side) == SIDES)
 
     def comparable(self, left: Maker, right: Maker) -> bool:
         """Whether clause (b) asks for different weights: of initial vectors, transposes and zeros other rules speak."""
@@ -233,23 +226,26 @@ class Context:
         return frozenset(p for p, dot in dots if dot.scale == "1/n" and not self.fixed(p))
 
     @cached_property
-    def scores(self) -> tuple[int, ...]:
-        """Scores over a width that goes to infinity; over a fixed width a score is exact, whatever its operands are."""
-        return tuple(p for p in self.structure.scores if not self.fixed(p))
-
-    @cached_property
-    def operands(self) -> tuple[Operand, ...]:
-        """Both sides of these scores, with the statements that define them."""
-        scores = set(self.scores)
-        return tuple(o for o in self.structure.operands if o.dot in scores)
-
-    @cached_property
     def sides(self) -> Mapping[int, tuple[Operand, ...]]:
-        """These operands by the position of their score."""
-        found: dict[int, list[Operand]] = {dot: [] for dot in self.scores}
-        for operand in self.operands:
-            found[operand.dot].append(operand)
+        """Scores over a width that goes to infinity, with the statements that define both sides.
+
+        Over a fixed width a score is exact, whatever its operands are.
+        """
+        found: dict[int, list[Operand]] = {dot: [] for dot in self.structure.scores if not self.fixed(dot)}
+        for operand in self.structure.operands:
+            if operand.dot in found:
+                found[operand.dot].append(operand)
         return {dot: tuple(own) for dot, own in found.items()}
+
+    @property
+    def scores(self) -> tuple[int, ...]:
+        """These scores."""
+        return tuple(self.sides)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Their operands."""
+        return tuple(chain.from_iterable(self.sides.values()))
 
     @cached_property
     def view(self) -> Any:
@@ -269,15 +265,18 @@ class Context:
         """A chain of statements as text, a way in the program as written."""
         return "; ".join(" -> ".join(way) for way in ways(self.view, [self.text(p) for p in chain]))
 
+    def nonlins(self, among: Collection[int] | None = None) -> Iterator[tuple[int, Nonlin]]:
+        """The Nonlins among some statements, by default those that outputs depend on, with their positions."""
+        for position in sorted(self.structure.relevant if among is None else among):
+            statement = self.netsor.body[position]
+            if isinstance(statement, Nonlin):
+                yield position, statement
+
     def sinks(self) -> Iterator[int]:
         """Nonlins whose value a weight, a Dot or an output reads; the others are inlined into these."""
-        outputs = set(self.netsor.outputs)
-        for position in sorted(self.structure.relevant):
-            statement = self.netsor.body[position]
-            if not isinstance(statement, Nonlin):
-                continue
-            users = self.structure.users[position]
-            if statement.target.name in outputs or any(not isinstance(self.netsor.body[u], Nonlin) for u in users):
+        for position, nonlin in self.nonlins():
+            users = (self.netsor.body[user] for user in self.structure.graph.succ[position])
+            if nonlin.target.name in self.netsor.outputs or not all(isinstance(user, Nonlin) for user in users):
                 yield position
 
 

@@ -8,7 +8,7 @@ Source    Sakai et al. 2025, Theorem 1; theory.md section 6 for several layers; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
@@ -67,49 +67,33 @@ def one_layer(check: Context) -> Iterator[Finding | Claim]:
 
 
 def _reused(check: Context) -> Iterator[Finding]:
-    """Weights that make an operand of a score and, in a layer that depends on it, of another score."""
-    structure = check.structure
+    """Weights that make an operand of a score and, in a layer that may depend on it, of another score."""
     by_weight: dict[str, list[Maker]] = {}
-    for maker in check.makers(structure.operands):
+    for maker in check.makers(check.structure.operands):
         by_weight.setdefault(maker.statement.weight.name, []).append(maker)
-    told: set[str] = set()
-    shared: dict[tuple[int, int], tuple[Maker, Maker, Verdict]] = {}  # scores that share a weight, and the MatMuls
-    for name, makers in by_weight.items():
-        later = next(_later(check, makers), None)
-        if later is not None:
-            told.add(name)
-            yield later
-            continue
-        for first, second in product(makers, repeat=2):
-            if first.dot != second.dot and first.position != second.position:  # one vector may serve many layers
-                verdict, _ = structure.same_member(first.position, second.position)
-                if verdict is not HOLDS:
-                    shared[first.dot, second.dot] = first, second, verdict
-    if not shared:
+    for makers in by_weight.values():
+        met = (found for first, second in product(makers, repeat=2) for found in _met(check, first, second))
+        yield from islice(met, 1)
+
+
+def _met(check: Context, first: Maker, second: Maker) -> Iterator[Finding]:
+    """Where a weight of a score operand is used again, in a later round of a recurrence or for a score behind it.
+
+    Scores of one layer may share weights, unless one is of a recurrence: that might tie its rounds to each other.
+    """
+    structure = check.structure
+    layers = [structure.layers[maker.dot] for maker in (first, second)]
+    recurrent = structure.recurs(first.dot) or structure.recurs(second.dot)
+    if max(layers) == 1 and not recurrent:
         return
-    tangled = structure.tangled(shared)
-    pairs = [(one, two) for one, two in shared if one in tangled]
-    behind = [pair for pair in pairs if structure.precedes(*pair)]  # else the layers meet through other scores
-    for pair in behind or [(one, two) for one, two in pairs if one < two]:
-        first, second, verdict = shared[pair]
-        name = first.statement.weight.name
-        if name not in told:
-            told.add(name)
-            yield _again(check, first, second, verdict)
-
-
-def _later(check: Context, makers: Sequence[Maker]) -> Iterator[Finding]:
-    """Where a weight of score operands is used again in a later round of a recurrence, unless no score is behind it."""
-    for first, second in product(makers, repeat=2):
-        for index in check.structure.loops(first.position, second.position):
-            verdict, _ = check.structure.same_member(first.position, second.position, apart=index)
-            if verdict is not HOLDS and _behind_score(check, first.dot, second.dot):
-                yield _again(check, first, second, verdict, index)
-
-
-def _behind_score(check: Context, *dots: int) -> bool:
-    """Whether some scores depend on scores; those that do not are one layer, whatever weights they share."""
-    return not check.structure.ancestors(*dots).isdisjoint(check.structure.scores)
+    rounds = list(structure.loops(first.position, second.position))
+    behind = layers[0] < layers[1] or (recurrent and layers[0] == layers[1] and first.dot < second.dot)
+    if behind and first.position != second.position:  # one vector may serve many layers
+        rounds.append("")
+    for index in rounds:
+        verdict, _ = structure.same_member(first.position, second.position, apart=index)
+        if verdict is not HOLDS:
+            yield _again(check, first, second, verdict, index)
 
 
 def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:
@@ -214,7 +198,7 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     for position in behind:
         for maker in structure.finite:
             apart = structure.loops(maker, position)
-            rounds = ("", *apart) if structure.precedes(maker, position) else apart
+            rounds = ("", *apart) if maker != position and maker in structure.ancestors(position) else apart
             met = ((index, *structure.same_member(maker, position, apart=index)) for index in rounds)
             found = next((each for each in met if each[1] is not HOLDS), None)
             if found is not None:

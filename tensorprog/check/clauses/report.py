@@ -78,6 +78,11 @@ class Finding:
     consequence: str = ""  # what follows if it fails
 
     @property
+    def failing(self) -> bool:
+        """Whether it puts the program outside."""
+        return self.verdict in ("fails", "unknown")
+
+    @property
     def fix(self) -> str:
         """What to change, as text."""
         return "; or ".join(map(str, self.fixes))
@@ -127,7 +132,7 @@ class Report(Shown):
     source: str
     findings: tuple[Finding, ...]
     claims: tuple[Claim, ...] = ()
-    consequence: str = ""  # of `outside`: diverges | no limit | not covered
+    consequence: str = ""  # of `outside`: diverges | not covered
     rate: str = ""  # of `diverges`
     rewrites: tuple[Rewrite, ...] = ()  # exact, made before judging
 
@@ -139,7 +144,7 @@ class Report(Shown):
     @property
     def failing(self) -> tuple[Finding, ...]:
         """Findings that put the program outside."""
-        return tuple(f for f in self.findings if f.verdict in ("fails", "unknown"))
+        return tuple(finding for finding in self.findings if finding.failing)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data: grade, source, consequence, claims and findings."""

@@ -16,10 +16,9 @@ from tensorprog.check.clauses.context import (
 )
 from tensorprog.check.clauses.report import Finding, Fix, Replacement
 from tensorprog.check.clauses.scores import average_fix, mean_of, renamed
-from tensorprog.language.expr import Variable
+from tensorprog.language.expr import Variable, replace_variables
 from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement
-from tensorprog.language.substitute import replace_variables
 
 __all__ = ["dedicated", "different", "transposes"]
 

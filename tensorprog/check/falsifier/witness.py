@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from tensorprog.check.falsifier.line import Line, racing, rising
 from tensorprog.check.graph import Structure
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import BATCH, Open, Scope, affine_values, evaluate
 from tensorprog.language.expr import COMPARISONS, Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.language.ir import Netsor, Range
-from tensorprog.language.named_arrays import BATCH, Open, affine_values
 
 __all__ = ["Probe", "Witness"]
 

@@ -24,11 +24,10 @@ from functools import partial
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.biases import biases
 from tensorprog.check.rewrites.constants import constants
+from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
 from tensorprog.check.rewrites.expand import expand
 from tensorprog.check.rewrites.inline import inline
 from tensorprog.check.rewrites.move import linear_given_scores, move
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
-from tensorprog.check.rewrites.tools.linear import Stuck
 from tensorprog.check.rewrites.turn import turn
 from tensorprog.check.rewrites.unused import unused
 from tensorprog.language.ir import Netsor

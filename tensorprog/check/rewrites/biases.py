@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, slots_of
 from tensorprog.language.initials import InitialLaw, initial_law
 from tensorprog.language.ir import ConstantDef, Initial, MatMul, Nonlin, Table, Weight
@@ -47,31 +48,29 @@ def _product(editor: Editor, initial: Initial, name: str, indices: Sequence[str]
     return MatMul(Variable(name, slots), Variable(weight, slots), ones, initial.span)
 
 
+def _table(editor: Editor, name: str, array: NDArray[np.float64], indices: Sequence[str]) -> Expr:
+    """An array as a constant of the program, read at its indices."""
+    if not indices:
+        return Number(array.item())
+    values = Table.of(array.reshape([editor.size_of(index) for index in indices]))
+    editor.constants.append(ConstantDef(editor.name(name), values, tuple(indices)))
+    return Constant(editor.constants[-1].name, slots_of(indices))
+
+
 def _independent(editor: Editor, initial: Initial, law: InitialLaw) -> MatMul:
     """b_i = W_i 1 for members that are independent of each other."""
     variance = initial.cov
     if law.joint or not isinstance(variance, Expr) or initial.data is not None:
         values = np.diagonal(law.blocks, axis1=-2, axis2=-1)
-        own = (*law.independent, *law.joint)
-        sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in own]
-        if not own:
-            return _product(editor, initial, initial.name, (), Number(values.item()))
-        table = ConstantDef(editor.name(f"v_{initial.name}"), Table.of(values.reshape(sizes)), own, initial.span)
-        editor.constants.append(table)
-        variance = Constant(table.name, slots_of(own))
+        variance = _table(editor, f"v_{initial.name}", values, (*law.independent, *law.joint))
     return _product(editor, initial, initial.name, initial.indices, variance)
 
 
 def _joint(editor: Editor, initial: Initial, law: InitialLaw) -> Nonlin:
     """b_i = sum_k L_ik (W_k 1), with L L^T the covariance over the joint indices."""
     target = Variable(initial.name, slots_of(initial.indices))
-    own = (*law.independent, *law.joint)
     copies = tuple(editor.copy_index(name) for name in law.joint)
-    sizes = [editor.netsor.index[name].stop - editor.netsor.index[name].start for name in law.joint]
-    factor = Table.of(law.factor.reshape(*law.blocks.shape[:-2], *sizes, *sizes))
-    constant = ConstantDef(editor.name(f"L_{initial.name}"), factor, (*own, *copies), initial.span)
-    editor.constants.append(constant)
+    factor = _table(editor, f"L_{initial.name}", law.factor, (*law.independent, *law.joint, *copies))
     source = _product(editor, initial, editor.name(f"{initial.name}_x"), (*law.independent, *copies), Number(1))
     editor.add(-1, source, str(target))
-    product = Call("multiply", (Constant(constant.name, slots_of(constant.indices)), source.target))
-    return Nonlin(target, Reduction("sum", copies, product), "", initial.span)
+    return Nonlin(target, Reduction("sum", copies, Call("multiply", (factor, source.target))), "", initial.span)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
-from tensorprog.check.rewrites.tools.operands import split_apart, taken_inside
+from tensorprog.check.rewrites.editor import Editor, Rewrite
+from tensorprog.check.rewrites.linear import split_apart, taken_inside
 
 __all__ = ["expand"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import variables
 from tensorprog.language.ir import Nonlin
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
-from tensorprog.check.rewrites.tools.linear import Stuck
-from tensorprog.check.rewrites.tools.operands import combined, leaves, split_apart, taken_inside
+from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
+from tensorprog.check.rewrites.linear import combined, leaves, split_apart, taken_inside
 from tensorprog.language.expr import Variable, variables
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tensorprog.check.rewrites.tools.editor import Editor, Rewrite
+from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.language.expr import Call, Number
 from tensorprog.language.ir import MatMul, Netsor, Weight
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,37 +21,41 @@ from tensorprog.jobs.cli.frame import (
     SIMPLE,
     Command,
     Group,
+    cluster,
+    complain,
+    digits,
+    echo,
+    exit_code,
+    header,
+    load,
+    open_program,
+    places,
+    print_json,
+    show,
+    writable,
 )
 from tensorprog.jobs.cli.options import (
-    ACCURACY,
     FILE,
     FORMAT,
-    INFINITE,
-    LATEX,
     MEMORY,
     METHOD,
     QUIET,
     REQUIRE,
     SEED,
-    SELF_CHECK,
     SET,
-    SYMBOLIC,
     WIDTH,
     Place,
     averages,
+    indices,
     option,
     options,
     whole_number,
 )
-from tensorprog.jobs.cli.paper import paper
 from tensorprog.jobs.cli.programs import completion, graph, list_, new
-from tensorprog.jobs.cli.shared import complain, echo, exit_code, header, load, open_program, print_json, show, writable
-from tensorprog.jobs.cli.sweep import sweep
+from tensorprog.jobs.cli.studies import paper, sweep
 from tensorprog.language.errors import NotCompiledError, TensorprogError, fail
-from tensorprog.show.terminal import columns_of
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
     from tensorprog.check.clauses import Report
     from tensorprog.language.ir import Netsor
@@ -112,22 +112,22 @@ def run(
     program = open_program(file, overrides)
     from tensorprog.jobs import run as job
     from tensorprog.results.study import default_out, settings_of
-    from tensorprog.show.page import Page
+    from tensorprog.show.page import report_page
     from tensorprog.show.progress import Progress
 
     given = {"width": width, "samples": samples, "seed": seed, "method": method, "threads": threads,
              "max_memory": max_memory, "averages": average}
     settings = settings_of(program.netsor, given)
     folder = out or default_out(program.netsor)
-    with Progress(notes=not quiet).shown() as listener, _workers(scheduler, listener.note) as executor:
-        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=Page())
+    with Progress(notes=not quiet).shown() as listener, cluster(scheduler, listener.note) as executor:
+        study = job.run(program, settings, folder, listener, executor=executor, stream=stream, page=report_page)
     if form == "json":
         print_json(study.to_json())
     elif not quiet:
         said = tuple(finding for finding in study.report.findings if finding.verdict != "holds")
         show(replace(study.report, findings=said).blocks())
-        show(study.blocks(figures=1 if columns_of(sys.stdout) < 100 else 2), apart=True)
-        echo("\n" + "\n".join(_wrapped_paths(folder, study.written)))
+        show(study.blocks(digits()), apart=True)
+        echo("\n" + places(folder, (path.relative_to(folder) for path in study.written)))
     if study.reason is not None:
         if quiet:  # else it has been said when it happened
             complain(f"there is no limit to compare with: {study.reason}")
@@ -136,19 +136,6 @@ def run(
         if not isinstance(study.refusal, NotCompiledError):  # which the check says, and its grade is what it is
             return study.refusal.exit_code
     return exit_code(study.report.grade, require)
-
-
-def _workers(scheduler: str | None, note: Callable[[str], None]) -> AbstractContextManager[Executor | None]:
-    """Those of a scheduler, if one is named."""
-    if scheduler is None:
-        return nullcontext()
-    from tensorprog.finite.cluster import connected
-
-    return connected(scheduler, note)
-
-
-def _wrapped_paths(folder: Path, written: list[Path]) -> list[str]:
-    return [f"written to {folder}{os.sep}", *(f"  {path.relative_to(folder)}" for path in written)]
 
 
 @click.command(
@@ -189,7 +176,7 @@ def check(
 def _written_out(netsor: Netsor, report: Report) -> str:
     """The program written out, in the theorem's form if it has one, and the steps to it from the one judged."""
     from tensorprog.check.rewrites import written_out
-    from tensorprog.language.yaml_io import shown
+    from tensorprog.language.writing import shown
 
     found = written_out(netsor)
     more = [step for step in found.steps[len(report.rewrites):] if step.kind != "unused"]
@@ -204,7 +191,7 @@ def _asked(netsor: Netsor, rewritten: bool, facts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rewritten:
         from tensorprog.check.rewrites import written_out
-        from tensorprog.language.yaml_io import shown
+        from tensorprog.language.writing import shown
 
         program = written_out(netsor)
         found["rewritten"] = {"steps": [step.to_json() for step in program.steps], "program": shown(program.netsor)}
@@ -236,7 +223,15 @@ def _refused(program: Any, require: str | None, form: str) -> int:
               ("mlp --symbolic", "formulas in the constants"),
               ("attention --latex > derivation.tex", "the derivation")],
 )
-@options(FILE, SET, ACCURACY, INFINITE, SYMBOLIC, LATEX, SELF_CHECK, WIDTH)
+@options(FILE, SET)
+@option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
+@option("--infinite", metavar="INDEX", shell_complete=indices,
+        help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
+@option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
+@option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
+@option("--self-check", "self_check", is_flag=True,
+        help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they contradict it.")
+@options(WIDTH)
 @option("--samples", metavar="N", default="65536", show_default=True, callback=whole_number("--samples", 2),
         help="Draws of the limit for --self-check.")
 @options(SEED, MEMORY, FORMAT, QUIET, REQUIRE)
@@ -267,7 +262,9 @@ def limit(
         return _formulas(program, form, quiet, latex)
     from tensorprog.results.reference import Reference
 
-    law = _compiled(program, accuracy, max_memory)
+    if accuracy is not None and not 0 < accuracy < float("inf"):
+        raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
+    law = program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
     if self_check:
         return _self_check(law, program, width, samples, seed or 0, form, quiet)
     reference = Reference(law if infinite is None else law.infinite_heads(infinite))
@@ -298,12 +295,13 @@ def _formulas(program: Any, form: str, quiet: bool, latex: bool) -> int:
     from tensorprog.limit.formulas.text import law_json, law_text
 
     if form == "json":
-        print_json(header(program.netsor, program.check()) | {"limit": law_json(law)})
+        found = {"symbols": list(law.symbols), "formulas": law_json(law.formulas), "latex": law.latex()}
+        print_json(header(program.netsor, program.check()) | {"limit": found})
     elif latex and not quiet:
-        echo(document(law).rstrip("\n"))
+        echo(document(law.formulas, law.grade).rstrip("\n"))
     elif not quiet:
         echo(str(program.check()).splitlines()[0])
-        echo(f"\n{law_text(law)}")
+        echo(f"\n{law_text(law.formulas)}")
     return 0
 
 
@@ -324,12 +322,6 @@ def _self_check(
     complain(f"the limit is contradicted by its {'networks' if worst.against == 'networks' else 'own draws'} in "
              f"{len(found.contradicted)} of {len(found.rows)} numbers, most in {worst.quantity}")
     return NOT_MET
-
-
-def _compiled(program: Any, accuracy: float | None, max_memory: str | None) -> Any:
-    if accuracy is not None and not 0 < accuracy < float("inf"):
-        raise fail(f"--accuracy {accuracy}: is not a positive number", fix="--accuracy 1e-4")
-    return program.limit(accuracy=accuracy, max_memory=max_memory or "1GiB")
 
 
 @click.command(

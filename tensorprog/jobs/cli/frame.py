@@ -5,21 +5,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail
-from tensorprog.show.terminal import prepare
+from tensorprog.language.files import json_text
+from tensorprog.show.terminal import columns_of, prepare
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from tensorprog.blocks import Block
+    from tensorprog.language.ir import Netsor
 
 COMMANDS = ("The main job", "Its parts", "Studies", "Programs and shell")  # headings of commands, in this order
 OPTIONS, RESOURCES, OUTPUT = "Options", "Time and memory", "Output"  # headings of options
-WIDEST, NARROWEST = 100, 24  # columns of text
-SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 FILE_TEXT = "FILE is the path of a program file, or the bare name of a shipped program (see `tp list`)."
 
 DONE, OUTSIDE, BAD_INPUT, NOT_MET, OUR_BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 70, 130, 141
@@ -27,6 +33,7 @@ MEANING = {  # those that `--help` explains
     DONE: "done", OUTSIDE: "the program is outside the theory, or below --require", BAD_INPUT: "bad input",
     NOT_MET: "accuracy or memory not met, or a limit that is not compiled", INTERRUPTED: "interrupted",
 }
+REQUIRED = ("theorem", "remark", "extension")  # grades that --require takes
 SIMPLE = (DONE, BAD_INPUT)  # of commands that neither judge nor compute
 
 
@@ -102,20 +109,6 @@ class HeadedOption(click.Option):
         self.heading = heading
 
 
-class Formatter(click.HelpFormatter):
-    """Text as narrow as the screen is; click's own is never narrower than 50 columns."""
-
-    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
-        room = min(shutil.get_terminal_size().columns, max_width or WIDEST) - 2
-        super().__init__(indent_increment, width or max(room, NARROWEST), max_width)
-
-
-class CommandContext(click.Context):
-    """A command that is being called."""
-
-    formatter_class = Formatter
-
-
 def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.HelpFormatter) -> None:
     """Lists under headings, whose texts begin in one column."""
     column = min(max((len(name) for part in rows.values() for name, _ in part), default=0), formatter.width // 3)
@@ -124,23 +117,12 @@ def _write_sections(rows: dict[str, list[tuple[str, str]]], formatter: click.Hel
             formatter.write_dl([(f"{name:<{column}}", text) for name, text in part], col_max=column + 2)
 
 
-def _write_commands(commands: Iterable[tuple[str, click.Command]], formatter: click.HelpFormatter) -> None:
-    """Write the commands under their headings, each with its whole summary."""
-    rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
-    for name, command in commands:
-        summary = command.short_help or command.get_short_help_str(limit=1000)
-        rows.setdefault(getattr(command, "heading", COMMANDS[2]), []).append((name, summary))
-    _write_sections({heading: part for heading, part in rows.items() if part}, formatter)
-
-
 class Command(click.Command):
     """A command that shows examples, says what FILE is, and leaves with an exit code.
 
     `heading` is the one it stands under in the list of commands, `examples` are pairs: what follows the command's name,
     and what it is for; `exits` are the codes that it can leave with and `--help` explains.
     """
-
-    context_class = CommandContext
 
     def __init__(
         self, *args: Any, heading: str = COMMANDS[2], examples: Sequence[tuple[str, str]] = (),
@@ -178,14 +160,6 @@ class Command(click.Command):
         with formatter.section("Exit codes"):
             formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the words of the line; what is wrong with them is told with the command that they are for."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run and write all that was printed; click would take a closed pipe for exit code 1."""
         try:
@@ -219,8 +193,11 @@ class Group(Command, click.Group):
         return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
-        _write_commands(self.commands.items(), formatter)
+        """Write the commands under their headings, each with its whole summary, then the options."""
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in COMMANDS}
+        for name, command in self.commands.items():
+            rows[getattr(command, "heading", COMMANDS[2])].append((name, command.short_help or ""))
+        _write_sections(rows, formatter)
         Command.format_options(self, ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -232,3 +209,109 @@ class Group(Command, click.Group):
             fix = f"tp run {name}" if file else hint.replace("known names", "commands")
             raise fail(f"there is no command {name}", fix=fix)
         return super().resolve_command(ctx, args)
+
+
+# ---- what several commands do ----------------------------------------------------------------------------------------
+
+
+def echo(text: str = "") -> None:
+    """Print a line on stdout as it is encoded: click takes ASCII terminals for ones that know UTF-8."""
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def notice(text: str) -> None:
+    """Print on stderr what is no error; nothing if the command was told to be quiet."""
+    context = click.get_current_context(silent=True)
+    if context is None or not context.params.get("quiet"):
+        complain(text)
+
+
+def cluster(scheduler: str | None, note: Callable[[str], None]) -> AbstractContextManager[Executor | None]:
+    """The workers of a scheduler, if one is named."""
+    if scheduler is None:
+        return contextlib.nullcontext()
+    from tensorprog.finite.cluster import connected
+
+    return connected(scheduler, note)
+
+
+def show(blocks: Iterable[Block], apart: bool = False) -> None:
+    """Print what is to be seen of a result, each block after an empty line if they stand `apart`.
+
+    Blocks that are apart are printed as they come, so that those before one that fails are seen.
+    """
+    from tensorprog.show.terminal import show as print_blocks
+
+    for group in ([block] for block in blocks) if apart else [blocks]:
+        if apart:
+            echo()
+        print_blocks(group, echo)
+
+
+def digits() -> int:
+    """Figures of errors in tables: one on a narrow screen, else two."""
+    return 1 if columns_of(sys.stdout) < 100 else 2
+
+
+def places(folder: Path, names: Iterable[object]) -> str:
+    """The folder that was written to, and the files in it."""
+    return "\n".join([f"written to {folder}{os.sep}", *(f"  {name}" for name in names)])
+
+
+def load(file: str, overrides: Mapping[str, str]) -> Netsor:
+    """The program meant by FILE; its warnings go to stderr."""
+    from tensorprog.language.reading import load as read
+    from tensorprog.shipped import resolve
+
+    netsor = read(resolve(file), overrides, file=file)
+    for warning in netsor.warnings:
+        notice(f"warning: {warning}")
+    return netsor
+
+
+def open_program(file: str, overrides: Mapping[str, str]) -> Any:
+    """As `load`, as the `Program` of the Python interface."""
+    from tensorprog.program import Program
+
+    return Program.from_netsor(load(file, overrides))
+
+
+def exit_code(grade: str, required: str | None) -> int:
+    """0 if a grade reaches the bar, which by default is any but outside, else 1, after saying why if it is inside."""
+    order = (*REQUIRED, "outside")
+    if order.index(grade) <= order.index(required or "extension"):
+        return DONE
+    if grade != "outside":
+        complain(f"the grade is {grade}, and --require asks for {required}")
+    return OUTSIDE
+
+
+def header(netsor: Netsor, report: Any) -> dict[str, Any]:
+    """The entries that every JSON object begins with."""
+    from tensorprog.results.study import constants_json
+
+    return {"program": netsor.name, "constants": constants_json(netsor), "assumptions": report.to_json()}
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object, in ASCII, which every terminal and pipe leaves as it is."""
+    echo(json_text(value, ascii_only=True).rstrip("\n"))
+
+
+def writable(path: Path) -> None:
+    """Refuse early what would fail after a long computation.
+
+    Raises    ProgramError
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise fail(f"{path} is a directory", fix="name a file in it")
+    if not folder.is_dir():
+        raise fail(f"there is no folder {folder}", fix="create it first, or name another place")
+    if not os.access(folder, os.W_OK):
+        raise fail(f"{folder} cannot be written to", fix="name another place")

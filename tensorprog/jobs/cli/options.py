@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from tensorprog.jobs.cli.frame import OUTPUT, RESOURCES, HeadedOption
+from tensorprog.jobs.cli.frame import OUTPUT, REQUIRED, RESOURCES, HeadedOption
 from tensorprog.language.errors import Problem, ProgramError, fail
 
 if TYPE_CHECKING:
     from tensorprog.language.ir import Netsor
 
 MAX_NUMBER = 2**63 - 1
-REQUIRED = ("theorem", "remark", "extension")
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
 MEMBERS = 16  # of one family
@@ -33,21 +34,12 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
     return _starting(incomplete, shipped_programs()) + [CompletionItem(path) for path in _paths(incomplete)]
 
 
-def _paths(incomplete: str) -> Iterator[str]:
+def _paths(incomplete: str) -> list[str]:
     """Folders with a slash at their end; what is in a folder instead of it where no other path is possible."""
-    head, slash, start = incomplete.rpartition("/")
-    try:
-        entries = sorted(Path(f"{head}{slash}" or ".").iterdir())
-    except OSError:
-        return
-    shown = [entry for entry in entries
-             if entry.name.startswith(start) and (start or not entry.name.startswith("."))
-             and (entry.suffix.lower() in SUFFIXES or entry.is_dir())]
-    if len(shown) == 1 and shown[0].is_dir() and start:
-        yield from _paths(f"{head}{slash}{shown[0].name}/")
-        return
-    for entry in shown:
-        yield f"{head}{slash}{entry.name}" + ("/" if entry.is_dir() else "")
+    found = [f"{path}/" if os.path.isdir(path) else path for path in sorted(glob(f"{escape(incomplete)}*"))
+             if os.path.isdir(path) or path.lower().endswith(SUFFIXES)]
+    inside = incomplete and len(found) == 1 and found[0].endswith("/")
+    return _paths(found[0]) if inside else found
 
 
 def constants(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -86,7 +78,7 @@ def _starting(incomplete: str, texts: Iterable[str]) -> list[CompletionItem]:
 def _program(ctx: click.Context) -> Netsor | None:
     """The program named on the line, if it is one; click leaves it among `args` where an option has no value yet."""
     from tensorprog.language.errors import TensorprogError
-    from tensorprog.language.yaml_io import load
+    from tensorprog.language.reading import load
     from tensorprog.shipped import resolve
 
     try:
@@ -98,33 +90,32 @@ def _program(ctx: click.Context) -> Netsor | None:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _overrides(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+def _pairs(texts: Iterable[str], option: str, form: str, example: str) -> list[tuple[str, str]]:
+    """Names and what stands behind their equals signs; nothing is empty, nor what stands between commas."""
+    pairs = {text: [part.strip() for part in text.partition("=")] for text in texts}
+    problems = [Problem(f"{option} {text}: is not of the form {form}", fix=f"{option} {example}")
+                for text, (name, _, value) in pairs.items() if not all([name, *map(str.strip, value.split(","))])]
+    if problems:
+        raise ProgramError(problems)
+    return [(name, value) for name, _, value in pairs.values()]
+
+
+def _overrides(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE, the last of equal names winning."""
-    result = {}
-    problems = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            problems.append(Problem(f"--set {pair}: is not of the form NAME=VALUE", fix="--set H=16"))
-        result[name.strip()] = value.strip()
-    if problems:
-        raise ProgramError(problems)
-    return result
+    return dict(_pairs(texts, "--set", "NAME=VALUE", "H=16"))
 
 
-def averages(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
+def averages(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...] | None:
     """NAME=PSI, the last of equal names winning; what PSI means is checked with the program."""
-    result = {}
-    problems = []
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            problems.append(
-                Problem(f"--average {pair}: is not of the form NAME=PSI", fix="--average 'm=tanh(y[0])**2'"))
-        result[name.strip()] = value.strip()
-    if problems:
-        raise ProgramError(problems)
-    return tuple(result.items()) or None
+    return tuple(dict(_pairs(texts, "--average", "NAME=PSI", "'m=tanh(y[0])**2'")).items()) or None
+
+
+def values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """NAME=VALUE,VALUE,.. of each constant, its values in one place or several."""
+    found: dict[str, list[str]] = {}
+    for name, listed in _pairs(texts, "--over", "NAME=VALUE,VALUE,..", "H=1,2,4"):
+        found.setdefault(name, []).extend(map(str.strip, listed.split(",")))
+    return found
 
 
 def whole_number(option: str, minimum: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -202,14 +193,6 @@ REQUIRE = option("--require", type=click.Choice(REQUIRED), metavar="GRADE", head
 SEED = option("--seed", metavar="N", callback=whole_number("--seed", 0), help="Seed of the random streams.")
 MEMORY = option("--max-memory", "max_memory", metavar="SIZE", heading=RESOURCES,
                 help="What networks, results and limits may take, e.g. 500MB; default 1GiB.")
-ACCURACY = option("--accuracy", type=float, metavar="X", help="Largest error wanted in the limit's numbers.")
 WIDTH = option("--width", metavar="N,..", multiple=True, callback=widths, help="Widths n to run at, e.g. 16,64,256.")
 METHOD = option("--method", type=click.Choice(["auto", "dense", "lazy", "collapsed"]), metavar="METHOD",
                 help="How networks are drawn: auto, dense, lazy or collapsed.")
-INFINITE = option("--infinite", metavar="INDEX", shell_complete=indices,
-                  help="Take the range of an index, that of heads, to infinity: a Gaussian limit.")
-SYMBOLIC = option("--symbolic", is_flag=True, help="Print formulas in the constants instead of numbers.")
-LATEX = option("--latex", is_flag=True, help="Print the derivation of the formulas as a LaTeX document.")
-SELF_CHECK = option("--self-check", "self_check", is_flag=True,
-                    help="Compare the limit with its own draws, and with --width with networks; exit code 3 if they "
-                    "contradict it.")

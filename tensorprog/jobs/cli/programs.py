@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
@@ -15,9 +13,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from tensorprog.blocks import Grid
-from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command
+from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, SIMPLE, Command, echo, load, print_json, show, writable
 from tensorprog.jobs.cli.options import FILE, FORMAT, QUIET, SET, SUFFIXES, Place, files, option, options
-from tensorprog.jobs.cli.shared import echo, load, print_json, show, writable
 from tensorprog.language.errors import fail
 from tensorprog.language.files import is_reserved, whole, write_text, writing
 from tensorprog.shipped import SCHEMA, STARTER, resolve
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from tensorprog.language.atoms.core import Regularity
 
 KINDS = (".svg", ".dot", ".gv", ".mmd", ".md")
-LONGEST = 60  # characters of a name
 MODELINE = "# yaml-language-server: $schema="
 SHELLS = ("bash", "zsh", "fish")
 
@@ -53,7 +49,7 @@ def list_(atoms: bool, form: str, quiet: bool) -> int:
 
 def program_rows() -> list[tuple[str, ...]]:
     """Name, grade and title of each shipped program."""
-    from tensorprog.language.yaml_io import load
+    from tensorprog.language.reading import load
     from tensorprog.results.judge import judge
     from tensorprog.shipped import shipped_programs
 
@@ -123,7 +119,7 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
     writable(target)
     path = resolve(source) if source is not None else STARTER
     tables = load(str(path), {}).tables.values()
-    written = {target: _text(path, name, target.parent).encode()}
+    written = {target: _text(path, name).encode()}
     written |= _data(path.parent, target.parent, [table.file for table in tables if table.file])
     taken = [path for path in written if path.exists() and (path == target or path.read_bytes() != written[path])]
     if taken and not force:
@@ -134,7 +130,7 @@ def new(name: str, source: str | None, out: Path | None, force: bool, quiet: boo
             with whole(path) as partial:
                 partial.write_bytes(content)
     if not quiet:
-        shown, picture = _quoted(target), _quoted(target.with_suffix(".svg"))
+        shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
         commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
         echo("\n".join([*(f"written to {path}" for path in written), "next:", *(f"  {text}" for text in commands)]))
     return 0
@@ -149,39 +145,27 @@ def _named(name: str) -> None:
         raise fail(f"{name}: NAME is the name of a program, not a path", fix=f"tp new {plain} -o FOLDER")
     if is_reserved(name):
         raise fail(f"{name} is the name of a device on Windows", fix=f"tp new {plain}_program")
-    if len(name) > LONGEST:
-        raise fail(f"the name has {len(name)} characters, more than {LONGEST}", fix=f"tp new {plain[:20]}")
     if not re.fullmatch(r"\w([\w.-]*\w)?", name):
         raise fail(f"{name!r} cannot name a program: letters, digits, and . - _ between them", fix=f"tp new {plain}")
 
 
-def _text(path: Path, name: str, folder: Path) -> str:
+def _text(path: Path, name: str) -> str:
     """The text of a program under a new name, led by a line for editors."""
-    from tensorprog.language.yaml_io.compose import compose
+    from tensorprog.language.reading import compose
 
     text = path.read_text(encoding="utf-8-sig")
     root: Any = compose(text, str(path))
     entry = next(value for key, value in root.value if key.value == "program")
     text = f"{text[: entry.start_mark.index]}{name}{text[entry.end_mark.index :]}"
     lines = [line for line in text.splitlines() if not line.startswith(MODELINE)]
-    return "\n".join([f"{MODELINE}{_schema(folder)}", *lines, ""])
-
-
-def _schema(folder: Path) -> str:
-    """Where the schema is: relative to a folder that holds the package, so that both may be moved together."""
-    place = folder.resolve()
-    return SCHEMA.relative_to(place).as_posix() if SCHEMA.is_relative_to(place) else SCHEMA.as_uri()
+    return "\n".join([f"{MODELINE}{SCHEMA.as_uri()}", *lines, ""])
 
 
 def _data(base: Path, folder: Path, names: Iterable[str]) -> dict[Path, bytes]:
     """Data files by the place where the copy of a program will look for them."""
-    from tensorprog.language.yaml_io.data import data_path
+    from tensorprog.language.reading import data_path
 
     return {folder.joinpath(*PureWindowsPath(name).parts): data_path(name, base).read_bytes() for name in names}
-
-
-def _quoted(path: Path) -> str:
-    return subprocess.list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))
 
 
 # ---- tp graph -------------------------------------------------------------------------------------------------------

@@ -17,14 +17,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from tensorprog.finite.cluster import adopted
 from tensorprog.finite.job import Job, make_job
 from tensorprog.finite.store import settings
 from tensorprog.finite.workers import OUTSIDE_WORKERS, Packed, cores, finished, inside, opened, pack
-from tensorprog.jobs.sweeps.design import NUMBERS, Cell, Design
+from tensorprog.jobs.sweeps.design import NUMBERS, Cell, Design, Setting
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, OutsideError, ProgramError, TensorprogError
 from tensorprog.language.files import Lock, write_text, writing
 from tensorprog.language.formats import split
@@ -44,8 +43,8 @@ from tensorprog.program import Program
 from tensorprog.results.comparison import compare
 from tensorprog.results.reference import Reference
 
-__all__ = ["Drawn", "Finished", "Folder", "Limits", "Numbers", "draw", "drawn", "identity", "job_of", "named",
-           "numbers", "pool", "stream"]
+__all__ = ["Drawn", "Finished", "Numbers", "draw", "drawn", "held", "identity", "job_of", "limit_of", "named",
+           "numbers", "pool", "read", "stream", "write"]
 
 Array = NDArray[Any]
 Drawn = dict[str, Array]  # variable -> its draws, and mean and variance of its conditional laws if it has them
@@ -102,10 +101,8 @@ def draw(
     Scale     results that memory would not hold, such as scores of many heads, pass through a temporary folder
     """
     job = opened(cell) if isinstance(cell, Packed) else cell
-    program = Program.from_netsor(job.netsor)
-    assert isinstance(program, Program)
-    run = partial(program.run, job.plan.width, samples, seed=job.seed, keep=_kept(job.netsor, variables),
-                  threads=threads, progress=progress, conditional=conditional)
+    run = partial(Program.from_netsor(job.netsor).run, job.plan.width, samples, seed=job.seed, threads=threads,
+                  keep=_kept(job.netsor, variables), progress=progress, conditional=conditional)
     try:
         return _columns(run(), variables)
     except MemoryLimitError:
@@ -205,32 +202,12 @@ def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:
 # ---- the limits beside them -----------------------------------------------------------------------------------------
 
 
-class Limits:
-    """The limits of settings, each compiled when it is first asked for."""
-
-    def __init__(self, design: Design) -> None:
-        self._variables = design.variables
-        self._known: dict[tuple[int, ...], tuple[Reference | None, str]] = {}
-
-    def of(self, cell: Cell) -> tuple[Reference | None, str]:
-        """The limit of a cell's program, and why there is none of all or some variables."""
-        key = cell.setting.position
-        if key not in self._known:
-            self._known[key] = _compiled(cell.setting.netsor, _kept(cell.setting.netsor, self._variables))
-        return self._known[key]
-
-    def forget(self, cell: Cell) -> None:
-        """Let go of what a setting's limit holds in memory."""
-        self._known.pop(cell.setting.position, None)
-
-
-def _compiled(netsor: Netsor, families: Sequence[str]) -> tuple[Reference | None, str]:
-    program = Program.from_netsor(netsor)
-    assert isinstance(program, Program)
+def limit_of(setting: Setting, variables: Sequence[str]) -> tuple[Reference | None, str]:
+    """The limit of a program, and why there is none of all or some variables."""
     missing = []
     try:
-        reference = Reference(program.limit())
-        for name in families:
+        reference = Reference(Program.from_netsor(setting.netsor).limit())
+        for name in _kept(setting.netsor, variables):
             try:
                 reference.moments(name)
             except (NotCompiledError, MemoryLimitError) as error:
@@ -248,8 +225,7 @@ def numbers(design: Design, cell: Cell, drawn: Drawn, reference: Reference | Non
     """Compare the draws of each variable with the limit; None where a number does not exist."""
     found: Numbers = {}
     for variable, values in drawn.items():
-        (row,) = compare(_samples(design, cell, variable, values), reference, [variable]).rows
-        fields: Mapping[str, Any] = row.to_json()
+        fields = compare(_samples(design, cell, variable, values), reference, [variable])[variable].to_json()
         found[variable] = {name: fields[name] for name in NUMBERS}
     return found
 
@@ -275,51 +251,42 @@ class Finished(NamedTuple):
     refused: str  # why there is no limit; empty if there is one
 
 
-class Folder:
-    """The folder of a sweep, or with None a memory that is gone afterwards; open for writing inside a `with` block.
+@contextmanager
+def held(out: Path | None) -> Iterator[None]:
+    """The folder of a sweep made, and open for writing by nobody else; without one there is nothing to do.
 
     Raises    ProgramError if another process is writing to it, or nobody can
     """
+    if out is None:
+        yield
+        return
+    lock = Lock(out / "lock")
+    with writing(out):
+        (out / "cells").mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
-    def __init__(self, path: Path | None, design: Design) -> None:
-        self.path, self._design = path, design
-        self._lock = None if path is None else Lock(path / "lock")
 
-    def __enter__(self) -> Folder:
-        if self.path is not None and self._lock is not None:
-            with writing(self.path):
-                (self.path / "cells").mkdir(parents=True, exist_ok=True)
-                self._lock.acquire()
-        return self
+def read(out: Path, design: Design, cell: Cell) -> Finished | None:
+    """What is known of a cell; None if it is not finished, or its file is not what was written."""
+    wanted = identity(design, cell)
+    try:
+        found = json.loads(_file(out, wanted).read_text(encoding="utf-8"))
+        return Finished(found["numbers"], found["refused"]) if found["identity"] == wanted else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lock is not None:
-            self._lock.release()
 
-    def read(self, cell: Cell) -> Finished | None:
-        """What is known of a cell; None if it is not finished, or its file is not what was written."""
-        if self.path is None:
-            return None
-        wanted = identity(self._design, cell)
-        try:
-            found = json.loads(self._file(wanted).read_text(encoding="utf-8"))
-            if found["identity"] != wanted:
-                return None
-            return Finished(found["numbers"], found["refused"])
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
+def write(out: Path, design: Design, cell: Cell, done: Finished) -> None:
+    """Put a finished cell on disk."""
+    wanted = identity(design, cell)
+    entry = {"cell": cell.name, "numbers": done.numbers, "refused": done.refused, "identity": wanted}
+    write_text(_file(out, wanted), json.dumps(entry, indent=1, allow_nan=False) + "\n")
 
-    def write(self, cell: Cell, done: Finished) -> None:
-        """Put a finished cell on disk."""
-        if self.path is None:
-            return
-        wanted = identity(self._design, cell)
-        entry = {"cell": cell.name, "numbers": done.numbers, "refused": done.refused, "identity": wanted}
-        write_text(self._file(wanted), json.dumps(entry, indent=1, allow_nan=False) + "\n")
 
-    def _file(self, wanted: dict[str, Any]) -> Path:
-        assert self.path is not None
-        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
-        return self.path / "cells" / f"{digest[:32]}.json"
+def _file(out: Path, wanted: dict[str, Any]) -> Path:
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    return out / "cells" / f"{digest[:32]}.json"

@@ -18,7 +18,8 @@ from tensorprog.language.builder import Builder
 from tensorprog.language.errors import NotCompiledError, Problem, ProgramError, did_you_mean, fail
 from tensorprog.language.formats import label, members, name_of, one_or_several, split
 from tensorprog.language.ir import Netsor
-from tensorprog.language.yaml_io import load, pack, unpack
+from tensorprog.language.reading import load
+from tensorprog.language.writing import pack, unpack
 from tensorprog.results.comparison import Row
 from tensorprog.results.conditional import with_conditional
 from tensorprog.shipped import resolve, shipped_programs
@@ -37,8 +38,6 @@ LIMITS = tuple(name for name in NUMBERS if name.startswith("limit_"))  # the sam
 LONG_NAMES = {
     "n": "networks drawn",
     "effective": "independent draws",
-    "mean": "mean",
-    "variance": "variance",
     "kurtosis": "kurtosis (Gaussian = 3)",
     "ks": "Kolmogorov-Smirnov distance to the limit",
     "w1": "Wasserstein-1 distance to the limit",

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,16 +14,17 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Grid
 from tensorprog.finite.workers import libraries
-from tensorprog.jobs.sweeps.cells import Finished, Numbers
+from tensorprog.jobs.sweeps.cells import Finished
 from tensorprog.jobs.sweeps.design import LIMITS, NUMBERS, Cell, Design, Setting, described
 from tensorprog.language.errors import Problem, ProgramError, TensorprogError
-from tensorprog.language.files import partial_name, writing
 from tensorprog.language.samples import program_text
 from tensorprog.results.comparison import HEADINGS, Comparison, Row
 from tensorprog.results.rates import NO_RATE, Rate, rate_of
 
-__all__ = ["Summary", "SweepsUnavailableError", "dataset", "mean_of", "need_xarray", "netcdf", "summaries", "tidy",
-           "write_zarr"]
+__all__ = ["Summary", "SweepsUnavailableError", "dataset", "mean_of", "need_xarray", "netcdf", "summaries", "tables",
+           "tidy"]
+
+Array = NDArray[Any]
 
 MAX_INT32 = 2**31 - 1  # the largest whole number that netCDF 3 holds
 
@@ -50,29 +46,31 @@ def need_xarray() -> Any:
     return xarray
 
 
-def dataset(design: Design, cells: Mapping[Cell, Finished]) -> Any:
+def tables(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Array]:
+    """The numbers of all cells by name; nan where a number does not exist.
+
+    Shapes    (*constants, width, repeat, variable)
+    """
+    sizes = (*design.shape, len(design.width), design.repeats, len(design.variables))
+    found = {name: np.full(sizes, math.nan) for name in NUMBERS}
+    for cell, done in cells.items():
+        place = (*cell.setting.position, design.width.index(cell.width), cell.repeat)
+        for name, array in found.items():
+            array[place] = np.array([done.numbers[variable][name] for variable in design.variables], dtype=np.float64)
+    return found
+
+
+def dataset(design: Design, cells: Mapping[Cell, Finished], numbers: Mapping[str, Array]) -> Any:
     """An xarray.Dataset of all cells; it holds no times, dates or names of machines, so that equal sweeps are equal.
 
     Shapes    (*constants, width, repeat, variable); numbers of limits (*constants, variable)
     """
     axes = (*design.names, "width", "repeat", "variable")
-    sizes = (*design.shape, len(design.width), design.repeats, len(design.variables))
-    arrays = {name: np.full(sizes, math.nan) for name in NUMBERS}
-    for cell, done in cells.items():
-        place = (*cell.setting.position, design.width.index(cell.width), cell.repeat)
-        for name, array in arrays.items():
-            array[place] = [_number(done.numbers, variable, name) for variable in design.variables]
-    data: dict[str, Any] = {}
-    for name, array in arrays.items():
-        limit = name in LIMITS
-        data[name] = ((*design.names, "variable"), array[..., 0, 0, :], described(name)) if limit else (
-            axes, array, described(name))
+    data: dict[str, Any] = {
+        name: ((*design.names, "variable"), array[..., 0, 0, :], described(name)) if name in LIMITS else
+        (axes, array, described(name)) for name, array in numbers.items()
+    }
     return need_xarray().Dataset(data, _coordinates(design), _attributes(design, cells))
-
-
-def _number(numbers: Numbers, variable: str, name: str) -> float:
-    value = numbers[variable][name]
-    return math.nan if value is None else float(value)
 
 
 def _coordinates(design: Design) -> dict[str, Any]:
@@ -112,39 +110,10 @@ def netcdf(found: Any) -> bytes:
     return bytes(found.to_netcdf(engine="scipy"))
 
 
-def write_zarr(found: Any, path: Path) -> None:
-    """A Dataset as a folder in the format zarr; an older one is replaced when the new one is complete.
-
-    Raises    SweepsUnavailableError
-    """
-    if find_spec("zarr") is None:
-        raise SweepsUnavailableError(str(Problem("this needs the package zarr", fix="pip install zarr")))
-    partial = partial_name(path)
-    with writing(path):
-        found.to_zarr(partial, mode="w", zarr_format=2)
-        shutil.rmtree(path, ignore_errors=True)
-        partial.rename(path)
-
-
-def tidy(design: Design, cells: Mapping[Cell, Finished]) -> str:
-    """CSV with one line for each cell and variable; numbers that do not exist are empty."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*design.names, "width", "repeat", "variable", *NUMBERS])
-    writer.writerows(_lines(design, cells))
-    return stream.getvalue()
-
-
-def _lines(design: Design, cells: Mapping[Cell, Finished]) -> Iterator[list[Any]]:
-    def place(cell: Cell) -> tuple[Any, ...]:
-        return cell.setting.position, design.width.index(cell.width), cell.repeat
-
-    for cell in sorted(cells, key=place):
-        for variable in design.variables:
-            found = cells[cell].numbers[variable]
-            head = [value for _, value in cell.setting.values]
-            yield [*head, cell.width, cell.repeat, variable,
-                   *("" if found[name] is None else repr(found[name]) for name in NUMBERS)]
+def tidy(found: Any) -> str:
+    """A Dataset as CSV with one line for each cell and variable; numbers that do not exist are empty."""
+    frame = found.to_dataframe(dim_order=list(found["n"].dims)).astype({"n": int})
+    return str(frame.to_csv(columns=list(NUMBERS), lineterminator="\n"))
 
 
 # ---- means and rates ------------------------------------------------------------------------------------------------
@@ -220,25 +189,25 @@ def _json(rates: dict[str, Rate]) -> dict[str, dict[str, Any]]:
     return {name: rate.to_json() for name, rate in rates.items()}
 
 
-def summaries(design: Design, cells: dict[Cell, Finished]) -> Iterator[Summary]:
+def summaries(design: Design, cells: Mapping[Cell, Finished], numbers: Mapping[str, Array]) -> Iterator[Summary]:
     """One summary per setting, in the order of the values given."""
     for setting in design.settings:
-        done = [[cells[Cell(setting, width, repeat)] for repeat in range(design.repeats)] for width in design.width]
-        comparisons = tuple(
-            Comparison(tuple(mean_of([found.numbers[variable] for found in repeats], variable)
-                             for variable in design.variables),
-                       width, "limit", design.base.name)
-            for width, repeats in zip(design.width, done, strict=True))
-        if not math.isfinite(comparisons[0].rows[0].limit_variance):
-            comparisons = tuple(replace(comparison, reference="nothing") for comparison in comparisons)
-        rates = {variable: _rates(design.width, [[found.numbers[variable] for found in repeats] for repeats in done])
-                 for variable in design.variables}
-        yield Summary(setting, done[0][0].refused, comparisons, rates)
+        of = {variable: {name: array[setting.position][..., k] for name, array in numbers.items()}
+              for k, variable in enumerate(design.variables)}
+        rows = [tuple(mean_of({name: array[k] for name, array in arrays.items()}, variable)
+                      for variable, arrays in of.items()) for k in range(len(design.width))]
+        reference = "limit" if math.isfinite(rows[0][0].limit_variance) else "nothing"
+        comparisons = tuple(Comparison(row, width, reference, design.base.name)
+                            for width, row in zip(design.width, rows, strict=True))
+        rates = {variable: _rates(design.width, arrays) for variable, arrays in of.items()}
+        yield Summary(setting, cells[Cell(setting, design.width[0], 0)].refused, comparisons, rates)
 
 
-def mean_of(repeats: Sequence[Mapping[str, float | None]], variable: str) -> Row:
-    """Means of the fields over the repeats, with their standard errors; nan for what a mean does not say."""
-    numbers = {name: np.array([repeat[name] for repeat in repeats], dtype=np.float64) for name in NUMBERS}
+def mean_of(numbers: Mapping[str, Array], variable: str) -> Row:
+    """Means of the fields over the repeats, with their standard errors; nan for what a mean does not say.
+
+    Shapes    (R,)
+    """
     means: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan)
     for name, values in numbers.items():
         if name in SUMS:
@@ -254,24 +223,22 @@ def mean_of(repeats: Sequence[Mapping[str, float | None]], variable: str) -> Row
     return Row(variable=variable, **means | {"n": int(means["n"])})
 
 
-def _rates(width: Sequence[int], numbers: Sequence[Sequence[Any]]) -> Rates:
+def _rates(width: Sequence[int], numbers: Mapping[str, Array]) -> Rates:
     """Fit every distance that there is.
 
-    Shapes    width (K,); numbers (K, R), fields by name
+    Shapes    width (K,); numbers (K, R)
     """
-    arrays = {name: np.array([[repeat[name] for repeat in repeats] for repeats in numbers], dtype=np.float64)
-              for name in NUMBERS}
     found = Rates()
     for name in DISTANCES:
-        if not np.isfinite(arrays[name]).any():
+        if not np.isfinite(numbers[name]).any():
             continue
         try:
-            found.power[name] = rate_of(name, width, arrays)
+            found.power[name] = rate_of(name, width, numbers)
         except ProgramError as error:  # too few widths, or they are within noise
             found.missing[name] = str(error).removeprefix(NO_RATE)
             continue
         with suppress(ProgramError):
-            corrected = rate_of(name, width, arrays, corrected=True)
+            corrected = rate_of(name, width, numbers, corrected=True)
             if corrected.degrees:
                 found.corrected[name] = corrected
     return found

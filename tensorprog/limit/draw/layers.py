@@ -14,35 +14,37 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, Scope, align, broadcast, evaluate
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, product_of
 from tensorprog.language.ir import Dot, MatMul, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, align, broadcast
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.draw.normals import Normals, Points, Source
 from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
+from tensorprog.limit.memory import pieces
+from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.compiler import Compiler
-from tensorprog.limit.moment.indexed import Term
+from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
 from tensorprog.limit.moment.replicates import REPLICATE, Settled, members_read
 from tensorprog.limit.moment.values import IndexedValues, Value
 
-__all__ = ["ARRAYS", "Conditioned", "Layers"]
+__all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
 
 Array = NDArray[Any]
+Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
 ARRAYS = 20  # of the size of all that is drawn, while moments are computed
+NUMBERS, DRAWS = 1 << 20, 4096  # that are worked on together given scalars
 
 
 class Conditioned(Compiler):
@@ -55,10 +57,12 @@ class Conditioned(Compiler):
     each = True
 
     def __init__(
-        self, whole: Compiler, columns: Columns, normals: Normals, given: Mapping[str, Open] | None = None
+        self, whole: Compiler, columns: Columns | None, normals: Normals, given: Mapping[str, Drawn] | None = None
     ) -> None:
         vars(self).update(vars(whole))
-        self.whole, self.columns, self.normals, self.given = whole, columns, normals, dict(given or {})
+        self.whole, self.normals, self.given = whole, normals, dict(given or {})
+        if columns is not None:
+            self.columns = columns
         self.replicates = (0, normals.draws)
         self.random, self.paths = frozenset(), None
         self.relative = 0.0
@@ -79,10 +83,38 @@ class Conditioned(Compiler):
         """Covariance of two Gaussian families for every draw; of finite width, of each coordinate."""
         return super().base(f, g) if self.whole.random & {f, g} else self.whole.centred(f, g)
 
+    def second_at(self, f: str, g: str, where: Equations) -> IndexedValues:
+        """E[Z^f Z^g] for every draw where these equations between positions hold."""
+        if self.whole.random & {f, g}:
+            return super().second_at(f, g, where)
+        return self.whole.settle(self.whole.second_at(f, g, where))
+
+    def base_at(self, f: str, g: str, where: Equations) -> IndexedValues:
+        """The covariance of two Gaussian families, likewise."""
+        return super().base_at(f, g, where) if self.whole.random & {f, g} else self.whole.centred(f, g, where)
+
+    def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Mapping[str, Range]) -> IndexedValues:
+        """E[Z^f Z^g] of the members that are read at these forms of other indices."""
+        if self.whole.random & {f, g}:
+            return super().between(f, g, names, ranges)
+        return self.second_at(f, g, self.wanted(f, g, names))
+
     def _average(self, name: str) -> Value:
+        if name in self.given:
+            drawn, box = self.given[name]
+            return Value.of(drawn.data, (REPLICATE, *(str(k) for k in range(len(box)))))
         if name not in self.whole.random:
             return self.whole.average(name)
         return super()._average(name)
+
+    def known(self, name: str) -> Box:
+        """The members of a scalar family that are known."""
+        return self.given[name][1] if name in self.given else super().known(name)
+
+    def average_in(self, name: str, box: Box) -> Value:
+        """The averages in a box, of which no others are computed."""
+        ranges = {str(k): span for k, span in enumerate(box)}
+        return self.average_of(self.netsor.families[name].statements[0], self.over(ranges))
 
     def settle(self, found: Settled) -> Settled:
         """Nothing: every draw keeps its own numbers."""
@@ -91,9 +123,6 @@ class Conditioned(Compiler):
     def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
         if self.is_finite(f):
             return self._empirical(f, g, ranges)
-        for name in (f, g):
-            if name in self.whole.random:
-                refuse_sums(self.whole, name)
         return super()._compute(f, g, ranges)
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
@@ -101,9 +130,10 @@ class Conditioned(Compiler):
         statement = self.netsor.body[position]
         name = statement.target.name
         if name in self.given:
-            positions = position_names(self.netsor, name)
-            at = place([ranges[position] for position in positions], tuple(positions.values()))
-            return Value.of(self.given[name].data[(slice(None), *at)], (REPLICATE, *positions))
+            drawn, box = self.given[name]
+            positions = [str(k) for k in range(len(box))]
+            at = place([ranges[position] for position in positions], box)
+            return Value.of(drawn.data[(slice(None), *at)], (REPLICATE, *positions))
         if not isinstance(statement, Dot) or statement.scale == "1/n":
             return super().average_of(position, ranges)
         if self.is_finite(statement.left.name):  # an average times sqrt(d)
@@ -314,6 +344,22 @@ def _places(box: Box, suffix: str, after: int = 0) -> dict[str, Array]:
     """Index values in a box, with axes of length 1 after them."""
     grids = np.meshgrid(*(np.arange(a, b) for a, b in box), indexing="ij", sparse=True)
     return {f"{k}{suffix}": grid.reshape(*grid.shape, *([1] * after)) for k, grid in enumerate(grids)}
+
+
+def given_scalars(compiler: Compiler, values: Mapping[str, Drawn], draws: int) -> Iterator[tuple[slice, Conditioned]]:
+    """The moments given scalars, for some draws at a time.
+
+    Shapes    values over BATCH, of length 1 or `draws`, and the members in their boxes
+    """
+    numbers = sum(math.prod(value.data.shape[1:]) for value, _ in values.values())
+    size = max(1, min(DRAWS, pieces(NUMBERS, 2 * ARRAYS) // max(1, numbers)))
+    for start in range(0, max(draws, 1), size):
+        part = slice(start, min(start + size, draws))
+        given = {name: (Open(v.axes, v.data[part] if len(v.data) > 1 else v.data), box)
+                 for name, (v, box) in values.items()}  # fmt: skip
+        found = Conditioned(compiler, None, Points([], np.zeros((part.stop - start, 0))), given)
+        yield part, found
+        found.forget()
 
 
 class Layers:

@@ -10,7 +10,7 @@ vectors that depend on scores are functions of p-ring, E[. | p-ring], and are wo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,33 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotFiniteError
-from tensorprog.language.evaluate import Scope, evaluate, index_array, overflow
-from tensorprog.language.expr import Affine, Expr, Reduction, Variable, walk
-from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
-from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import (
+from tensorprog.language.evaluate import (
     BATCH,
     COORDINATE,
     Open,
+    Scope,
     affine_values,
     align,
     broadcast,
     contract,
+    evaluate,
     gather,
+    index_array,
     multiply,
+    overflow,
     take,
     union,
 )
+from tensorprog.language.expr import Affine, Expr, Reduction, Variable, indices_of, variables, walk
+from tensorprog.language.ir import Dot, Family, Initial, MatMul, Nonlin, Range, Statement
+from tensorprog.language.linalg import psd_cholesky
 from tensorprog.language.schedule import Step
-from tensorprog.language.substitute import compose, indices_of
 from tensorprog.language.weight_members import Grouping
+from tensorprog.limit.draw.layers import given_scalars
 from tensorprog.limit.draw.normals import CHUNK, Normals, Points, Source
 from tensorprog.limit.form.definitions import Box, held_ranges, pieced, place, reads_beyond, target_box
 from tensorprog.limit.memory import need
-from tensorprog.limit.moment.averages import ConditionalAverage
+from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numbers import initial_draws
+from tensorprog.limit.moment.replicates import REPLICATE
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Box", "Sampler", "plain"]
@@ -77,7 +81,8 @@ class Sampler:
         self.wanted, self.vectors = dict(wanted), vectors
         self.demand: dict[str, Box] = {}
         self.scores: dict[str, Dot] = {}
-        self.averages: dict[str, ConditionalAverage] = {}
+        self.averages: dict[str, set[str]] = {}  # the random scalars that each reads
+        self.inner = 0.0  # the largest error of the averages drawn so far
         self.sources: list[Source] = []
         self.rows: dict[str, Rows] = {}
         self._ranks: dict[str, tuple[NDArray[np.int64], int]] = {}  # members and rank of each weight's factor
@@ -95,11 +100,6 @@ class Sampler:
     def dim(self) -> int:
         """Standard normals per draw."""
         return sum(math.prod(shape) for _, shape in self.sources)
-
-    @property
-    def inner(self) -> float:
-        """The largest error of the averages drawn so far."""
-        return max((average.error for average in self.averages.values()), default=0.0)
 
     @property
     def demanded(self) -> int:
@@ -148,8 +148,10 @@ class Sampler:
             return
         statement = self.netsor.body[family.statements[0]]
         if isinstance(statement, Dot) and statement.scale == "1/n" and name in self.compiler.random:
-            average = self.averages[name] = ConditionalAverage(self.compiler, name, new)
-            for scalar, needed in average.needs():
+            refuse_cells(self.compiler, [v.name for v in statement.inputs])
+            scalars = list(self._scalars(statement, new))
+            self.averages[name] = {scalar for scalar, _ in scalars}
+            for scalar, needed in scalars:
                 self._ask(scalar, needed, vectors)
             return
         if isinstance(statement, Dot) and name in self.compiler.random:
@@ -171,6 +173,33 @@ class Sampler:
                 if unread and reference.name not in self.compiler.random:
                     continue  # no score is reached through it
                 self._ask(reference.name, self._box(reference, ranges), vectors, isinstance(statement, Dot))
+
+    def _scalars(self, statement: Dot, box: Box) -> Iterator[tuple[str, Box]]:
+        """The random scalars that an average reads, with the members that are; all of them in recurrences."""
+        parts, whole = self.compiler.parts, bool(self.compiler.recurrences.loops)
+        held = held_ranges(statement, box, self.netsor.ranges)
+        assert held is not None  # members of the family
+        for operand in statement.inputs:
+            if parts.is_base(operand.name):
+                continue
+            read, spans = list(variables(parts.inlined(operand.name))), [slot.bounds(held) for slot in operand.slots]
+            ranges = parts.every_range() | {str(k): (low, high + 1) for k, (low, high) in enumerate(spans)}
+            for reference in read:
+                family = self.netsor.families[reference.name]
+                if family.kind == "scalar" and reference.name in self.compiler.random:
+                    yield reference.name, family.ranges if whole else self._box(reference, ranges)
+
+    def _average(self, name: str, values: Mapping[str, Open], draws: int) -> Open:
+        """An average given the scalars that it reads, for every draw."""
+        given, found = {scalar: (values[scalar], self.demand[scalar]) for scalar in self.averages[name]}, []
+        axes = tuple(str(k) for k in range(len(self.demand[name])))
+        sizes = {axis: stop - start for axis, (start, stop) in zip(axes, self.demand[name], strict=True)}
+        for part, moments in given_scalars(self.compiler, given, draws):
+            value = moments.average_in(name, self.demand[name])
+            self.inner = max(self.inner, float(np.max(value.estimate.error, initial=0.0)))
+            sizes[REPLICATE] = part.stop - part.start
+            found.append(broadcast(value.value, (REPLICATE, *axes), sizes))
+        return Open((BATCH, *axes), np.concatenate(found))
 
     def _whole(self, name: str, box: Box) -> Box:
         """The box, widened along indices over which the definition takes a softmax: that needs them all."""
@@ -240,7 +269,7 @@ class Sampler:
         for slot, (start, stop), rule in zip(
             rows.group.statement.weight.slots, family.ranges, family.boundaries, strict=True
         ):
-            value = affine_values(compose(slot, names), ranges)
+            value = affine_values(slot.at(names), ranges)
             joined = union(axes, value.axes)
             number = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, number), joined)
@@ -380,7 +409,7 @@ class Sampler:
         for step in self.compiler.recurrences.steps:
             name, statement = step.statement.target.name, step.statement
             if name in self.averages:
-                values[name] = self.averages[name].draw(values, self.reader) if average is None else average(name)
+                values[name] = self._average(name, values, draws) if average is None else average(name)
             elif isinstance(statement, Nonlin) and name in self.demand:
                 ranges = held_ranges(statement, self.demand[name], step.ranges(self.netsor.ranges))
                 known = (r.name in {*later, name} or self._known(r, values) for r in statement.inputs)
@@ -486,7 +515,7 @@ class Rows:
         if self.place is None:
             values = Open(tuple(rank if axis == RANK else axis for axis in values.axes), values.data)
             return contract(values, normals, [rank])
-        picked = gather(normals, {rank: compose(self.place, names)}, ranges, {rank: 0} | starts_of(ranges))
+        picked = gather(normals, {rank: self.place.at(names)}, ranges, {rank: 0} | starts_of(ranges))
         return multiply(values, picked)
 
 
@@ -595,7 +624,7 @@ def _at_columns(compiler: Compiler, first: Grouping, second: Grouping) -> Indexe
         for name, _ in b.terms:
             names[name] = Affine(a.terms, a.offset - b.offset)
     slots = {str(k): slot for k, slot in enumerate(first.statement.vector.slots)}
-    slots |= {f"{k}_": compose(slot, names) for k, slot in enumerate(second.statement.vector.slots)}
+    slots |= {f"{k}_": slot.at(names) for k, slot in enumerate(second.statement.vector.slots)}
     ranges = {name: first.ranges[name] for name in first.axes}
     ranges |= {f"{name}_": second.ranges[name] for name in second.column_axes}
     return compiler.second(first.statement.vector.name, second.statement.vector.name).read(slots, ranges)

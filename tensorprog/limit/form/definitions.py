@@ -8,10 +8,21 @@ from functools import reduce
 from itertools import product
 
 from tensorprog.language.errors import NotCompiledError, Problem, Span
-from tensorprog.language.expr import Affine, Call, Expr, Number, Reduction, Variable, slots_of, variables
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    affine_expr,
+    reindexed,
+    slots_of,
+    substitute,
+    variables,
+)
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.schedule import Loop, acyclic, schedule, upstream
-from tensorprog.language.substitute import affine_expr, reindexed, substitute
+from tensorprog.language.schedule import Loop, acyclic, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Reading",
@@ -194,17 +205,9 @@ def carried(netsor: Netsor) -> frozenset[str]:
     Of families that are carried along together, as few as every cycle passes through; the others are written into them.
     """
     nonlins = [s for s in netsor.body if isinstance(s, Nonlin)]
-    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-    order, _ = schedule(nonlins, netsor.ranges, boundaries)
-
-    def names(entry: int | Loop, inside: bool) -> Iterator[str]:
-        if isinstance(entry, Loop):
-            for inner in entry.body:
-                yield from names(inner, True)
-        elif inside:
-            yield nonlins[entry].target.name
-
-    found = {name for entry in order for name in names(entry, False)}
+    order, _ = schedule(nonlins, netsor.ranges, netsor.boundaries)
+    looped = [position for entry in order if isinstance(entry, Loop) for position in positions(entry.body)]
+    found = {nonlins[position].target.name for position in looped}
     reads = {name: {v.name for s in nonlins if s.target.name == name for v in s.inputs} & found for name in found}
     written: set[str] = set()
     for name in sorted(found):
@@ -216,8 +219,7 @@ def carried(netsor: Netsor) -> frozenset[str]:
 
 def refuse_steps(netsor: Netsor) -> None:
     """Raise NotCompiledError for recurrences, families with several definitions, and reads beyond a boundary."""
-    boundaries = {name: family.boundaries for name, family in netsor.families.items()}
-    order, _ = schedule(netsor.body, netsor.ranges, boundaries)
+    order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries)
     if any(isinstance(entry, Loop) for entry in order):
         raise NotCompiledError("formulas for recurrences are not compiled by this version; numbers are")
     for statement in netsor.body:

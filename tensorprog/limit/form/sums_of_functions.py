@@ -20,24 +20,22 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
-    factors,
-    product_of,
-    rebuild,
-    sum_of,
-    variables,
-    walk,
-)
-from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
-from tensorprog.language.substitute import (
     affine_expr,
+    factors,
     free_indices,
     fresh_substitute,
     indices_of,
+    product_of,
+    rebuild,
     reindexed,
     replace_variables,
     substitute,
+    sum_of,
+    variables,
+    walk,
     with_stars,
 )
+from tensorprog.language.ir import MatMul, Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import (
     ONE,
     ZERO,

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.function import FunctionTerm, RealFunction, merged, terms_affine, terms_product, terms_scaled
 from tensorprog.language.atoms import ATOMS, Atom
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, evaluate
 from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables, walk
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import COORDINATE, Open, align
 from tensorprog.limit.form.sums_of_functions import FORMAL
 
 __all__ = ["TermExpansion", "function", "smooth", "whole_number"]
@@ -206,27 +205,12 @@ class _Compiler(TermExpansion):
         written = _in_basic_functions(expr)
         if written is not None:
             return self.build(written)
-        if expr.atom == "add":
-            return self.build(expr.args[0]).plus(self.build(expr.args[1]))
-        if expr.atom == "subtract":
-            return self.build(expr.args[0]).plus(self.build(expr.args[1]).scaled(-1.0))
-        if expr.atom == "negative":
-            return self.build(expr.args[0]).scaled(-1.0)
-        if expr.atom == "divide" and not _depends(expr.args[1]):
-            return self.build(expr.args[0]).scaled(1 / self.number(expr.args[1]))
-        if expr.atom == "multiply":
-            return self.product(expr.args[0], expr.args[1])
+        arithmetic = expr.atom in ("add", "subtract", "multiply")
+        if arithmetic or (expr.atom == "divide" and not _depends(expr.args[1])):
+            return self.build(expr.args[0]).joined(self.build(expr.args[1]), ATOMS[expr.atom].numpy)
         if ATOMS[expr.atom].arity == 1:
             return self.atom(expr)
         return self.opaque(expr)
-
-    def product(self, first: Expr, second: Expr) -> RealFunction:
-        for number, other in ((first, second), (second, first)):
-            if not _depends(number):
-                return self.build(other).scaled(self.number(number))
-        f, g = self.build(first), self.build(second)
-        call_f, call_g = f.call, g.call
-        return replace(f.plus(g), call=lambda x: call_f(x) * call_g(x))
 
     def atom(self, expr: Call) -> RealFunction:
         atom = ATOMS[expr.atom]

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.evaluate import Open, affine_values, broadcast
+from tensorprog.language.expr import Affine, Variable, reindexed
 from tensorprog.language.ir import Dot, Family, MatMul, Netsor, Range
-from tensorprog.language.named_arrays import Open, affine_values, broadcast
 from tensorprog.language.schedule import Step
-from tensorprog.language.substitute import reindexed
 from tensorprog.limit.form.definitions import operands_of, pieced, positions_of, target_box
 
 __all__ = ["Columns", "Meeting"]

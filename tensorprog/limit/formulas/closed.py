@@ -6,6 +6,7 @@ The singular case, one variable behind both, is an integral over a line.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import comb
 from typing import Any
@@ -13,75 +14,68 @@ from typing import Any
 import sympy as sp
 
 from tensorprog.gaussian.function import FunctionTerm
-from tensorprog.gaussian.pair_moments import NO_FACTOR, SIGNS, WAVES, Factor, PairMoments
+from tensorprog.gaussian.pair_moments import NO_FACTOR, WAVES, Factor, PairMoments
 from tensorprog.limit.formulas.functions import Phi, Phi2, phi
 
-__all__ = ["cross_moment", "line_moment", "mean_moment", "regular"]
+__all__ = ["mean_moment", "pair_moment", "regular"]
 
 ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
 Terms = tuple[FunctionTerm, ...]
-WORK = 300  # of a formula with non-zero means that is made unasked; clip has 100
+NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
 
 
+@dataclass(frozen=True)
 class SymbolicGaussian:
-    """mass * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
+    """weight * exp(i (ux x + uy y + phase)) times a Gaussian law of (x, y): real exponentials move the law at once."""
 
-    def __init__(self, law: Sequence[Any], mass: Any = ONE, wave: Sequence[Any] = (ZERO, ZERO, ZERO)) -> None:
-        self.mx, self.my, self.vx, self.vy, self.c = law
-        self.weight, self.wave = mass, wave
+    mx: Any
+    my: Any
+    variance: Any
+    vy: Any
+    covariance: Any
+    weight: Any = ONE
+    wave: tuple[Any, Any, Any] = (ZERO, ZERO, ZERO)
 
     def swapped(self) -> SymbolicGaussian:
         """The measure of (y, x)."""
         ux, uy, phase = self.wave
-        return SymbolicGaussian((self.my, self.mx, self.vy, self.vx, self.c), self.weight, (uy, ux, phase))
+        law = self.my, self.mx, self.vy, self.variance, self.covariance
+        return SymbolicGaussian(*law, self.weight, (uy, ux, phase))
 
     def times_exp(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(a x + b)."""
-        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.vx / 2)
-        law = self.mx + a * self.vx, self.my + a * self.c, self.vx, self.vy, self.c
-        return SymbolicGaussian(law, mass, self.wave)
+        mass = self.weight * sp.exp(b + a * self.mx + a**2 * self.variance / 2)
+        return replace(self, mx=self.mx + a * self.variance, my=self.my + a * self.covariance, weight=mass)
 
     def times_wave(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(i (a x + b))."""
         ux, uy, phase = self.wave
-        return SymbolicGaussian((self.mx, self.my, self.vx, self.vy, self.c), self.weight, (ux + a, uy, phase + b))
+        return replace(self, wave=(ux + a, uy, phase + b))
 
     def observed(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure given a x + b + N(0, 1) = 0, times exp(-d^2 / 2), d the standardised distance of 0."""
-        n, u = 1 + a**2 * self.vx, a * self.mx + b
-        pull = a * u / n
-        means = self.mx - self.vx * pull, self.my - self.c * pull
-        law = *means, self.vx / n, self.vy - a**2 * self.c**2 / n, self.c / n
-        return SymbolicGaussian(law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
+        v, c = self.variance, self.covariance
+        n, u = 1 + a**2 * v, a * self.mx + b
+        law = self.mx - v * a * u / n, self.my - c * a * u / n, v / n, self.vy - a**2 * c**2 / n, c / n
+        return SymbolicGaussian(*law, self.weight * sp.exp(-(u**2) / (2 * n)), self.wave)
 
     def times_gaussian(self, a: Any, b: Any) -> SymbolicGaussian:
         """The measure times exp(-(a x + b)^2 / 2)."""
         given = self.observed(a, b)
-        given.weight = given.weight / sp.sqrt(1 + a**2 * self.vx)
-        return given
+        return replace(given, weight=given.weight / sp.sqrt(1 + a**2 * self.variance))
 
     def at(self, x: Any, distance: Any) -> SymbolicGaussian:
         """The measure given x, times exp(-distance^2 / 2)."""
-        mean = self.my + self.c / self.vx * (x - self.mx)
-        law = x, mean, ZERO, (self.vx * self.vy - self.c**2) / self.vx, ZERO
-        return SymbolicGaussian(law, self.weight * ROOT_2PI * phi(distance), self.wave)
-
-    @property
-    def variance(self) -> Any:
-        """The variance of x."""
-        return self.vx
-
-    @property
-    def covariance(self) -> Any:
-        """The covariance of x and y."""
-        return self.c
+        v, c = self.variance, self.covariance
+        law = x, self.my + c / v * (x - self.mx), ZERO, (v * self.vy - c**2) / v, ZERO
+        return SymbolicGaussian(*law, self.weight * ROOT_2PI * phi(distance), self.wave)
 
     @property
     def mean(self) -> Any:
         """The mean of x under the measure made a probability."""
         ux, uy, _ = self.wave
-        return self.mx + sp.I * (ux * self.vx + uy * self.c)
+        return self.mx + sp.I * (ux * self.variance + uy * self.covariance)
 
     @property
     def mass(self) -> Any:
@@ -90,7 +84,7 @@ class SymbolicGaussian:
         if ux == uy == 0:
             return self.weight
         centre = ux * self.mx + uy * self.my + phase
-        variance = ux**2 * self.vx + uy**2 * self.vy + 2 * ux * uy * self.c
+        variance = ux**2 * self.variance + uy**2 * self.vy + 2 * ux * uy * self.covariance
         return self.weight * sp.exp(-sp.expand(variance) / 2) * (sp.cos(centre) + sp.I * sp.sin(centre))
 
 
@@ -98,11 +92,13 @@ class SymbolicMoments(PairMoments[Any]):
     """Moments as formulas of phi, Phi and Phi2."""
 
     zero, half, root_2 = ZERO, sp.S.Half, sp.sqrt(2)
+    apart = WAVES
     law: SymbolicGaussian
 
     def __init__(self, law: SymbolicGaussian, first: Factor, second: Factor) -> None:
         super().__init__(law, first, second)
-        self.weight, self.law.weight = self.law.weight, ONE  # one factor of all moments, so that formulas stay short
+        self.weight = self.law.weight  # one factor of all moments, so that formulas stay short
+        self.law = replace(self.law, weight=ONE)
 
     def __call__(self, p: int, q: int) -> Any:
         """M(p, q)."""
@@ -121,7 +117,7 @@ class SymbolicMoments(PairMoments[Any]):
     def _sign(self) -> tuple[Any, Any]:
         """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of V."""
         unit, noise = (self.root_2, ONE) if self.first.kind == "erf" else (ONE, ZERO)
-        return unit, unit**2 * self.first.a**2 * self.law.vx + noise
+        return unit, unit**2 * self.first.a**2 * self.law.variance + noise
 
     @property
     def slope(self) -> Any:
@@ -149,7 +145,7 @@ class SymbolicMoments(PairMoments[Any]):
         """E[A(x) B(y)], the weight included."""
         (one, u), (two, v) = self._sign(), self.swapped._sign()
         h, k = self.distance, self.swapped.distance
-        cov = one * two * self.first.a * self.second.a * self.law.c
+        cov = one * two * self.first.a * self.second.a * self.law.covariance
         both: Any = Phi2(h, k, cov / sp.sqrt(u * v))
         if self.first.kind == "erf":
             both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
@@ -161,16 +157,6 @@ class SymbolicMoments(PairMoments[Any]):
 def _apart(value: Any) -> tuple[Any, ...]:
     """The summands of a polynomial in i, written out."""
     return sp.Add.make_args(sp.expand(value, power_base=False, power_exp=False, log=False))  # type: ignore[no-any-return]
-
-
-def closes(first: str, second: str) -> bool:
-    """Whether a pair of kinds has a form in real functions here: all but sin or cos with step or erf."""
-    return not ((first in WAVES and second in SIGNS) or (second in WAVES and first in SIGNS))
-
-
-def line_moments(mean: Any, variance: Any, factor: Factor) -> Callable[[int, int], Any]:
-    """m(0, q) = E[y^q B(y)] of one variable."""
-    return SymbolicMoments.of(SymbolicGaussian((ZERO, mean, ONE, variance, ZERO)), NO_FACTOR, factor)
 
 
 def _groups(terms: Terms) -> list[tuple[Factor, dict[int, Any]]]:
@@ -187,15 +173,32 @@ MX, MY, C = sp.symbols("mx my c", real=True)
 VX, VY, K = sp.symbols("vx vy k", positive=True)
 
 
-def _letters(values: Sequence[Any]) -> tuple[Any, ...]:
-    """The letters that stand for means, variances and covariance: exact zeros and equal variances are kept."""
-    mx, my, vx, vy, _ = values
-    return (ZERO if mx == 0 else MX, ZERO if my == 0 else MY, VX, VX if vy == vx else VY, C)
-
-
 def mean_moment(f: Terms, mean: Any, variance: Any, most: float) -> Any:
     """E f(X) for X of positive variance; None for a formula of more than `most` parts."""
-    return _read(_mean(f, ZERO if mean == 0 else MX), {MX: mean, VX: variance}, most)
+    formula = _moment(NO_FUNCTION, f, (ZERO, ZERO if mean == 0 else MX, ONE, VX, ZERO))
+    return _read(formula, {MX: mean, VX: variance}, most)
+
+
+def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, singular: bool) -> Any:
+    """E f(X) g(Y) under (mx, my, vx, vy, c); None where a pair of terms has no closed form, or a long one.
+
+    `singular` says that vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; elsewhere vx vy > c^2.
+    """
+    mx, my, vx, vy, c = law
+    x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
+    if not all(SymbolicMoments.closes(a.kind, b.kind) for a in f for b in g):
+        return None
+    if not singular:
+        formula = _moment(f, g, (x, y, VX, VX if vy == vx else VY, C))
+        return _read(formula, {MX: mx, MY: my, VX: vx, VY: vy, C: c}, most)
+    k = ONE if c == vx else -ONE if c == -vx else c / vx
+    signs = [k, *(t.scale for t in (*f, *g) if t.kind == "step")]
+    if any(sp.sign(value) not in (1, -1) for value in signs):
+        return None
+    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
+    y = slope * x if my == k * mx else y
+    formula = _moment(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
+    return _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
 
 
 def _read(formula: Any, values: dict[Any, Any], most: float) -> Any:
@@ -210,106 +213,57 @@ def size(formula: Any) -> int:
     return 1 + sum(map(size, formula.args))
 
 
-@cache
-def _mean(f: Terms, mean: Any) -> Any:
-    total = ZERO
-    for factor, polynomial in _groups(f):
-        moments = line_moments(mean, VX, factor)
-        total += sum(c * moments(0, q) for q, c in polynomial.items())
-    return _tidy(total)
-
-
-def cross_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
-    """E f(X) g(Y) under (mx, my, vx, vy, c) with vx vy > c^2; None where a pair of terms has no closed form, or a
-    long one.
-    """
-    if not all(closes(a.kind, b.kind) for a in f for b in g):
-        return None
-    if most < float("inf") and law[:2] != (0, 0) and _work(f) * _work(g) > WORK:
-        return None
-    letters = _letters(law)
-    return _read(_cross(f, g, letters), {k: v for k, v in zip(letters, law, strict=True) if k.is_Symbol}, most)
-
-
-def _work(terms: Terms) -> int:
-    """How far the recursion goes for terms that are no polynomials."""
-    return sum((1 + term.power) ** 2 for term in terms if term.kind != "one")
-
-
-@cache
-def _cross(f: Terms, g: Terms, letters: tuple[Any, ...]) -> Any:
-    total = ZERO
-    for first, left in _groups(f):
-        for second, right in _groups(g):
-            moments = SymbolicMoments.of(SymbolicGaussian(letters), first, second)
-            total += sum(c * d * moments(p, q) for p, c in left.items() for q, d in right.items())
-    return _tidy(total)
-
-
 def regular(f: Terms, g: Terms, mx: Any, my: Any) -> bool:
-    """Whether the formula of `cross_moment` holds at correlation +-1 too: no steps meet, or both at their means."""
+    """Whether the formula of other laws holds at correlation +-1 too: no steps meet, or both at their means."""
     if not any(t.kind == "step" for t in f) or not any(t.kind == "step" for t in g):
         return True
     return bool(mx == 0 and my == 0 and all(t.shift == 0 for t in (*f, *g) if t.kind == "step"))
 
 
-def line_moment(f: Terms, g: Terms, law: Sequence[Any], most: float) -> Any:
-    """E f(X) g(Y) where vx vy = c^2 > 0, so that y = my + k (x - mx), k = c / vx; None as in `cross_moment`."""
-    mx, my, vx, _, c = law
-    k = ONE if c == vx else -ONE if c == -vx else c / vx
-    if not all(closes(a.kind, b.kind) for a in f for b in g) or sp.sign(k) not in (1, -1):
-        return None
-    slope = k if k in (ONE, -ONE) else sp.sign(k) * K
-    x = ZERO if mx == 0 else MX
-    y = slope * x if my == k * mx else ZERO if my == 0 else MY
-    formula = _line(f, g, (x, y, VX, slope**2 * VX, slope * VX), slope)
-    return None if formula is None else _read(formula, {MX: mx, MY: my, VX: vx, K: abs(k)}, most)
-
-
 @cache
-def _line(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any) -> Any:
-    if any(sp.sign(t.scale) not in (1, -1) for t in (*f, *g) if t.kind == "step"):
-        return None
-    law, total = SymbolicGaussian(letters), ZERO
-    offset = law.my - slope * law.mx
+def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], slope: Any = None) -> Any:
+    """E f(X) g(Y); `slope` is that of y over x where the law is singular."""
+    law, total = SymbolicGaussian(*letters), ZERO
     for first, left in _groups(f):
         for second, right in _groups(g):
-            if first.kind == second.kind == "step":
-                other = Factor("step", second.a * slope, second.b + second.a * offset)
-                along = _between(law, first, other)
-                moments = _substituted(along, slope, offset)
+            if slope is not None and first.kind == second.kind == "step":
+                offset = law.my - slope * law.mx
+                along = _two_steps(law, first, Factor("step", second.a * slope, second.b + second.a * offset))
+                powers = _powers_along(right, slope, offset)
+                total += sum(a * b * along(p + q) for p, a in left.items() for q, b in powers.items())
             else:
                 moments = SymbolicMoments.of(law, first, second)
-            total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
+                total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
     return _tidy(total)
 
 
-def _substituted(along: Any, slope: Any, offset: Any) -> Any:
-    """(p, q) -> E[x^p (slope x + offset)^q ...] from moments of x alone."""
+def _powers_along(polynomial: dict[int, Any], slope: Any, offset: Any) -> dict[int, Any]:
+    """Coefficients of a polynomial in slope x + offset by powers of x."""
+    found: dict[int, Any] = {}
+    for q, c in polynomial.items():
+        for k in range(q + 1):
+            if k == q or offset != 0:
+                found[k] = found.get(k, ZERO) + c * comb(q, k) * slope**k * offset ** (q - k)
+    return found
 
-    def moment(p: int, q: int) -> Any:
-        powers = [k for k in range(q + 1) if k == q or offset != 0]
-        return sum(comb(q, k) * slope**k * offset ** (q - k) * along(p + k) for k in powers)
 
-    return moment
-
-
-def _between(law: SymbolicGaussian, first: Factor, second: Factor) -> Any:
+def _two_steps(law: SymbolicGaussian, first: Factor, second: Factor) -> Callable[[int], Any]:
     """k -> E[x^k 1(a x + b > 0) 1(c x + d > 0)]: above both thresholds, below both, or between."""
     s, t = -first.b / first.a, -second.b / second.a
     up, also = first.a.is_positive, second.a.is_positive
 
-    def above(threshold: Any) -> Callable[[int, int], Any]:
-        return line_moments(law.mx, law.vx, Factor("step", ONE, -threshold))
+    def beyond(side: Any, threshold: Any) -> Callable[[int, int], Any]:
+        own = SymbolicGaussian(ZERO, law.mx, ONE, law.variance, ZERO)
+        return SymbolicMoments.of(own, NO_FACTOR, Factor("step", side, -side * threshold))
 
     if up and also:
-        tail = above(sp.Max(s, t))
+        tail = beyond(ONE, sp.Max(s, t))
         return lambda k: tail(0, k)
     if not up and not also:
-        below = line_moments(law.mx, law.vx, Factor("step", -ONE, sp.Min(s, t)))
+        below = beyond(-ONE, sp.Min(s, t))
         return lambda k: below(0, k)
     low, high = (s, t) if up else (t, s)
-    outer, inner = above(sp.Max(high, low)), above(low)
+    outer, inner = beyond(ONE, sp.Max(high, low)), beyond(ONE, low)
     return lambda k: inner(0, k) - outer(0, k)
 
 

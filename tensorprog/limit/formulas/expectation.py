@@ -10,51 +10,35 @@ import sympy as sp
 from tensorprog.gaussian.function import FunctionTerm
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, walk
-from tensorprog.language.substitute import replace_variables
+from tensorprog.language.expr import Call, Expr, Number, Variable, rebuild, replace_variables, walk
 from tensorprog.limit.form.sums_of_functions import FORMAL
-from tensorprog.limit.formulas.closed import cross_moment, line_moment, mean_moment, regular
-from tensorprog.limit.formulas.convert import Lookup
-from tensorprog.limit.formulas.nodes import IndexSum, Node, Softmax
+from tensorprog.limit.formulas.closed import mean_moment, pair_moment, regular
+from tensorprog.limit.formulas.conversion import SymbolicExpansion, expand_terms, scalar_function
+from tensorprog.limit.formulas.nodes import IndexSum, Lookup, Node, Opaque, RealNode, Softmax
 from tensorprog.limit.formulas.notation import expression_tex
-from tensorprog.limit.formulas.terms import SymbolicExpansion, expand_terms, scalar_function
 
-__all__ = ["Body", "Entry", "Expectation", "factor_of", "indexed"]
+__all__ = ["Body", "Expectation", "argument_names", "factor_of"]
 
 ZERO = sp.S.Zero
 LETTERS = ("z", "xi", "eta", "zeta", "variable")  # of the variables, whichever is not a constant
 LENGTH = 3000  # parts of a closed form that is written out unasked
 
 
-class Body(sp.Atom):  # type: ignore[misc]
+class Body(Opaque):
     """A function as an expression of the language: '.' or '.0', '.1', ... are its arguments, '.p0', ... numbers."""
 
-    __slots__ = ("expr",)
+    labelled = staticmethod(str)
 
-    def __new__(cls, expr: Expr) -> Body:
-        """From an expression."""
-        self = super().__new__(cls)
-        self.expr = expr
-        return self  # type: ignore[no-any-return]
-
-    def _hashable_content(self) -> tuple[Any, ...]:
-        return (str(self.expr),)  # sympy compares and sorts by it
-
-    def sort_key(self, order: Any = None) -> Any:
-        """By its text."""
-        return self.class_key(), (1, (str(self.expr),)), sp.S.One.sort_key(), sp.S.One
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return (self.expr,)
-
-    def _sympystr(self, printer: Any) -> str:
-        return str(self.expr)
+    @property
+    def expr(self) -> Expr:
+        """The expression."""
+        return self.given[0]  # type: ignore[no-any-return]
 
 
 def factor_of(expr: Expr, places: Mapping[Variable, int], number: Callable[[Expr], Any]) -> sp.Tuple:
     """One factor f(z_1, ..., z_k) of an expectation: its body, its numbers, and which variables it reads."""
     used = [v for v in places if any(node == v for node in walk(expr))]
-    names = {v: FORMAL if len(used) == 1 else Variable(f".{k}") for k, v in enumerate(used)}
+    names = dict(zip(used, argument_names(len(used)), strict=True))
     numbers: list[Any] = []
 
     def change(node: Expr) -> Expr | None:
@@ -73,20 +57,12 @@ def letters_of(factor: sp.Tuple) -> dict[Variable, Any]:
     return {Variable(f".p{k}"): value for k, value in enumerate(factor[1])}
 
 
-def indexed(expr: Any) -> bool:
-    """Whether index symbols occur: members may be equal for some of their values."""
-    return any(symbol.is_integer for symbol in expr.free_symbols)
-
-
-class Expectation(Node):
+class Expectation(RealNode, Node):
     """E[f_1 ... f_k] over jointly Gaussian variables, args (factors, means, rows of the covariance).
 
     Prints as an expectation with the law of its variables; `doit` gives the closed form if there is one; `evalf`
     gives a number when no free symbol is left, `estimate` the number with its error.
     """
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
 
     def __new__(cls, factors: Any, means: Any, cov: Any) -> Expectation:
         """From sympy tuples."""
@@ -114,7 +90,7 @@ class Expectation(Node):
 
     def _single(self, factor: sp.Tuple, mean: Any, variance: Any, most: float) -> Any:
         if variance == 0:
-            return value_at(factor, mean)
+            return scalar_function(factor[0].expr, _values(factor, [mean]))
         if mean == 0 and _parity(factor) < 0:
             return ZERO
         terms = terms_of(factor)
@@ -132,10 +108,10 @@ class Expectation(Node):
         singular = _zero(vx * vy - c**2, vx * vy)
         found = None
         if first is not None and second is not None:
-            if singular:
-                found = line_moment(first, second, law, most)
-            elif not indexed(sp.Tuple(*law)) or regular(first, second, mx, my):
-                found = cross_moment(first, second, law, most)
+            # members may be equal for some values of indices
+            indexed = any(symbol.is_integer for symbol in sp.Tuple(*law).free_symbols)
+            if singular or not indexed or regular(first, second, mx, my):
+                found = pair_moment(first, second, law, most, singular)
         if found is None and singular and c == vx and mx == my:
             return _one_variable((f, g), mx, vx)
         return self if found is None else found
@@ -186,9 +162,8 @@ class Expectation(Node):
         rows = printer._print([list(row) for row in cov])
         return f"E[{product}; ({', '.join(map(str, z))}) ~ N({mean}, {rows})]"
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        text = rf"\mathbb{{E}}\left[{self.product_tex(printer)} \,\middle|\, {self.law_tex(printer)}\right]"
-        return rf"{text}^{{{exp}}}" if exp else text
+    def _latex(self, printer: Any) -> str:
+        return rf"\mathbb{{E}}\left[{self.product_tex(printer)} \,\middle|\, {self.law_tex(printer)}\right]"
 
     def product_tex(self, printer: Any) -> str:
         """The function under the expectation."""
@@ -207,7 +182,7 @@ class Expectation(Node):
 
 
 def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+    values = _values(factor, [z[int(place)] for place in factor[2]])
 
     def leaf(node: Any) -> tuple[str, int]:
         value = values[node]
@@ -218,7 +193,7 @@ def _body_tex(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
 
 
 def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
-    values = _arguments(factor, [z[int(place)] for place in factor[2]]) | letters_of(factor)
+    values = _values(factor, [z[int(place)] for place in factor[2]])
 
     def change(node: Variable) -> Variable:
         text = printer._print(values[node])
@@ -230,15 +205,14 @@ def _body_text(factor: sp.Tuple, z: Sequence[Any], printer: Any) -> str:
     return text if called or isinstance(expr, Variable) else f"({text})"
 
 
-def value_at(factor: sp.Tuple, *places: Any) -> Any:
-    """A factor as a sympy expression at given arguments."""
-    return scalar_function(factor[0].expr, letters_of(factor) | _arguments(factor, places))
+def argument_names(count: int) -> list[Variable]:
+    """The arguments of a factor's body."""
+    return [FORMAL] if count == 1 else [Variable(f".{k}") for k in range(count)]
 
 
-def _arguments(factor: sp.Tuple, values: Sequence[Any]) -> dict[Variable, Any]:
-    """The arguments of a factor's body by their names."""
-    names = [FORMAL] if len(values) == 1 else [Variable(f".{k}") for k in range(len(values))]
-    return dict(zip(names, values, strict=True))
+def _values(factor: sp.Tuple, places: Sequence[Any]) -> dict[Variable, Any]:
+    """What stands in a factor's body, at given arguments."""
+    return letters_of(factor) | dict(zip(argument_names(len(places)), places, strict=True))
 
 
 def terms_of(factor: sp.Tuple) -> tuple[FunctionTerm, ...] | None:
@@ -272,29 +246,3 @@ def _zero(value: Any, scale: Any) -> bool:
     if small is not sp.true and small is not True:
         return False
     return bool(value.has(sp.Float) or sp.simplify(value) == 0)
-
-
-class Entry(sp.Expr):  # type: ignore[misc]
-    """A formula of an earlier line by its name: args (f, g, number of the case, *indices)."""
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Families and case."""
-        return str(self.args[0]), str(self.args[1]), int(self.args[2])
-
-    def _sympystr(self, printer: Any) -> str:
-        first, second, number = self.key
-        name = f"K_{first}" if first == second else f"K_{first}_{second}"
-        name += "'" * number
-        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
-        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
-        text = rf"\kappa{number}_{{{','.join(families)}}}"
-        if self.args[3:]:
-            text += rf"\left({','.join(map(printer._print, self.args[3:]))}\right)"
-        return rf"{{{text}}}^{{{exp}}}" if exp else text

@@ -13,6 +13,10 @@ def _negative(x: Any) -> bool:
     return bool(x.could_extract_minus_sign())
 
 
+def _density(x: Any) -> Any:
+    return sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi)
+
+
 class phi(sp.Function):  # type: ignore[misc]
     """Density of N(0, 1) at x."""
 
@@ -26,7 +30,7 @@ class phi(sp.Function):  # type: ignore[misc]
         if x.is_zero:
             return 1 / sp.sqrt(2 * sp.pi)
         if x.is_Float:
-            return sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi).evalf()
+            return _density(x).evalf()
         return cls(-x) if _negative(x) else None
 
     def fdiff(self, argindex: int = 1) -> Any:
@@ -34,10 +38,10 @@ class phi(sp.Function):  # type: ignore[misc]
         return -self.args[0] * self
 
     def _eval_rewrite_as_exp(self, x: Any, **_: Any) -> Any:
-        return sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi)
+        return _density(x)
 
     def _eval_evalf(self, prec: int) -> Any:
-        return self.rewrite(sp.exp)._eval_evalf(prec)
+        return _density(self.args[0])._eval_evalf(prec)
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         return _latex(r"\varphi", self.args, printer, exp)

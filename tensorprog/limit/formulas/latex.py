@@ -18,20 +18,23 @@ from sympy.printing.latex import LatexPrinter
 
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Dot, MatMul, Statement
-from tensorprog.limit.formulas.expectation import Entry, Expectation
+from tensorprog.limit.formulas.expectation import Expectation
+from tensorprog.limit.formulas.nodes import Entry
 from tensorprog.limit.formulas.notation import (
     form_tex,
     initial_tex,
     pair_names,
     readable,
     reference_tex,
+    sides,
     statement_tex,
     tex_name,
 )
-from tensorprog.limit.formulas.text import Formula, FormulaLaw, definitions
+from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
+from tensorprog.limit.formulas.text import definitions, shown
 from tensorprog.limit.moment.indexed import Equations
 
-__all__ = ["NOTATION", "blocks", "cases_latex", "derivation", "document", "escaped"]
+__all__ = ["NOTATION", "blocks", "cases_latex", "document", "escaped"]
 
 WIDE = 78  # characters of a displayed line
 SHORT = 14  # of a moment that needs no letter of its own
@@ -109,11 +112,7 @@ def _pieces(term: Any, later: bool) -> Iterator[str]:
 
 def condition(equation: Affine, names: Mapping[str, str]) -> str:
     """An equation between indices."""
-    sides = []
-    for sign in (1, -1):
-        terms = tuple((names.get(n, n), sign * c) for n, c in equation.terms if sign * c > 0)
-        sides.append(form_tex(Affine(terms, 0 if sign == 1 else -equation.offset)))
-    return " = ".join(sides)
+    return " = ".join(map(form_tex, sides(equation, names)))
 
 
 def _delta(equations: Equations, names: Mapping[str, str]) -> str:
@@ -148,42 +147,29 @@ def displayed_cases(left: str, cases: Mapping[Equations, Any], names: Mapping[st
     for key in order:
         where = ", ".join(condition(e, names) for e in sorted(key, key=str))
         lines.append(f"{tex(cases[key])} & " + (where or r"\text{otherwise}"))
-    if max(map(width, lines)) + width(left) <= WIDE:
-        return rf"\[ {left} = \begin{{cases}} " + r" \\ ".join(lines) + r" \end{cases} \]"
-    found = []
-    for key in order:
-        where = ", ".join(condition(e, names) for e in sorted(key, key=str))
-        intro = f"Where ${where}$:" if where else "Otherwise:"
-        found += [intro, display(left, cases[key])]
-    return "\n".join(found)
+    return rf"\[ {left} = \begin{{cases}} " + r" \\ ".join(lines) + r" \end{cases} \]"
 
 
 # ---- one formula with the names it uses ----------------------------------------------------------------------------
 
 
-def shown(law: FormulaLaw, array: Formula) -> dict[Equations, Any]:
-    """Formulas in the program's indices: written out where that is short, else with the names of earlier lines."""
-    names = pair_names(law.netsor, array.names)
-    found = {}
-    for key, value in array.cases.table.items():
-        whole = law.formulas.expand(value)
-        found[key] = readable(whole if width(tex(whole)) <= EXPANDED else value, names)
-    return found
+def _shown(formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas) -> dict[Equations, Any]:
+    return shown(formulas, names, cases, lambda whole: width(tex(whole)) <= EXPANDED)
 
 
-def defined(law: FormulaLaw, entry: Entry) -> Iterator[str]:
+def defined(formulas: FormulaRecursion, entry: Entry) -> Iterator[str]:
     """What the name of a formula stands for: its expectations, their moments by letters, and closed forms."""
-    symbols, value = law.formulas.definitions[entry.key]
-    names = pair_names(law.netsor, entry.key[:2])
+    symbols, value = formulas.definitions[entry.key]
+    names = pair_names(formulas.netsor, entry.key[:2])
     named = readable(Entry(*entry.args[:3], *symbols), names)
     value = readable(value, names)
     nodes = sorted(value.atoms(Expectation), key=str)
     nodes = [node for node in nodes if not any(node in other.args[1].atoms(Expectation) for other in nodes)]
-    closed = law.formulas.shallow(value)
+    closed = formulas.shallow(value)
     if not closed.has(Expectation) and width(tex(closed)) <= EXPANDED:
         yield display(tex(named), closed)
         return
-    letters = Letters(law.netsor.constant)
+    letters = Letters(formulas.netsor.constant)
     replaced = value.xreplace({node: letters.short(node) for node in nodes})
     yield from letters.expectations(tex(named), replaced)
     with_closed = replaced.replace(lambda e: isinstance(e, Expectation), lambda e: e.closed())
@@ -243,30 +229,22 @@ class Letters:
                 yield display(tex(symbol), value)
 
 
-def cases_latex(array: Formula) -> str:
+def cases_latex(formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas) -> str:
     """A covariance or mean with the formulas it uses."""
-    law, names = array.law, pair_names(array.law.netsor, array.names)
-    values = shown(law, array)
-    found = [displayed_cases(left_side(array), values, names)]
-    for entry, _ in definitions(law, list(values.values())):
-        found += ["with", *defined(law, entry)]
-    return "\n".join(found)
+    return "\n".join(_formula(formulas, left_side(formulas, names), names, _shown(formulas, names, cases), set()))
 
 
-def left_side(array: Formula, second_moment: bool = False) -> str:
+def left_side(formulas: FormulaRecursion, families: tuple[str, ...], second_moment: bool = False) -> str:
     """What a covariance, second moment or mean is of."""
-    law, families = array.law, array.names
-    score = families[0] in law.scores
     variables = []
+    indices = pair_names(formulas.netsor, families)
     for copy, name in enumerate(families):
-        indices = pair_names(law.netsor, families)
         slots = [Affine.index(new) for old, new in indices.items() if old.endswith("_") == bool(copy)]
-        base = reference_tex(name, slots)
-        if score:
+        if families[0] in formulas.scores:
             place = ",".join(map(form_tex, slots))
             variables.append(rf"\mathring{{{tex_name(name)}}}" + (f"_{{{place}}}" if place else ""))
         else:
-            variables.append(f"Z^{{{base}}}")
+            variables.append(f"Z^{{{reference_tex(name, slots)}}}")
     if second_moment:
         return rf"\mathbb{{E}}\left[{'{}'.join(variables)}\right]"
     if len(variables) == 1:
@@ -289,108 +267,95 @@ CLAUSES = {
 }
 
 
-def derivation(law: FormulaLaw) -> str:
-    """The body: every line of the program, then the law of the outputs given p-ring."""
-    return "\n\n".join(blocks(law))
-
-
-def blocks(law: FormulaLaw) -> Iterator[str]:
-    """The derivation line by line."""
+def blocks(formulas: FormulaRecursion) -> Iterator[str]:
+    """The derivation: every line of the program, then the law of the outputs given p-ring."""
     written: set[tuple[str, str, int]] = set()
-    for initial in law.netsor.initial:
-        array = law.cov(initial.name)
+    for initial in formulas.netsor.initial:
         lines = [rf"\[ {initial_tex(initial)} \]", CLAUSES["initial"]]
-        yield "\n".join([*lines, *_formula(law, array, shown(law, array), written)])
-    for statement in law.netsor.body:
-        yield "\n".join(_statement(law, statement, written))
-    for block in _outputs(law, written):
-        yield "\n".join(block)
+        names = (initial.name, initial.name)
+        yield "\n".join([*lines, *_moment(formulas, names, formulas.cov(*names), written)])
+    for statement in formulas.netsor.body:
+        yield "\n".join(_statement(formulas, statement, written))
+    for name in formulas.netsor.outputs:
+        if name in formulas.random and formulas.netsor.families[name].kind != "scalar":
+            yield "\n".join(_output(formulas, name, written))
 
 
-def _statement(law: FormulaLaw, statement: Statement, written: set[tuple[str, str, int]]) -> Iterator[str]:
+def _statement(
+    formulas: FormulaRecursion, statement: Statement, written: set[tuple[str, str, int]]
+) -> Iterator[str]:
     name = statement.target.name
     operand = statement.left.name if isinstance(statement, Dot) else name
-    yield rf"\[ {statement_tex(statement, law.netsor.families[operand].width)} \]"
-    kind = _kind(law, statement)
+    yield rf"\[ {statement_tex(statement, formulas.netsor.families[operand].width)} \]"
+    kind = _kind(formulas, statement)
     yield CLAUSES[kind]
     if kind in ("average", "scalar"):
-        mean = law.mean(name)
-        yield from _formula(law, mean, shown(law, mean), written)
+        yield from _moment(formulas, (name,), formulas.mean(name), written)
     elif kind == "nonlin":
-        second = law.second_moment(name)
-        yield from _formula(law, second, shown(law, second), written, second_moment=True)
+        second = (name, name)
+        values = _shown(formulas, second, formulas.second(*second))
+        yield from _formula(formulas, left_side(formulas, second, True), second, values, written)
     elif kind in ("matmul", "score"):
-        for other in (name, *_related(law, statement)):
-            array = law.cov(name, other)
-            values = shown(law, array)
-            if other == name or any(value != 0 for value in values.values()):
-                yield from _formula(law, array, values, written)
+        for other in (name, *_related(formulas, statement)):
+            cases = formulas.cov(name, other)
+            if other == name or not cases.zero():
+                yield from _moment(formulas, (name, other), cases, written)
 
 
-def _related(law: FormulaLaw, statement: Statement) -> list[str]:
+def _related(formulas: FormulaRecursion, statement: Statement) -> list[str]:
     """Earlier families of the same kind that may be correlated: made by the same weight, or scores as well."""
-    found = []
-    for earlier in law.netsor.body:
-        if earlier is statement:
-            break
-        if isinstance(statement, MatMul):
-            related = isinstance(earlier, MatMul) and earlier.weight.name == statement.weight.name
-        else:
-            related = _kind(law, earlier) == "score"
-        if related and earlier.target.name != statement.target.name:
-            found.append(earlier.target.name)
-    return list(dict.fromkeys(found))
+
+    def alike(other: Statement) -> tuple[str, str]:
+        return _kind(formulas, other), other.weight.name if isinstance(other, MatMul) else ""
+
+    body = formulas.netsor.body
+    found = dict.fromkeys(s.target.name for s in body[: body.index(statement)] if alike(s) == alike(statement))
+    return [name for name in found if name != statement.target.name]
 
 
-def _kind(law: FormulaLaw, statement: Statement) -> str:
+def _kind(formulas: FormulaRecursion, statement: Statement) -> str:
     if isinstance(statement, MatMul):
         return "matmul"
     if isinstance(statement, Dot):
         return "score" if statement.scale == "n**-0.5" else "average"
-    if statement.target.name in law.formulas.random:
+    if statement.target.name in formulas.random:
         return "random"
-    return "scalar" if law.netsor.families[statement.target.name].kind == "scalar" else "nonlin"
+    return "scalar" if formulas.netsor.families[statement.target.name].kind == "scalar" else "nonlin"
+
+
+def _moment(
+    formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas, written: set[tuple[str, str, int]]
+) -> Iterator[str]:
+    return _formula(formulas, left_side(formulas, names), names, _shown(formulas, names, cases), written)
 
 
 def _formula(
-    law: FormulaLaw,
-    array: Formula,
-    values: Mapping[Equations, Any],
+    formulas: FormulaRecursion, left: str, names: tuple[str, ...], values: Mapping[Equations, Any],
     written: set[tuple[str, str, int]],
-    second_moment: bool = False,
-) -> Iterator[str]:
-    names = pair_names(law.netsor, array.names)
-    yield displayed_cases(left_side(array, second_moment), values, names)
-    for entry, _ in definitions(law, list(values.values())):
+) -> Iterator[str]:  # fmt: skip
+    """left = values, with the formulas that it uses and that are not written yet."""
+    yield displayed_cases(left, values, pair_names(formulas.netsor, names))
+    for entry, _ in definitions(formulas, values.values()):
         if entry.key not in written:
             written.add(entry.key)
             yield "with"
-            yield from defined(law, entry)
+            yield from defined(formulas, entry)
 
 
-def _outputs(law: FormulaLaw, written: set[tuple[str, str, int]]) -> Iterator[list[str]]:
-    """Given p-ring, outputs that are linear in Gaussian vectors are Gaussian."""
-    for name in law.outputs:
-        if name not in law.formulas.random or law.netsor.families[name].kind == "scalar":
-            continue
-        if not law.is_linear(name):
-            yield [f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."]
-            continue
-        array = law.given_scores(name)
-        given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in law.netsor.scores)
-        left = left_side(array).replace(r"\right)", rf" \,\middle|\, {given}\right)")
-        lines = [f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"]
-        mean = law.conditional_mean(name)
-        values = {key: readable(value, pair_names(law.netsor, [name])) for key, value in mean.cases.table.items()}
-        mean_left = left_side(mean).replace(r"\right]", rf" \,\middle|\, {given}\right]")
-        lines.append(displayed_cases(mean_left, values, {}))
-        shown_values = shown(law, array)
-        lines.append(displayed_cases(left, shown_values, pair_names(law.netsor, array.names)))
-        for entry, _ in definitions(law, list(shown_values.values())):
-            if entry.key not in written:
-                written.add(entry.key)
-                lines += ["with", *defined(law, entry)]
-        yield lines
+def _output(formulas: FormulaRecursion, name: str, written: set[tuple[str, str, int]]) -> Iterator[str]:
+    """Given p-ring, an output that is linear in Gaussian vectors is Gaussian."""
+    if not formulas.is_linear(name):
+        yield f"The output ${tex_name(name)}$ is not linear in Gaussian vectors given the scores."
+        return
+    given = ", ".join(rf"\mathring{{{tex_name(score)}}}" for score in formulas.netsor.scores)
+    yield f"Given the scores, the output ${tex_name(name)}$ is Gaussian with"
+    means = formulas.conditional_mean(name).table.items()
+    values = {key: readable(value, pair_names(formulas.netsor, [name])) for key, value in means}
+    left = left_side(formulas, (name,)).replace(r"\right]", rf" \,\middle|\, {given}\right]")
+    yield displayed_cases(left, values, {})
+    pair = (name, name)
+    left = left_side(formulas, pair).replace(r"\right)", rf" \,\middle|\, {given}\right)")
+    yield from _formula(formulas, left, pair, _shown(formulas, pair, formulas.conditional(*pair)), written)
 
 
 # ---- a document ----------------------------------------------------------------------------------------------------
@@ -438,9 +403,9 @@ def _printable(letter: str) -> str:
     return "".join(SPECIAL.get(c, c) for c in plain) or "?"
 
 
-def document(law: FormulaLaw) -> str:
+def document(formulas: FormulaRecursion, grade: str) -> str:
     """A self-contained document for pdflatex."""
-    netsor = law.netsor
+    netsor = formulas.netsor
     title = escaped(netsor.title or netsor.name)
     head = [
         r"\documentclass{article}",
@@ -457,8 +422,8 @@ def document(law: FormulaLaw) -> str:
     if netsor.reference:
         intro.append(f"Reference: {escaped(netsor.reference)}.")
     intro.append("Definition 1: Sakai, Karakida and Imaizumi 2025 (arXiv 2506.00846).")
-    if law.grade:
-        intro.append(f"Grade of the program: {escaped(law.grade)}.")
-    body = derivation(law)
+    if grade:
+        intro.append(f"Grade of the program: {escaped(grade)}.")
+    body = "\n\n".join(blocks(formulas))
     meanings = [meaning for mark, meaning in NOTATION.items() if mark in body]
     return "\n".join([*head, "\n".join([*intro, *meanings]), "", body, r"\end{document}", ""])

@@ -1,4 +1,4 @@
-"""Sums, softmaxes and choices over indices as nodes that sympy leaves as they are.
+"""The nodes of formulas that sympy leaves as they are: scores, sums, softmaxes, choices, arrays, averages over scores.
 
 An index that a node runs over is bound there and means nothing outside.  Conditions on bound indices must not leave
 their node, which sympy's Sum (it folds) and Piecewise (it is folded) would let happen: hence `IndexSum` is built
@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar
 
+import numpy as np
 import sympy as sp
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
-from tensorprog.language.ir import Range
+from tensorprog.language.expr import Affine
+from tensorprog.language.ir import Netsor, Range, Table
+from tensorprog.limit.law.law import NumericLaw
 
-__all__ = ["Choice", "IndexSum", "Node", "Score", "Softmax", "index_symbol", "summed"]
+__all__ = [
+    "Choice", "Conditional", "Data", "Entry", "IndexSum", "Lookup", "Node", "Opaque", "ProgramAtom", "RealNode",
+    "Score", "ScoreAverage", "Softmax", "affine", "index_symbol", "summed", "written_out",
+]  # fmt: skip
 
 MOST = 100_000  # terms that are written out
 
@@ -28,11 +36,16 @@ def index_symbol(name: str) -> Any:
     return sp.Symbol(name, integer=True)
 
 
+def affine(form: Affine) -> Any:
+    """An affine form in index symbols."""
+    return sum((coefficient * index_symbol(name) for name, coefficient in form.terms), sp.Integer(form.offset))
+
+
 def written_out(expr: Any, limits: Any) -> Iterator[Any]:
     """An expression at all values of bound indices."""
     ranges = [range(int(start), int(stop) + 1) for _, start, stop in limits]
     if math.prod(map(len, ranges)) > MOST:
-        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out; sums evaluate as they are")
+        raise MemoryLimitError(f"{math.prod(map(len, ranges))} terms are not written out")
     for values in product(*ranges):
         yield expr.xreplace({limit[0]: sp.Integer(value) for limit, value in zip(limits, values, strict=True)})
 
@@ -41,6 +54,7 @@ class Node(sp.Expr):  # type: ignore[misc]
     """What sympy leaves as it is, and what has a number of its own once no symbol is left in it."""
 
     __slots__ = ()
+    is_commutative = True
     evaluation: ClassVar[Callable[[Any], Estimate]]  # handed in by `numbers`, which knows all nodes
 
     def estimate(self) -> Estimate:
@@ -51,11 +65,48 @@ class Node(sp.Expr):  # type: ignore[misc]
         return None if self.free_symbols or self.has(Score) else sp.Float(float(self.estimate().value), 15)
 
 
-class Score(sp.Expr):  # type: ignore[misc]
-    """A score in the limit, p-ring, args (name, *indices)."""
+class RealNode(sp.Expr):  # type: ignore[misc]
+    """What stands for a finite real number."""
 
+    __slots__ = ()
     is_commutative = True
     is_extended_real = is_real = is_finite = True
+
+
+class Opaque(sp.Atom):  # type: ignore[misc]
+    """An argument of formulas that is itself none, known by a label."""
+
+    __slots__ = ("given", "label")
+    given: tuple[Any, ...]
+    label: str
+
+    def __new__(cls, *given: Any) -> Any:
+        """From what it holds."""
+        self = super().__new__(cls)
+        self.given, self.label = given, cls.labelled(*given)
+        return self
+
+    @staticmethod
+    def labelled(*given: Any) -> str:
+        """The label."""
+        raise NotImplementedError
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (self.label,)  # sympy compares and sorts by it
+
+    def sort_key(self, order: Any = None) -> Any:
+        """By its label."""
+        return self.class_key(), (1, (self.label,)), sp.S.One.sort_key(), sp.S.One
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.given
+
+    def _sympystr(self, printer: Any) -> str:
+        return self.label
+
+
+class Score(RealNode):
+    """A score in the limit, p-ring, args (name, *indices)."""
 
     @property
     def free_symbols(self) -> set[Any]:
@@ -66,10 +117,30 @@ class Score(sp.Expr):  # type: ignore[misc]
         name, *indices = map(printer._print, self.args)
         return f"{name}[{','.join(indices)}]" if indices else name
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
+    def _latex(self, printer: Any) -> str:
         name, *indices = map(printer._print, self.args)
-        text = rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
+        return rf"\mathring{{{name}}}" + (f"_{{{','.join(indices)}}}" if indices else "")
+
+
+class Entry(RealNode):
+    """A formula of an earlier line by its name: args (f, g, number of the case, *indices)."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Families and case."""
+        return str(self.args[0]), str(self.args[1]), int(self.args[2])
+
+    def _sympystr(self, printer: Any) -> str:
+        first, second, number = self.key
+        name = f"K_{first}" if first == second else f"K_{first}_{second}"
+        name += "'" * number
+        return f"{name}[{', '.join(map(printer._print, self.args[3:]))}]" if self.args[3:] else name
+
+    def _latex(self, printer: Any) -> str:
+        families = [printer._print(name) for name in dict.fromkeys(self.args[:2])]
+        number = f"^{{({self.args[2]})}}" if self.args[2] else ""
+        text = rf"\kappa{number}_{{{','.join(families)}}}"
+        return text + (rf"\left({','.join(map(printer._print, self.args[3:]))}\right)" if self.args[3:] else "")
 
 
 class Choice(sp.Expr):  # type: ignore[misc]
@@ -96,16 +167,13 @@ class Choice(sp.Expr):  # type: ignore[misc]
     def _sympystr(self, printer: Any) -> str:
         return f"where({', '.join(map(printer._print, self.args))})"
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
+    def _latex(self, printer: Any) -> str:
         condition, value, other = map(printer._print, self.args)
-        text = rf"\begin{{cases}} {value} & {condition} \\ {other} & \text{{otherwise}} \end{{cases}}"
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
+        return rf"\begin{{cases}} {value} & {condition} \\ {other} & \text{{otherwise}} \end{{cases}}"
 
 
 class IndexSum(Node, sp.Sum):  # type: ignore[misc]
     """A sum over an index that stays a sum; `doit` writes its terms out, `evalf` adds numbers."""
-
-    is_commutative = True
 
     def __new__(cls, function: Any, *limits: Any) -> Any:
         """As it is given."""
@@ -120,11 +188,8 @@ class IndexSum(Node, sp.Sum):  # type: ignore[misc]
         return f"sum[{limits}]({printer._print(self.function)})"
 
 
-class Softmax(Node):
+class Softmax(RealNode, Node):
     """softmax over indices, args (argument, limits (index, start, stop) it runs over, where it is read)."""
-
-    is_commutative = True
-    is_extended_real = is_real = is_finite = True
 
     def __new__(cls, argument: Any, limits: Any, at: Any) -> Any:
         """Conditions in the argument stay there."""
@@ -169,8 +234,9 @@ class Softmax(Node):
         if not self.has_free(symbol):
             return sp.S.Zero
         argument, limits, _ = self.args
-        slope = Softmax(argument, limits, self.bound_symbols) * argument.diff(symbol)
-        return self * (self.here.diff(symbol) - IndexSum(slope, *limits))
+        again = {i: index_symbol(f"{i}*") for i in self.bound_symbols}  # the sum has indices of its own
+        slope = Softmax(argument, limits, again.values()) * argument.diff(symbol).xreplace(again)
+        return self * (self.here.diff(symbol) - IndexSum(slope, *((again[i], *span) for i, *span in limits)))
 
     def _texts(self, printer: Any) -> tuple[str, str, str]:
         argument, _, at = self.args
@@ -183,10 +249,9 @@ class Softmax(Node):
         names, shown, at = self._texts(printer)
         return f"softmax[{names}]({shown})" + (f"[{at}]" if at != names else "")
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
+    def _latex(self, printer: Any) -> str:
         names, shown, at = self._texts(printer)
-        text = rf"\operatorname{{softmax}}_{{{names}}}\left({shown}\right)" + (f"_{{{at}}}" if at != names else "")
-        return rf"{{{text}}}^{{{exp}}}" if exp else text
+        return rf"\operatorname{{softmax}}_{{{names}}}\left({shown}\right)" + (f"_{{{at}}}" if at != names else "")
 
 
 def _chosen(*pairs: Any) -> Any:
@@ -201,3 +266,139 @@ def summed(value: Any, symbol: Any, span: Range) -> Any:
     """Sum over start <= symbol < stop; a value without the symbol counts that often."""
     start, stop = span
     return value * (stop - start) if not value.has(symbol) else IndexSum(value, (symbol, start, stop - 1))
+
+
+# ---- numbers from arrays, and from the law in numbers --------------------------------------------------------------
+
+
+class Data(Opaque):
+    """An array of numbers with a name, the first values of its indices, and what lies outside."""
+
+    @staticmethod
+    def labelled(name: str, table: Table, starts: tuple[int, ...], rules: tuple[str, ...]) -> str:
+        """Its name."""
+        return name
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        name, table, *rest = self.given
+        return name, table.shape, table.data, *rest
+
+    def _latex(self, printer: Any) -> str:
+        return str(printer._print(sp.Symbol(self.label)))
+
+    def read(self, *indices: Any) -> Any:
+        """The numbers at arrays of index values."""
+        _, table, starts, rules = self.given
+        mask, places = np.True_, []
+        for index, start, size, rule in zip(indices, starts, table.shape, rules or ("",) * len(starts), strict=True):
+            place = np.asarray(index, dtype=np.int64) - start
+            if rule == "zero":
+                mask = mask & (place >= 0) & (place < size)
+            places.append(place % size if rule == "wrap" else np.clip(place, 0, size - 1))
+        return np.where(mask, table.array[tuple(places)], 0.0)
+
+
+class Lookup(RealNode):
+    """An entry of an array of numbers, args (data, *indices); the number itself once the indices are numbers."""
+
+    def __new__(cls, data: Data, *indices: Any) -> Any:
+        """A lookup, or the number."""
+        given = list(map(sp.sympify, indices))
+        if not all(index.is_Integer for index in given):
+            return super().__new__(cls, data, *given)
+        value = float(data.read(*map(int, given)))
+        return sp.Integer(int(value)) if value == int(value) else sp.Float(value)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.args[0].label}[{', '.join(map(printer._print, self.args[1:]))}]"
+
+    def _latex(self, printer: Any) -> str:
+        return rf"{printer._print(self.args[0])}\left[{', '.join(map(printer._print, self.args[1:]))}\right]"
+
+
+class ProgramAtom(Opaque):
+    """A program as an argument of formulas, with the names of the constants that are symbols there."""
+
+    @staticmethod
+    def labelled(netsor: Netsor, names: tuple[str, ...]) -> str:
+        """The name of the program."""
+        return netsor.name
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        netsor, names = self.given
+        return id(netsor), names
+
+
+class Conditional(RealNode):
+    """A covariance or mean given p-ring that is not written out, args (variables as (name, *indices), ...)."""
+
+    def _words(self, printer: Any) -> str:
+        found = []
+        for name, *indices in self.args:
+            place = ",".join(map(printer._print, indices))
+            found.append(f"{printer._print(name)}" + (f"_{{{place}}}" if place else ""))
+        return ", ".join(found)
+
+    def _sympystr(self, printer: Any) -> str:
+        words = self._words(printer).replace("_{", "[").replace("}", "]")
+        return f"{'Cov' if len(self.args) == 2 else 'E'}({words} | p)"
+
+    def _latex(self, printer: Any) -> str:
+        name = r"\operatorname{Cov}" if len(self.args) == 2 else r"\mathbb{E}"
+        return rf"{name}\left({self._words(printer)} \,\middle|\, \mathring{{p}}\right)"
+
+
+class ScoreAverage(RealNode, Node):
+    """Cov(f, g) or E f over p-ring and the vectors, unevaluated.
+
+    Args are (program, values of its constants, variables as (name, *indices), conditional covariance, conditional
+    means); `evalf` asks the numeric law, `estimate` gives the error too.
+    """
+
+    def estimate(self) -> Estimate:
+        """Value and error, when the constants are numbers."""
+        program, constants, variables, *_ = self.args
+        netsor = program.given[0]
+        value, error = _numbers(program, constants, tuple(str(name) for name, *_ in variables))
+        place = [int(index) for _, *indices in variables for index in indices]
+        starts = [start for name, *_ in variables for start, _ in netsor.families[str(name)].ranges]
+        key = tuple(a - b for a, b in zip(place, starts, strict=True))
+        return Estimate(np.asarray(value[key]), np.asarray(error[key]))
+
+    def _eval_evalf(self, prec: int) -> Any:
+        ready = not self.args[1].free_symbols and not sp.Tuple(*(v[1:] for v in self.args[2])).free_symbols
+        return sp.Float(float(self.estimate().value), 15) if ready else None
+
+    def _parts(self, printer: Any) -> tuple[str, list[str]]:
+        return printer._print(self.args[3]), [printer._print(mean) for mean in self.args[4] if mean != 0]
+
+    def _sympystr(self, printer: Any) -> str:
+        covariance, means = self._parts(printer)
+        if len(means) < len(self.args[4]):
+            return f"E_p[{covariance}]"
+        return f"E_p[{means[0]}]" if len(means) == 1 else f"E_p[{covariance}] + Cov_p({', '.join(means)})"
+
+    def _latex(self, printer: Any) -> str:
+        covariance, means = self._parts(printer)
+        over = r"\mathbb{E}_{\mathring{p}}"
+        text = rf"{over}\left[{covariance}\right]"
+        if len(means) < len(self.args[4]):
+            return text
+        both = rf"{text} + \operatorname{{Cov}}_{{\mathring{{p}}}}\left({', '.join(means)}\right)"
+        return rf"{over}\left[{means[0]}\right]" if len(means) == 1 else rf"\left({both}\right)"
+
+
+@lru_cache(maxsize=8)
+def _law(program: ProgramAtom, constants: Any) -> NumericLaw:
+    netsor, names = program.given
+    values = {name: int(v) if v.is_Integer else float(v) for name, v in zip(names, constants, strict=True)}
+    named = tuple(replace(c, value=values.get(c.name, c.value)) for c in netsor.constants)
+    return NumericLaw(replace(netsor, constants=named))
+
+
+@lru_cache(maxsize=64)
+def _numbers(program: ProgramAtom, constants: Any, names: tuple[str, ...]) -> tuple[Any, Any]:
+    law = _law(program, constants)
+    first, *rest = names
+    value, error = law.cov(first, rest[0], with_error=True) if rest else law.mean(first, with_error=True)
+    return np.asarray(value), np.asarray(error)

@@ -16,7 +16,7 @@ from tensorprog.limit.formulas.nodes import index_symbol
 
 __all__ = [
     "expression_tex", "form_tex", "index_names", "initial_tex", "pair_names", "readable", "reference_tex",
-    "statement_tex", "tex_name",
+    "sides", "statement_tex", "tex_name",
 ]  # fmt: skip
 
 GREEK = (
@@ -81,6 +81,15 @@ def readable(formula: Any, positions: Mapping[str, str]) -> Any:
             taken.add(new)
         names[symbol] = new + star
     return formula.xreplace({old: index_symbol(new) for old, new in names.items()})
+
+
+def sides(equation: Affine, names: Mapping[str, str]) -> list[Affine]:
+    """An equation between indices as left and right side, no coefficient negative."""
+    found = []
+    for sign in (1, -1):
+        terms = tuple((names.get(n, n), sign * c) for n, c in equation.terms if sign * c > 0)
+        found.append(Affine(terms, 0 if sign == 1 else -equation.offset))
+    return found
 
 
 def tex_name(name: str) -> str:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
-from scipy import special
 
-from tensorprog.gaussian import cross, expect, mean
+from tensorprog.gaussian import cross, integrate, mean
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.normal import step_step
 from tensorprog.language.errors import ProgramError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Call, Expr, Variable
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, evaluate
+from tensorprog.language.expr import Call, Expr, Variable, replace_variables
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import COORDINATE, Open, align
-from tensorprog.language.substitute import replace_variables
-from tensorprog.limit.form.sums_of_functions import FORMAL
-from tensorprog.limit.form.univariate import function
-from tensorprog.limit.formulas.convert import Lookup
-from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.nodes import Choice, IndexSum, Node, Score, Softmax
-from tensorprog.limit.formulas.outputs import ScoreAverage
+from tensorprog.limit.form.univariate import function, smooth
+from tensorprog.limit.formulas.expectation import Expectation, argument_names
+from tensorprog.limit.formulas.nodes import IndexSum, Node, Score, ScoreAverage, Softmax, written_out
 
 __all__ = ["estimate"]
 
 Array = NDArray[Any]
-Grid = Mapping[Any, Array]
-NODES = (Node, Lookup)
+TOLERANCE = 1e-5  # asked of functions of several variables, relative to their size
 LEVEL = 64 * EPS  # errors of arguments below this, relatively, are rounding
 
 
@@ -47,80 +38,26 @@ def estimate(expr: Any) -> Estimate:
     if expr.free_symbols or expr.has(Score):
         names = sorted({str(x) for x in expr.free_symbols} | {str(x) for x in expr.atoms(Score)})
         raise ProgramError(f"no number yet: {', '.join(names)} must be given values first")
-    return _scalar(expr)
+    return _estimate(expr)
 
 
-@lru_cache(maxsize=4096)
-def _scalar(expr: Any) -> Estimate:
-    return _estimate(expr, {}, 0)
-
-
-def _estimate(expr: Any, grid: Grid, axes: int) -> Estimate:
-    """Over a grid of index values: `axes` axes, each array of `grid` with that many."""
-    if isinstance(expr, NODES):
-        return _node(expr, grid, axes)
+@lru_cache(maxsize=1 << 15)
+def _estimate(expr: Any) -> Estimate:
+    if isinstance(expr, IndexSum):
+        terms = [_estimate(term) for term in written_out(expr.function, expr.limits)]
+        return _stacked(terms).sum()
+    if isinstance(expr, Softmax):
+        return _softmax(expr)
+    if isinstance(expr, ScoreAverage):
+        return expr.estimate()
+    if isinstance(expr, Expectation):
+        return _expectation(expr)
+    if expr.is_infinite:  # of a masked entry
+        return Estimate.exact(float(expr))
     inner = list(dict.fromkeys(_nodes(expr)))
-    known = [_scalar(node) if axes and not node.free_symbols else _node(node, grid, axes) for node in inner]
     names = [sp.Dummy() for _ in inner]
     skeleton = expr.xreplace(dict(zip(inner, names, strict=True)))
-    call = _array_function(skeleton, [*names, *grid]) if axes else _scalar_function(skeleton, names)
-    return _carried(call, [*known, *(Estimate.exact(value) for value in grid.values())])
 
-
-def _nodes(expr: Any) -> Iterator[Any]:
-    if isinstance(expr, NODES):
-        yield expr
-    else:
-        for arg in expr.args:
-            yield from _nodes(arg)
-
-
-def _node(node: Any, grid: Grid, axes: int) -> Estimate:
-    if isinstance(node, Lookup):
-        places = [np.rint(_estimate(index, grid, axes).value) for index in node.args[1:]]
-        return Estimate.exact(node.args[0].read(*places))
-    if isinstance(node, IndexSum):
-        return _sum(node, grid, axes)
-    if isinstance(node, Softmax):
-        return _softmax(node, grid, axes)
-    if isinstance(node, ScoreAverage):
-        return node.estimate()
-    return _expectation(node, grid, axes)
-
-
-def _wider(grid: Grid, limits: Any, axes: int) -> tuple[dict[Any, Array], tuple[int, ...]]:
-    """The grid with one more axis for each bound index, and its shape."""
-    more = len(limits)
-    wide = {symbol: value.reshape(value.shape + (1,) * more) for symbol, value in grid.items()}
-    shape: tuple[int, ...] = np.broadcast_shapes(*(value.shape for value in wide.values()), (1,) * (axes + more))
-    for k, (symbol, start, stop) in enumerate(limits):
-        values = np.arange(int(start), int(stop) + 1)
-        wide[symbol] = values.reshape((1,) * (axes + k) + (-1,) + (1,) * (more - 1 - k))
-        shape = (*shape[: axes + k], len(values), *shape[axes + k + 1 :])
-    return wide, shape
-
-
-def _sum(node: IndexSum, grid: Grid, axes: int) -> Estimate:
-    wide, shape = _wider(grid, node.limits, axes)
-    inner = _estimate(node.function, wide, len(shape))
-    return inner.reshape(shape).sum(axis=tuple(range(axes, len(shape))))
-
-
-def _softmax(node: Softmax, grid: Grid, axes: int) -> Estimate:
-    """Masked entries are exactly zero; the entries of one row move by at most twice the error of its arguments."""
-    wide, shape = _wider(grid, node.args[1], axes)
-    bound = tuple(range(axes, len(shape)))
-    row = _estimate(node.args[0], wide, len(shape)).reshape(shape)
-    aside = {symbol: value.reshape(value.shape + (1,) * len(bound)) for symbol, value in grid.items()}
-    here = _estimate(node.here, aside, len(shape))
-    top = row.value.max(axis=bound, keepdims=True)
-    share = np.exp(here.value - top) / np.exp(row.value - top).sum(axis=bound, keepdims=True)
-    moved = np.maximum(row.error.max(axis=bound, keepdims=True), here.error)
-    error = share * (np.expm1(2 * moved) + (8 + math.prod(shape[axes:])) * EPS)
-    return Estimate(share.squeeze(bound), error.squeeze(bound))
-
-
-def _scalar_function(skeleton: Any, names: list[Any]) -> Any:
     def call(*values: Array) -> Estimate:
         placed = skeleton.xreplace({n: sp.Float(float(v), 20) for n, v in zip(names, values, strict=True)})
         number = placed.evalf(20)
@@ -128,78 +65,71 @@ def _scalar_function(skeleton: Any, names: list[Any]) -> Any:
             raise ValueError(f"{skeleton} is not a real number")
         return Estimate.rounded(np.float64(number), 2)
 
-    return call
+    return _carried(call, [_estimate(node) for node in inner])
 
 
-def _array_function(skeleton: Any, names: list[Any]) -> Any:
-    """By numpy; the rounding is that of the largest term of the sum."""
-    modules = [{"Phi": special.ndtr, "phi": _density, "Phi2": _both}, "scipy", "numpy"]
-    written = skeleton.replace(Choice, lambda *args: Choice(*args).doit())
-    calls = [sp.lambdify(names, term, modules) for term in sp.Add.make_args(written)]
-
-    def call(*values: Array) -> Estimate:
-        with np.errstate(all="ignore"):
-            terms = [np.asarray(part(*values), dtype=np.float64) for part in calls]
-        sizes = [np.where(np.isfinite(term), np.abs(term), 0.0) for term in terms]  # masked entries are exact
-        return Estimate(np.asarray(sum(terms)), np.asarray(16 * EPS * sum(sizes)))
-
-    return call
+def _nodes(expr: Any) -> Iterator[Any]:
+    if isinstance(expr, Node):
+        yield expr
+    else:
+        for arg in expr.args:
+            yield from _nodes(arg)
 
 
-def _density(x: Array) -> Array:
-    return np.asarray(np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
+def _stacked(terms: list[Estimate]) -> Estimate:
+    return Estimate(np.array([term.value for term in terms]), np.array([term.error for term in terms]))
 
 
-def _both(h: Array, k: Array, r: Array) -> Array:
-    h, k, r = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (h, k, r)))
-    return step_step(Estimate.exact(h), Estimate.exact(k), r, np.sqrt((1 - r) * (1 + r))).value
+def _softmax(node: Softmax) -> Estimate:
+    """Masked entries are exactly zero; the entries of one row move by at most twice the error of its arguments."""
+    row, here = _stacked([_estimate(term) for term in written_out(*node.args[:2])]), _estimate(node.here)
+    top = row.value.max()
+    share = np.exp(here.value - top) / np.exp(row.value - top).sum()
+    moved = max(row.error.max(), here.error)
+    return Estimate(share, np.asarray(share * (np.expm1(2 * moved) + (8 + row.value.size) * EPS)))
 
 
-def _carried(call: Any, args: list[Estimate]) -> Estimate:
+def _carried(call: Callable[..., Estimate], args: list[Estimate]) -> Estimate:
     """A function of estimates, the effect of their errors added to first order."""
     values = [arg.value for arg in args]
-    result: Estimate = call(*values)
+    result = call(*values)
     error = result.error
     for k, arg in enumerate(args):
-        if np.any(arg.error > LEVEL * np.abs(arg.value)):
-            moved: Estimate = call(*values[:k], values[k] + arg.error, *values[k + 1 :])
-            finite = np.isfinite(result.value)  # masked entries do not move
-            error = error + np.abs(np.subtract(moved.value, result.value, where=finite, out=np.zeros(finite.shape)))
+        if arg.error > LEVEL * np.abs(arg.value):
+            error = error + np.abs(call(*values[:k], values[k] + arg.error, *values[k + 1 :]).value - result.value)
     return Estimate(result.value, np.asarray(error))
 
 
 # ---- expectations ---------------------------------------------------------------------------------------------------
 
 
-def _expectation(node: Expectation, grid: Grid, axes: int) -> Estimate:
+def _expectation(node: Expectation) -> Estimate:
     factors, means, cov = node.args
     numbers = {(f, k): value for f, factor in enumerate(factors) for k, value in enumerate(factor[1])}
     size = len(means)
     upper = [(a, b) for a in range(size) for b in range(a, size)]
-    args = [*numbers.values(), *means, *(cov[a][b] for a, b in upper)]
-    names = tuple(map(str, range(axes)))
+    bodies = [_renamed(factor, f) for f, factor in enumerate(factors)]
 
     def call(*values: Array) -> Estimate:
-        wide = np.broadcast_arrays(*values) if axes else values
-        given = dict(zip(numbers, wide, strict=False))
-        rest = wide[len(numbers) :]
-        moments = dict(zip(upper, rest[size:], strict=True))
-        bodies = [_renamed(factor, f) for f, factor in enumerate(factors)]
-        scope = _scope({Variable(f".p{f}.{k}"): Open(names, v) for (f, k), v in given.items()})
+        mu = values[len(numbers) : len(numbers) + size]
+        moments = dict(zip(upper, values[len(numbers) + size :], strict=True))
+        given = zip(numbers, values, strict=False)
+        scope = _scope({Variable(f".p{f}.{k}"): Open((), value) for (f, k), value in given})
         plain = all(len(factor[2]) == 1 for factor in factors)
         if plain and size == 1:
             product = bodies[0] if len(bodies) == 1 else Call("multiply", tuple(bodies))
-            return mean(function(product, scope, names), rest[0], np.maximum(moments[0, 0], 0))
+            return mean(function(product, scope, ()), mu[0], np.maximum(moments[0, 0], 0))
         if plain and size == 2:
             (i, f), (j, g) = sorted((int(factor[2][0]), body) for factor, body in zip(factors, bodies, strict=True))
             vp, vq = np.maximum(moments[i, i], 0), np.maximum(moments[j, j], 0)
             edge = np.sqrt(vp) * np.sqrt(vq)
-            first, second = function(f, scope, names), function(g, scope, names)
-            return cross(first, second, rest[0], rest[1], vp, vq, np.clip(moments[0, 1], -edge, edge))
-        matrix = np.stack([np.stack([moments[min(a, b), max(a, b)] for b in range(size)], -1) for a in range(size)], -2)
-        return expect(_several(factors, bodies, scope, names), np.stack(rest[:size], -1), matrix, tolerance=1e-5)
+            first, second = function(f, scope, ()), function(g, scope, ())
+            return cross(first, second, mu[0], mu[1], vp, vq, np.clip(moments[0, 1], -edge, edge))
+        matrix = np.array([[moments[min(a, b), max(a, b)] for b in range(size)] for a in range(size)])
+        several = _several(factors, bodies, scope)
+        return integrate(several, np.array(mu), matrix, all(map(smooth, bodies)), TOLERANCE)
 
-    return _carried(call, [_estimate(arg, grid, axes) for arg in args])
+    return _carried(call, [_estimate(arg) for arg in (*numbers.values(), *means, *(cov[a][b] for a, b in upper))])
 
 
 def _renamed(factor: Any, number: int) -> Expr:
@@ -210,26 +140,22 @@ def _renamed(factor: Any, number: int) -> Expr:
 
 
 def _scope(values: Mapping[Variable, Open]) -> Scope:
-    def read(reference: Variable, _: Mapping[str, Range]) -> Open:
-        return values[reference]
-
-    return Scope(cast(Any, None), {}, read)
+    return Scope(cast(Any, None), {}, lambda reference, ranges: values[reference])
 
 
-def _several(factors: Any, bodies: list[Expr], scope: Scope, names: tuple[str, ...]) -> Any:
+def _several(factors: Any, bodies: list[Expr], scope: Scope) -> Callable[[Array], Array]:
+    """The product of factors as a function of all variables."""
+
     def call(z: Array) -> Array:
         result: Array = np.ones(1)
         for factor, body in zip(factors, bodies, strict=True):
-            places = [int(place) for place in factor[2]]
-            variables = [FORMAL] if len(places) == 1 else [Variable(f".{k}") for k in range(len(places))]
-            axes = (*names, COORDINATE)
-            own = {v: Open(axes, z[..., place, :]) for v, place in zip(variables, places, strict=True)}
+            arguments = [Open((COORDINATE,), z[int(place)]) for place in factor[2]]
+            own = dict(zip(argument_names(len(arguments)), arguments, strict=True))
 
-            def read(reference: Variable, box: Mapping[str, Range], own: Any = own) -> Open:
+            def read(reference: Variable, box: Mapping[str, Range], own: Mapping[Variable, Open] = own) -> Open:
                 return own[reference] if reference in own else scope.variable(reference, box)
 
-            value = evaluate(body, Scope(scope.netsor, {}, read))
-            result = result * align(value, axes)
+            result = result * align(evaluate(body, Scope(scope.netsor, {}, read)), (COORDINATE,))
         return result
 
     return call

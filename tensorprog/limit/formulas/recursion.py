@@ -1,4 +1,4 @@
-"""The algebra of formulas: Definition 1 on sympy expressions.
+"""The algebra of formulas: Definition 1 on sympy expressions, kept case by case, where nothing cancels.
 
 A formula holds unevaluated expectations and names for those of earlier lines; closed forms are taken when a member is
 asked for, where it is known which variables are equal.
@@ -6,31 +6,153 @@ asked for, where it is known which variables are equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine, Expr, Variable
+from tensorprog.language.expr import Affine, Expr, Variable, substitute
 from tensorprog.language.initials import initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range, Table
-from tensorprog.language.substitute import substitute
 from tensorprog.limit.form.definitions import refuse_steps
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, position_names
-from tensorprog.limit.formulas.cases import IndexedFormulas, place
-from tensorprog.limit.formulas.convert import Converter, Data, Lookup, affine, within
-from tensorprog.limit.formulas.expectation import Entry, Expectation, factor_of
-from tensorprog.limit.formulas.nodes import Score, index_symbol, summed
-from tensorprog.limit.moment.indexed import NOTHING, Equations, difference
+from tensorprog.limit.formulas.conversion import Converter, within
+from tensorprog.limit.formulas.expectation import Expectation, factor_of
+from tensorprog.limit.formulas.nodes import (
+    Conditional,
+    Data,
+    Entry,
+    Lookup,
+    ProgramAtom,
+    Score,
+    ScoreAverage,
+    affine,
+    index_symbol,
+    summed,
+)  # fmt: skip
+from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, difference, patterns, solved
 from tensorprog.limit.moment.products import renamed, written
 from tensorprog.limit.moment.recursion import Forms, Recursion
 from tensorprog.limit.moment.reduced import reduces
 
-__all__ = ["FormulaRecursion"]
+__all__ = ["FormulaRecursion", "IndexedFormulas", "Ranges"]
 
 Ranges = Mapping[str, Range]
+
+
+def place(value: Any, names: Mapping[str, Affine]) -> Any:
+    """A formula at affine forms of other indices."""
+    return value.xreplace({index_symbol(name): affine(form) for name, form in names.items()})
+
+
+class IndexedFormulas(Indexed[Any]):
+    """A formula for each set of equations: where several sets hold, that of their union, which is listed too.
+
+    Formulas are read where the equations put them; cases that cannot hold or say nothing new are left out.
+    """
+
+    @property
+    def table(self) -> dict[Equations, Any]:
+        """Every case with its formula."""
+        return {term.equations: term.value for term in self.terms}
+
+    @classmethod
+    def constant(cls, value: Any, ranges: Ranges) -> IndexedFormulas:
+        """One formula everywhere."""
+        return cls((Term(NOTHING, sp.sympify(value)),), ranges)
+
+    @classmethod
+    def of_cases(cls, cases: Mapping[Equations, Any], ranges: Ranges, prefer: Sequence[str] = ()) -> IndexedFormulas:
+        """From the formula of every case."""
+        values: dict[Equations, Any] = {}
+        for key in sorted(cases, key=lambda e: (len(e), sorted(map(str, e)))):
+            solution = solved(key, ranges)
+            if solution is not None:
+                values[key] = place(cases[key], solution)
+        for key in sorted(values, key=len, reverse=True):
+            below = [other for other in values if other < key]
+            if not key or any(a | b == key for a in below for b in below):
+                continue
+            parent = NOTHING.union(*below)
+            if values[key] == place(values[parent], solved(key, ranges) or {}):
+                del values[key]
+        return cls(tuple(Term(equations, value) for equations, value in values.items()), ranges)
+
+    @classmethod
+    def of_summands(cls, summands: Iterable[tuple[Equations, Any]], ranges: Ranges) -> IndexedFormulas:
+        """From formulas that count wherever their equations hold."""
+        given = list(summands)
+        keys = [key for key, _ in patterns((equations for equations, _ in given), ranges)]
+        return cls.of_cases({key: sum((v for e, v in given if e <= key), sp.S.Zero) for key in keys}, ranges)
+
+    def summands(self) -> list[tuple[Equations, Any]]:
+        """What each case adds to the smaller ones."""
+        found: list[tuple[Equations, Any]] = []
+        for term in sorted(self.terms, key=lambda term: len(term.equations)):
+            at = solved(term.equations, self.ranges) or {}
+            rest = sum((place(value, at) for smaller, value in found if smaller < term.equations), sp.S.Zero)
+            value = sp.expand_mul(term.value - rest)
+            if value != 0:
+                found.append((term.equations, value))
+        return found
+
+    def case(self, equations: Equations, solution: Mapping[str, Affine] | None = None) -> Any:
+        """The formula of the most special case that holds there."""
+        cases = self.table
+        value = cases[NOTHING.union(*(key for key in cases if key <= equations))]
+        return value if solution is None else place(value, solution)
+
+    def combined(self, other: IndexedFormulas, operation: Callable[[Any, Any], Any]) -> IndexedFormulas:
+        """Case by case."""
+        keys = {a.equations | b.equations for a in self.terms for b in other.terms}
+        possible = [key for key in keys if solved(key, self.ranges) is not None]
+        both = {key: operation(self.case(key), other.case(key)) for key in possible}
+        return IndexedFormulas.of_cases(both, self.ranges)
+
+    def __add__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a + b)
+
+    def __sub__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a - b)
+
+    def __mul__(self, other: IndexedFormulas) -> IndexedFormulas:
+        return self.combined(other, lambda a, b: a * b)
+
+    def times(self, value: Any, equations: Equations = NOTHING) -> IndexedFormulas:
+        """Times a formula, and zero where the equations do not hold."""
+        factor = {NOTHING: sp.S.Zero, equations: sp.sympify(value)}
+        return self * IndexedFormulas(tuple(Term(*case) for case in factor.items()), self.ranges)
+
+    def zero(self) -> bool:
+        """Whether all formulas are zero."""
+        return all(term.value == 0 for term in self.terms)
+
+    def _placed(self, value: Any, names: Mapping[str, Affine], ranges: Ranges) -> Any:
+        return place(value, names)
+
+    def _gathered(self, terms: Sequence[tuple[Equations, Term[Any]]], ranges: Ranges) -> IndexedFormulas:
+        # two sets that have become one another's parts may have a union that was not listed
+        found: dict[Equations, Any] = {}
+        for _, term in sorted(terms, key=lambda entry: -len(entry[0])):
+            found.setdefault(term.equations, term.value)
+        return IndexedFormulas.of_cases(found, ranges)
+
+    def entry(self, positions: Mapping[str, int]) -> Any:
+        """The formula of one member of each family."""
+        fixed = {name: Affine((), value) for name, value in positions.items()}
+        holds = frozenset(e for key in self.table for e in key if e.at(fixed).offset == 0)
+        return place(self.case(holds), fixed)
+
+    def expression(self) -> Any:
+        """All cases as one formula in index symbols."""
+        order = sorted(self.terms, key=lambda term: len(term.equations), reverse=True)
+        if len(order) == 1:
+            return order[0].value
+        return sp.Piecewise(
+            *((term.value, sp.And(*(sp.Eq(affine(e), 0) for e in sorted(term.equations, key=str)))) for term in order)
+        )
 
 
 class FormulaRecursion(Recursion[Any, IndexedFormulas]):
@@ -54,6 +176,11 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         self._expanded: dict[Any, Any] = {}
         self._shallow: dict[Any, Any] = {}
         self.reset()
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of vectors and scalars, in the order of the program."""
+        return tuple(dict.fromkeys(s.target.name for s in self.netsor.body))
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
@@ -96,7 +223,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
 
     def _entry(self, label: str, array: Any, family: str, copies: int, places: Sequence[Any]) -> Any:
         starts = tuple(start for start, _ in self.netsor.families[family].ranges) * copies
-        return Lookup(Data(label, Table.of(array), starts), *places)
+        return Lookup(Data(label, Table.of(array), starts, ("",) * len(starts)), *places)
 
     def initial_mean(self, reference: Variable, ranges: Ranges) -> Any:
         """The mean of an initial vector: an expression, or an entry of a table."""
@@ -159,11 +286,57 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
             values[term.equations] = value
         return IndexedFormulas.of_cases(values, moment.ranges)
 
+    # -- of any vectors and scalars -------------------------------------------------------------------------------
+
     def mean(self, name: str) -> IndexedFormulas:
-        """E[Z^f] of a vector or scalar that no score reaches, over positions '0', '1', ..."""
+        """E[Z], over positions '0', '1', ...; an average where scores reach."""
+        ranges = position_names(self.netsor, name)
+        if name in self.scores:
+            return self.nothing(ranges)
+        if name in self.random:
+            return self._averaged((name,))
         if self.netsor.families[name].kind == "scalar":
-            return IndexedFormulas.constant(self.average(name), position_names(self.netsor, name))
-        return self.first(name)
+            return IndexedFormulas.constant(self.average(name), ranges)
+        return self._or_averaged(lambda: self.first(name), name)
+
+    def cov(self, f: str, g: str) -> IndexedFormulas:
+        """The centred covariance of two families; an average where scores reach."""
+        random = {f, g} & self.random
+        numbers = [n for n in (f, g) if self.netsor.families[n].kind == "scalar" and n not in self.random]
+        if {f, g} <= set(self.scores):
+            return self.score(f, g)
+        if numbers or ({f, g} & set(self.scores) and len(random) == 1 and f != g):
+            return self.nothing(self.pair_ranges(f, g))
+        return self._averaged((f, g)) if random else self._or_averaged(lambda: self.centred(f, g), f, g)
+
+    def _or_averaged(self, formula: Callable[[], IndexedFormulas], *names: str) -> IndexedFormulas:
+        """What only draws can answer for is an average."""
+        try:
+            return formula()
+        except NotCompiledError:
+            return self._averaged(names)
+
+    def is_linear(self, name: str) -> bool:
+        """Whether a vector is linear in Gaussian variables given the scores."""
+        return self.netsor.families[name].kind == "vector" and all(part.linear for part in self.parts.of(name))
+
+    def _averaged(self, names: tuple[str, ...]) -> IndexedFormulas:
+        ranges = self.pair_ranges(*names) if len(names) == 2 else position_names(self.netsor, names[0])
+        copies = [position_names(self.netsor, name, "_" * copy) for copy, name in enumerate(names)]
+        variables = [sp.Tuple(sp.Symbol(n), *map(index_symbol, own)) for n, own in zip(names, copies, strict=True)]
+        symbols = self.converter.symbols
+        head = ProgramAtom(self.netsor, tuple(symbols)), sp.Tuple(*symbols.values()), sp.Tuple(*variables)
+        if not all(map(self.is_linear, names)):
+            means = sp.Tuple(*(Conditional(variable) for variable in variables))
+            return IndexedFormulas.constant(ScoreAverage(*head, Conditional(*variables), means), ranges)
+        found = []
+        for name, own in zip(names, copies, strict=True):
+            again = {new.rstrip("_"): Affine.index(new) for new in own}
+            found.append(self.conditional_mean(name).read(again, ranges).expression())
+        if len(names) == 1:
+            average = ScoreAverage(*head, sp.S.Zero, sp.Tuple(*found))
+            return IndexedFormulas.constant(0 if found[0] == 0 else average, ranges)
+        return self.conditional(names[0], names[1]).mapped(lambda value: ScoreAverage(*head, value, sp.Tuple(*found)))
 
     # -- given the scores -----------------------------------------------------------------------------------------
 
@@ -245,12 +418,8 @@ class _OneExpectation:
         places = {placed[k][0][1]: number for number, k in enumerate(kept)} if self.joint else {}
         factors = []
         for number, part in enumerate(self.functions):
-            function = written(part.renamed(solution)) if self.joint else substitute(_function(part), solution)
+            assert part.function is not None
+            function = written(part.renamed(solution)) if self.joint else substitute(part.function, solution)
             own = places if self.joint else {FORMAL: number}
             factors.append(factor_of(function, own, lambda expr: self.recursion.number(expr, self.ranges)))
         return Expectation.of(factors, means, cov).settled()
-
-
-def _function(part: Part) -> Expr:
-    assert part.function is not None
-    return part.function

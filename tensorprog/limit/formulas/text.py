@@ -2,86 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sympy.printing.str import StrPrinter
 
 from tensorprog.language.expr import Affine
-from tensorprog.language.ir import Netsor
-from tensorprog.limit.formulas.cases import IndexedFormulas
-from tensorprog.limit.formulas.expectation import Entry
-from tensorprog.limit.formulas.notation import pair_names, readable
-from tensorprog.limit.formulas.recursion import FormulaRecursion
+from tensorprog.limit.formulas.nodes import Entry
+from tensorprog.limit.formulas.notation import pair_names, readable, sides
+from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
 from tensorprog.limit.moment.indexed import Equations
 
-__all__ = [
-    "Formula", "FormulaLaw",
-    "cases_text", "definitions", "formula_text", "label_text", "law_json", "law_text", "shown_cases",
-]  # fmt: skip
+__all__ = ["cases_text", "definitions", "formula_text", "label_text", "law_json", "law_text", "shown"]
 
 LONG = 160  # characters of a formula beyond which those of earlier lines keep their names
-
-
-class FormulaLaw(Protocol):
-    """What printing reads of a law in formulas."""
-
-    netsor: Netsor
-    formulas: FormulaRecursion
-    grade: str
-
-    @property
-    def outputs(self) -> Sequence[str]:
-        """Names of the outputs."""
-
-    @property
-    def scores(self) -> Sequence[str]:
-        """Names of the scores."""
-
-    @property
-    def families(self) -> Sequence[str]:
-        """Names of vectors and scalars."""
-
-    @property
-    def symbols(self) -> Mapping[str, Any]:
-        """Constants that are symbols."""
-
-    def is_linear(self, name: str) -> bool:
-        """Whether a vector is linear given the scores."""
-
-    def mean(self, name: str) -> Formula:
-        """E[Z]."""
-
-    def cov(self, first: str, second: str | None = None) -> Formula:
-        """Centred covariance."""
-
-    def second_moment(self, first: str, second: str | None = None) -> Formula:
-        """E[Z^f Z^g]."""
-
-    def given_scores(self, first: str, second: str | None = None) -> Formula:
-        """Cov(f, g | p-ring)."""
-
-    def conditional_mean(self, name: str) -> Formula:
-        """E[f | p-ring]."""
-
-    def latex(self) -> str:
-        """The derivation."""
-
-
-class Formula(Protocol):
-    """The formulas of one family, or of two."""
-
-    @property
-    def law(self) -> FormulaLaw:
-        """Whose formulas they are."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The families."""
-
-    @property
-    def cases(self) -> IndexedFormulas:
-        """The formulas in index symbols."""
 
 
 class _TextPrinter(StrPrinter):  # type: ignore[misc]
@@ -100,17 +34,21 @@ def formula_text(formula: Any) -> str:
     return str(_TextPrinter().doprint(formula))
 
 
-def shown_cases(array: Formula) -> list[tuple[Equations, Any]]:
-    """Formulas in the indices of the program, the most special cases first; long ones by the names of earlier lines."""
-    formulas, names = array.law.formulas, pair_names(array.law.netsor, array.names)
-    found = []
-    for key in sorted(array.cases.table, key=len, reverse=True):
-        value = array.cases.table[key]
+def shown(
+    formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas, short: Callable[[Any], bool]
+) -> dict[Equations, Any]:
+    """Formulas in the indices of the program: written out where that is short, else with the names of earlier lines."""
+    positions, found = pair_names(formulas.netsor, names), {}
+    for key, value in cases.table.items():
         whole = formulas.expand(value)
-        if len(formula_text(whole)) > LONG:
-            whole = value
-        found.append((key, readable(whole, names)))
+        found[key] = readable(whole if short(whole) else value, positions)
     return found
+
+
+def _shown(formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas) -> list[tuple[Equations, Any]]:
+    """The most special cases first."""
+    found = shown(formulas, names, cases, lambda whole: len(formula_text(whole)) <= LONG)
+    return sorted(found.items(), key=lambda case: -len(case[0]))
 
 
 def label_text(names: tuple[str, ...], positions: Mapping[str, str]) -> str:
@@ -123,26 +61,28 @@ def label_text(names: tuple[str, ...], positions: Mapping[str, str]) -> str:
 
 
 def _condition(equation: Affine, names: Mapping[str, str]) -> str:
-    left = [(names.get(name, name), c) for name, c in equation.terms if c > 0]
-    right = [(names.get(name, name), -c) for name, c in equation.terms if c < 0]
-    offset = -equation.offset
-    sides = [" + ".join(f"{'' if c == 1 else f'{c}*'}{name}" for name, c in side) for side in (left, right)]
-    if offset:
-        sides[1] = f"{sides[1]} {'+' if offset > 0 else '-'} {abs(offset)}" if sides[1] else str(offset)
-    return f"{sides[0]} = {sides[1] or 0}"
+    return " = ".join(map(_form_text, sides(equation, names)))
 
 
-def cases_text(array: Formula, written: set[str] | None = None) -> str:
+def _form_text(form: Affine) -> str:
+    text = " + ".join(f"{'' if c == 1 else f'{c}*'}{name}" for name, c in form.terms)
+    if not form.offset or not text:
+        return text or str(form.offset)
+    return f"{text} {'+' if form.offset > 0 else '-'} {abs(form.offset)}"
+
+
+def cases_text(
+    formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas, written: set[str] | None = None
+) -> str:
     """Every case on a line of its own, then the formulas that have names, but for those `written` already."""
     written = set() if written is None else written
-    positions = pair_names(array.law.netsor, array.names)
-    shown = shown_cases(array)
+    positions, found = pair_names(formulas.netsor, names), _shown(formulas, names, cases)
     lines = []
-    for key, value in shown:
+    for key, value in found:
         conditions = " and ".join(_condition(e, positions) for e in sorted(key, key=str))
-        where = f"   where {conditions}" if key else "   otherwise" if len(shown) > 1 else ""
+        where = f"   where {conditions}" if key else "   otherwise" if len(found) > 1 else ""
         lines.append(f"{formula_text(value)}{where}")
-    for entry, value in definitions(array.law, [value for _, value in shown]):
+    for entry, value in definitions(formulas, [value for _, value in found]):
         line = f"with {formula_text(entry)} = {formula_text(value)}"
         if line not in written:
             written.add(line)
@@ -150,49 +90,54 @@ def cases_text(array: Formula, written: set[str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def definitions(law: FormulaLaw, values: list[Any]) -> list[tuple[Entry, Any]]:
+def definitions(formulas: FormulaRecursion, values: Iterable[Any]) -> list[tuple[Entry, Any]]:
     """Names that formulas use, each with its formula, those they use in turn included."""
     found: dict[tuple[str, str, int], tuple[Entry, Any]] = {}
     waiting = list(values)
     while waiting:
         for entry in sorted(waiting.pop(0).atoms(Entry), key=str):
             if entry.key not in found:
-                symbols, value = law.formulas.definitions[entry.key]
+                symbols, value = formulas.definitions[entry.key]
                 named = Entry(*entry.args[:3], *symbols)
-                names = pair_names(law.netsor, entry.key[:2])
-                found[entry.key] = (readable(named, names), readable(law.formulas.shallow(value), names))
+                names = pair_names(formulas.netsor, entry.key[:2])
+                found[entry.key] = (readable(named, names), readable(formulas.shallow(value), names))
                 waiting.append(value)
     return list(found.values())
 
 
-def law_text(law: FormulaLaw) -> str:
+def _means_and_covariances(formulas: FormulaRecursion, name: str) -> dict[str, tuple[tuple[str, ...], IndexedFormulas]]:
+    return {"mean": ((name,), formulas.mean(name)), "cov": ((name, name), formulas.cov(name, name))}
+
+
+def law_text(formulas: FormulaRecursion) -> str:
     """Means and covariances of every family that the program defines, line by line."""
     blocks = []
     written: set[str] = set()
-    for name in law.families:
-        scalar = law.netsor.families[name].kind == "scalar" and name not in law.scores
-        for what, array in (("mean", law.mean(name)), ("cov", law.cov(name))):
-            zero = all(value == 0 for value in array.cases.table.values())
-            if (what == "mean" and zero and not scalar) or (what == "cov" and scalar):
+    for name in formulas.families:
+        scalar = formulas.netsor.families[name].kind == "scalar" and name not in formulas.scores
+        for what, (names, cases) in _means_and_covariances(formulas, name).items():
+            if (what == "mean" and cases.zero() and not scalar) or (what == "cov" and scalar):
                 continue
-            label = label_text(array.names, pair_names(law.netsor, array.names))
-            text = cases_text(array, written).replace("\n", "\n    ")
+            label = label_text(names, pair_names(formulas.netsor, names))
+            text = cases_text(formulas, names, cases, written).replace("\n", "\n    ")
             blocks.append(f"{what}({label}) =\n    {text}")
     return "\n".join(blocks)
 
 
-def law_json(law: FormulaLaw) -> dict[str, Any]:
-    """The same as strings: for each family its mean and covariance as lists of cases, and the derivation."""
+def law_json(formulas: FormulaRecursion) -> dict[str, Any]:
+    """The same as strings: for each family its mean and covariance as lists of cases."""
 
-    def cases(array: Formula) -> list[dict[str, Any]]:
-        positions = pair_names(law.netsor, array.names)
+    def strings(names: tuple[str, ...], cases: IndexedFormulas) -> list[dict[str, Any]]:
+        positions = pair_names(formulas.netsor, names)
         return [
             {
                 "where": [_condition(e, positions) for e in sorted(key, key=str)],
-                "formula": formula_text(readable(law.formulas.expand(array.cases.table[key]), positions)),
+                "formula": formula_text(readable(formulas.expand(cases.table[key]), positions)),
             }
-            for key, _ in shown_cases(array)
+            for key in sorted(cases.table, key=len, reverse=True)
         ]
 
-    families = {name: {"mean": cases(law.mean(name)), "cov": cases(law.cov(name))} for name in law.families}
-    return {"symbols": list(law.symbols), "formulas": families, "latex": law.latex()}
+    return {
+        name: {what: strings(*found) for what, found in _means_and_covariances(formulas, name).items()}
+        for name in formulas.families
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.qmc import standard_errors
+from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.errors import AccuracyError
 from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.replicates import REPLICATES, point_sets

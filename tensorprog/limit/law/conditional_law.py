@@ -10,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotCompiledError, ProgramError, check_count, did_you_mean
+from tensorprog.language.evaluate import BATCH, Open
 from tensorprog.language.expr import Expr
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import BATCH, Open
-from tensorprog.limit.draw.layers import ARRAYS, Conditioned
-from tensorprog.limit.draw.normals import Points
-from tensorprog.limit.draw.sampler import Sampler
-from tensorprog.limit.form.weight_columns import Columns
-from tensorprog.limit.memory import Budget, budgeted, need, pieces
-from tensorprog.limit.moment.averages import ConditionalAverage
+from tensorprog.limit.draw.layers import Conditioned, given_scalars
+from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.compiler import Compiler
 
@@ -26,7 +22,6 @@ __all__ = ["ConditionalLaw"]
 
 Array = NDArray[Any]
 Extended = Callable[[str | Expr], tuple[Compiler, str]]  # a program with an average, and the average's name
-NUMBERS = 1 << 20  # scores of the draws that are worked on together
 
 
 @budgeted
@@ -88,15 +83,9 @@ class ConditionalLaw:
                 "given scores are not compiled for them"
             )
         refuse_cells(compiler)
-        columns, draws = Columns(compiler.netsor, compiler.recurrences.steps), math.prod(self._lead)
-        together = pieces(NUMBERS, 2 * ARRAYS)
-        size = max(1, together * draws // max(1, sum(value.data.size for value in self._values.values())))
-        for start in range(0, max(draws, 1), size):
-            part = {name: Open(v.axes, v.data[start : start + size]) for name, v in self._values.items()}
-            nothing = Points([], np.zeros((min(size, draws - start), 0)))
-            found = Conditioned(compiler, columns, nothing, part)
+        values = {name: (value, self._families[name].ranges) for name, value in self._values.items()}
+        for _, found in given_scalars(compiler, values, math.prod(self._lead)):
             yield found
-            found.forget()
 
     def _linear(self, name: str, read: Callable[[Conditioned], Array]) -> Array:
         if not self._is_linear(name):
@@ -130,36 +119,11 @@ class ConditionalLaw:
         Source    Sakai et al. 2025, Theorem 1
         """
         compiler, name = self._extended(psi)
-        data, error = (self._in_layers if compiler.layered else self._at_once)(compiler, name)
+        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(compiler)]
+        data, error = np.concatenate([means for means, _ in pairs]), max(np.max(e, initial=0.0) for _, e in pairs)
         data = data.reshape((*self._lead, *data.shape[1:]))
         result = data if data.shape else float(data)
-        return (result, error) if with_error else result
-
-    def _in_layers(self, compiler: Compiler, name: str) -> tuple[Array, float]:
-        pairs = [(found.means(name), found.average(name).estimate.error) for found in self._parts(compiler)]
-        return np.concatenate([means for means, _ in pairs]), max(float(np.max(e, initial=0.0)) for _, e in pairs)
-
-    def _at_once(self, compiler: Compiler, name: str) -> tuple[Array, float]:
-        """One layer: over all Gaussian variables that a function reads, which takes functions over indices too."""
-        sampler = Sampler(compiler, {}, vectors=False)
-        values = dict(self._values)
-        for score, value in values.items():
-            sampler.demand[score] = compiler.netsor.families[score].ranges
-            assert value.data.shape[1:] == compiler.netsor.families[score].shape
-
-        def draw(name: str) -> ConditionalAverage:
-            box = compiler.netsor.families[name].ranges
-            average = ConditionalAverage(compiler, name, box)
-            for needed, _ in average.needs():  # averages that stand inside
-                if needed not in values:
-                    draw(needed)
-            sampler.demand[name] = box
-            values[name] = average.draw(values, sampler.reader)
-            return average
-
-        error = draw(name).error
-        members = compiler.netsor.families[name].shape
-        return np.broadcast_to(values[name].data, (math.prod(self._lead), *members)), error
+        return (result, float(error)) if with_error else result
 
     def sample(self, size: int, seed: int = 0, name: str | None = None) -> Array:
         """Draws of an output given the scores.

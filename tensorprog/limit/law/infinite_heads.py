@@ -196,7 +196,7 @@ class InfiniteHeads:
 
 def _doubled(netsor: Netsor, index: str) -> Netsor:
     """The program with twice as many heads."""
-    from tensorprog.language.yaml_io import pack, unpack
+    from tensorprog.language.writing import pack, unpack
 
     declared = netsor.index[index]
     size = declared.text.rpartition("..")[2].strip()

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import BATCH, Open, Scope, align, broadcast, evaluate, gather, union
 from tensorprog.language.expr import Call, Expr, Reduction, Variable
-from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, gather, union
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.draw.sampler import Sampler
 

@@ -22,9 +22,9 @@ from tensorprog.language.errors import (
     check_count,
     did_you_mean,
 )
+from tensorprog.language.evaluate import broadcast
 from tensorprog.language.expr import Expr
-from tensorprog.language.ir import Dot, Netsor
-from tensorprog.language.named_arrays import broadcast
+from tensorprog.language.ir import Netsor
 from tensorprog.language.parse import Names, parse_target
 from tensorprog.language.samples import Samples
 from tensorprog.limit.draw.draws import Draws
@@ -37,7 +37,6 @@ from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
-from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.values import IndexedValues, Value
 
@@ -535,7 +534,7 @@ class NumericLaw:
         with _expected(added):
             draws = law._sample(size, seed, keep, tuple(added.families.values()))
         self._note(law.error)
-        return _finite(added.separate(draws))
+        return added.separate(draws)
 
     def averages(self, averages: Mapping[str, str | Expr], size: int, seed: int = 0) -> Mapping[str, Array]:
         """Draws of averages alone, which read few of the scores: {"m": "tanh(y[0])**2"} -> draws of E[psi | p-ring].
@@ -548,7 +547,7 @@ class NumericLaw:
             names = tuple(added.families.values())
             draws = law._draw(size, seed, names, names)
         self._note(law.error)
-        return _finite(added.separate(draws)).averages
+        return added.separate(draws).averages
 
     def _extended(self, averages: Mapping[str, str | Expr]) -> tuple[Averages, NumericLaw]:
         """The program with the statements of averages, and its law."""
@@ -590,10 +589,7 @@ class NumericLaw:
     def _number(self, name: str) -> Value:
         """The limit of a scalar that no score reaches."""
         if name not in self._numbers:
-            try:
-                self._numbers[name] = self.compiler.average(name)
-            except NotCompiledError:
-                self._numbers[name] = self._direct(name)
+            self._numbers[name] = self.compiler.average(name)
         return self._numbers[name]
 
     def number(self, name: str) -> Array:
@@ -602,16 +598,6 @@ class NumericLaw:
         Shapes    (1, *members)
         """
         return self._members_of(self._number(name), name, self.compiled.families[name].ranges)[0][None]
-
-    def _direct(self, name: str) -> Value:
-        """The same by integration over all variables at once, of functions the recursion does not take apart."""
-        statement = self.compiled.body[self.compiled.families[name].statements[0]]
-        if not isinstance(statement, Dot):
-            raise NotCompiledError(f"{statement} is not compiled by this version")
-        average = ConditionalAverage(self.compiler, name, self.compiled.families[name].ranges)
-        scope = self.compiler.scope
-        value = average.draw({}, lambda _: lambda ref, ranges: scope(ranges, apart=False).variable(ref, ranges))
-        return Value.of(value.data[0], self._positions(name), average.error)
 
     def _sample(self, size: int, seed: int, keep: Sequence[str], added: Sequence[str]) -> Samples:
         for name in keep:
@@ -646,22 +632,17 @@ def widths_text(widths: Mapping[str, float]) -> str:
 
 @contextmanager
 def _expected(added: Averages) -> Iterator[None]:
-    """Raise ProgramError where a function of averages is not a number for some values of its variables."""
+    """Raise ProgramError where a function has no finite expectation, or is no number for some values."""
     try:
         yield
     except (FloatingPointError, NotFiniteError) as error:
         psi = ", ".join(added.psi.values())
-        message = f"averages: {psi} is not a number for some values of Gaussian variables, so it has no expectation"
+        message = (
+            f"averages: {psi} has no expectation: it is not a number for some values of Gaussian variables, or its "
+            "mean is not finite"
+        )
         fix = "a function of all real numbers, such as log(1 + y[0]**2)"
         raise ProgramError([Problem(message, fix=fix)]) from error
-
-
-def _finite(samples: Samples) -> Samples:
-    """The samples themselves; raise ProgramError if an average is infinite."""
-    for name, values in samples.averages.items():
-        if not np.isfinite(values).all():
-            raise ProgramError(f"average {name}: its expectation given the scores is not finite")
-    return samples
 
 
 def check_order(order: Any) -> int:

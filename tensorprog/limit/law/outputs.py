@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.qmc import normal_points, standard_errors
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import normal_points, standard_errors
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -38,7 +38,6 @@ from tensorprog.limit.law.joint import Joint
 from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
-from tensorprog.limit.moment.averages import ConditionalAverage
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.replicates import REPLICATES
@@ -319,8 +318,9 @@ class Outputs:
             source, width = self._source([(name, box)]), None
         else:
             # in one variable E[psi | p-ring] costs little; in several it is quicker to average over all at once
-            quick = ConditionalAverage(self.compiler, name, box).quick
-            read = name if quick else self.compiler.dot(name).left.name
+            integrand = self.compiler.dot(name).left.name
+            quick = not any(part.joint for part in self.compiler.parts.of(integrand))
+            read = name if quick else integrand
             source, width = OneLayer(self.compiler, [(read, box)], vectors=not quick), 1
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.language.errors import MemoryLimitError
+from tensorprog.language.evaluate import broadcast
 from tensorprog.language.ir import MatMul, Netsor, Range
-from tensorprog.language.named_arrays import broadcast
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_moments import OneLayer, SeveralLayers

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import ProgramError, check_count
+from tensorprog.language.evaluate import BATCH, Open, align, broadcast, contract
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
-from tensorprog.language.named_arrays import BATCH, Open, align, broadcast, contract
 from tensorprog.limit.memory import Budget, budgeted, need
 from tensorprog.limit.moment.indexed import Term, difference
 from tensorprog.limit.moment.values import IndexedValues, Value

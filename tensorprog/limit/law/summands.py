@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.language.errors import NotFiniteError
-from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, variables, walk
+from tensorprog.language.evaluate import BATCH, Open, broadcast
+from tensorprog.language.expr import Affine, Constant, IndexValue, Variable, reindexed, variables, walk
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import BATCH, Open, broadcast
-from tensorprog.language.substitute import compose, reindexed
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
@@ -308,7 +307,7 @@ class Summands:
             found += [(term.equations, frozenset(term.value.axes)) for term in moment.terms]
         for u in _random(compiler, p):
             for v in _random(compiler, q):
-                other = Variable(v.name, tuple(compose(slot, _second(slot)) for slot in v.slots))
+                other = Variable(v.name, tuple(slot.at(_second(slot)) for slot in v.slots))
                 found += _score_structure(compiler, u, other, local)
         return found
 
@@ -338,7 +337,7 @@ class Summands:
                 same = difference(Affine.index(h), Affine.index(f"{g}_"))
                 assert same is not None
                 for equations, _ in self._structure(k, p, m, q):
-                    if canonical(compose(same, solve(equations, ()))) is not None:
+                    if canonical(same.at(solve(equations, ()))) is not None:
                         return False
         return True
 
@@ -400,7 +399,7 @@ def _score_structure(compiler: Compiler, u: Variable, v: Variable, ranges: Range
 
 def _possible(equations: Equations) -> bool:
     solution = solve(equations, ())
-    forms = [canonical(compose(form, solution)) for form in equations]
+    forms = [canonical(form.at(solution)) for form in equations]
     return all(form is None or form.terms for form in forms)
 
 

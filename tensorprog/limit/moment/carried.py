@@ -22,12 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.language.evaluate import Scope, evaluate
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
 from tensorprog.language.expr import Expr, Variable, product_of, variables
 from tensorprog.language.ir import MatMul, Range
 from tensorprog.language.linalg import triangular
-from tensorprog.language.named_arrays import COORDINATE, Open, align, contract, gather, multiply
-from tensorprog.language.substitute import compose
 from tensorprog.limit.form.definitions import Box, place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Part
 from tensorprog.limit.memory import need
@@ -103,7 +101,7 @@ class Paths:
         statement = self.netsor.body[positions[0]]
         assert isinstance(statement, MatMul)
         names = {own.bare: s for own, s in zip(statement.target.slots, reference.slots, strict=True) if own.bare}
-        slots = [compose(slot, names) for slot in statement.weight.slots]
+        slots = [slot.at(names) for slot in statement.weight.slots]
         return statement.weight.name, tuple(None if slot.terms else slot.offset for slot in slots)
 
     def _closure(self, families: Sequence[str]) -> dict[str, frozenset[Source]]:

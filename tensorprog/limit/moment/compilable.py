@@ -12,15 +12,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.ir import Dot, Netsor, Statement
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
 from tensorprog.limit.form.sums_of_functions import Part, Parts
-from tensorprog.limit.moment.averages import ConditionalAverage
-from tensorprog.limit.moment.products import factors_of
-from tensorprog.limit.moment.reduced import sums_over_vectors
 
-__all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
+__all__ = ["bases_of", "refuse_cells", "uncompiled"]
 
 
 class Compiled(Protocol):
@@ -68,14 +65,9 @@ def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
     yield [partial(refuse_operands, shape, statement) for statement in body if isinstance(statement, Dot)]
     if layered or shape.random & shape.parts.carried:
         yield [partial(refuse_cells, shape)]
-    if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
-        products = (statement.vector.name for statement in body if isinstance(statement, MatMul))
-        averages = (v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs)
-        for names in ((*products, *averages), netsor.outputs):
-            yield [partial(refuse_sums, shape, name) for name in dict.fromkeys(names)]
-    else:
-        averages = (s.target.name for s in body if isinstance(s, Dot) and s.scale == "1/n")
-        yield [partial(ConditionalAverage.refuse, shape, name) for name in averages if name in shape.random]
+    if not layered:
+        averages = [s for s in body if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random]
+        yield [partial(refuse_cells, shape, [v.name for v in s.inputs]) for s in averages]
 
 
 def needed(netsor: Netsor) -> Netsor:
@@ -102,13 +94,13 @@ def bases_of(parts: Iterable[Part]) -> set[str]:
     return {variable.name for part in parts for _, variable, _ in part.inner}
 
 
-def refuse_cells(shape: Compiled) -> None:
-    """Refuse gated cells of a recurrence that depend on scores, or that are read beside vectors that do.
+def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
+    """Refuse gated cells of a recurrence that depend on scores, or that vectors which do, or `names`, read.
 
     Raises    NotCompiledError
     """
     families, parts = shape.netsor.families, shape.parts
-    vectors = {name for name in shape.random if families[name].kind == "vector"}
+    vectors = {name for name in shape.random if families[name].kind == "vector"} if names is None else set(names)
     read = bases_of(part for name in sorted(vectors - parts.carried) for part in parts.of(name)) | vectors
     for name in sorted(parts.carried & read):
         raise not_compiled(
@@ -123,23 +115,3 @@ def _recurring(shape: Compiled, name: str) -> Statement:
     """The statement of a family that reads earlier members, or what is made of them."""
     positions = shape.netsor.families[name].statements
     return shape.netsor.body[positions[-1]]
-
-
-def refuse_sums(shape: Compiled, name: str) -> None:
-    """Refuse a vector that depends on scores if it is a nonlinear function of several vectors, sums over them inside.
-
-    Raises    NotCompiledError
-    """
-    if name not in shape.random or shape.netsor.families[name].kind != "vector":
-        return
-    for part in shape.parts.of(name):
-        if any(sums_over_vectors(shape.parts, factor) for factor in factors_of(shape.parts, part)):
-            positions = shape.netsor.families[name].statements
-            statement = next((shape.netsor.body[p] for p in positions if isinstance(shape.netsor.body[p], Nonlin)),
-                             shape.netsor.body[positions[0]])  # fmt: skip
-            raise not_compiled(
-                statement,
-                f"{name} depends on scores, and is a nonlinear function of several vectors with a sum over an index "
-                "in it",
-                "a function of the sum alone, a linear function, or a weight between the two",
-            )

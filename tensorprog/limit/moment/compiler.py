@@ -34,7 +34,7 @@ class Compiler(Numbers):
 
     A `pilot` takes one replicate of draws, to find the directions that matter; its numbers have no error.
 
-    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
+    Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     def __init__(
@@ -121,18 +121,19 @@ class Compiler(Numbers):
         """E[Z^f Z^g] with at least the members that are read at these forms of other indices.
 
         Only those are computed of families of which only part is known, or whose later definitions may read earlier
-        ones.
+        ones, or where every draw has moments of its own.
         """
         whole, held = position_names(self.netsor, f) | position_names(self.netsor, g, "_"), {}
         for name, (start, stop) in whole.items():
             low, high = names[name].bounds(ranges)
             held[name] = max(low, start), min(high + 1, stop)
-        several = any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
-        if not self.recurrences.active & {f, g} and not (several and held != whole):
+        partly = self.each or any(len(self.netsor.families[name].statements) > 1 for name in (f, g))
+        if not self.recurrences.active & {f, g} and not (partly and held != whole):
             return super().between(f, g, names, ranges)
         if any(start >= stop for start, stop in held.values()):
             return IndexedValues((), self.over(held))
-        return self._compute(f, g, self.over(held))
+        where = self.wanted(f, g, names)
+        return self._checked_at(f, g, self.over(held), where) if where else self._compute(f, g, self.over(held))
 
     def _average(self, name: str) -> Value:
         self.ready(name)

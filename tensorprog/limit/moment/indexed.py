@@ -3,7 +3,7 @@
 A second moment M(f, g) has positions '0', '1', ... of f and '0_', '1_', ... of g.  Equations between them are affine,
 as '1' - '1_' = 0 for vectors made by different weights of one family.  Keys shared by heads, heads that are
 independent, stationary kernels: all are a few terms.  Values are arrays of numbers or formulas (`values`,
-`formulas.cases`); what holds for both is here.
+`formulas.recursion`); what holds for both is here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
-from tensorprog.language.substitute import compose
 
 __all__ = [
     "NOTHING", "Equations", "Indexed", "Term",
@@ -59,7 +58,7 @@ def rewrite(equations: Equations, names: Mapping[str, Affine], ranges: Ranges) -
     """The equations over new indices; None if one cannot hold."""
     result = set()
     for equation in equations:
-        form = canonical(compose(equation, names))
+        form = canonical(equation.at(names))
         if form is None:
             continue
         if not possible(form, ranges):
@@ -76,7 +75,7 @@ def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]
     solution: dict[str, Affine] = {}
     rank = {name: position for position, name in enumerate(prefer)}
     for equation in sorted(equations, key=str):
-        form = canonical(compose(equation, solution))
+        form = canonical(equation.at(solution))
         if form is None or not form.terms:
             continue
         # second copies before first ones, so that what remains speaks of the first
@@ -89,7 +88,7 @@ def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]
             continue
         _, name = min(candidates)
         rest = form.solved(name)
-        solution = {key: compose(old, {name: rest}) for key, old in solution.items()} | {name: rest}
+        solution = {key: old.at({name: rest}) for key, old in solution.items()} | {name: rest}
     return solution
 
 
@@ -208,7 +207,7 @@ class Indexed(ABC, Generic[V]):
             at = names
             if equations:
                 solution = solve(equations)
-                at = solution | {name: compose(form, solution) for name, form in names.items()}
+                at = solution | {name: form.at(solution) for name, form in names.items()}
             found.append((term.equations, Term(equations, self._placed(term.value, at, ranges))))
         return self._gathered(found, ranges)
 

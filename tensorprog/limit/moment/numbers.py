@@ -11,13 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.language.errors import AccuracyError, NotFiniteError, ProgramError
-from tensorprog.language.evaluate import Scope, evaluate, index_array
-from tensorprog.language.expr import Affine, Expr, Variable, variables
+from tensorprog.language.errors import NotFiniteError, ProgramError
+from tensorprog.language.evaluate import (
+    BATCH,
+    COORDINATE,
+    Open,
+    Scope,
+    affine_values,
+    align,
+    evaluate,
+    index_array,
+    multiply,
+)
+from tensorprog.language.expr import Affine, Expr, Variable, indices_of, variables
 from tensorprog.language.initials import covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
-from tensorprog.language.named_arrays import BATCH, COORDINATE, Open, affine_values, align, multiply
-from tensorprog.language.substitute import indices_of
 from tensorprog.limit.form.definitions import Box, indicator, readings
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.memory import keep, need
@@ -51,7 +59,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     Values may have the axis REPLICATE (`replicates`): replicates of draws, whose spread is part of the error once they
     are settled, or draws of scores.
 
-    Raises    NotCompiledError for what this version does not compile, AccuracyError for moments that are not finite
+    Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
     """
 
     kind = IndexedValues
@@ -92,8 +100,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     @property
     def in_part(self) -> bool:
-        """Whether moments are computed at the positions that are asked for: where nothing is drawn."""
-        return self.replicates is None
+        """Whether moments are computed at the positions that are asked for: where nothing is averaged over draws."""
+        return self.replicates is None or self.each
 
     # -- checks ---------------------------------------------------------------------------------------------------
 
@@ -155,8 +163,12 @@ class Numbers(Recursion[Value, IndexedValues]):
 
         return Scope(self.netsor, full, read)
 
+    def known(self, name: str) -> Box:
+        """The members of a scalar family that are known: all."""
+        return self.netsor.families[name].ranges
+
     def _average_at(self, reference: Variable, ranges: Ranges) -> Value:
-        starts = {str(k): span[0] for k, span in enumerate(self.netsor.families[reference.name].ranges)}
+        starts = {str(k): span[0] for k, span in enumerate(self.known(reference.name))}
         total = Value.of(0.0)
         for case in readings(reference, self.netsor.families[reference.name], ranges):
             value = self._average(reference.name)
@@ -168,7 +180,10 @@ class Numbers(Recursion[Value, IndexedValues]):
     def number(self, expr: Expr, ranges: Ranges) -> Value:
         """An expression of constants, indices and averages, with the error of the averages carried through."""
         value = evaluate(expr, self.scope(ranges))
-        result = Value.of(value.data, value.axes)
+        # draws with moments of their own have errors of their own: one for all would be large beside the small ones
+        sizes = zip(value.axes, np.shape(value.data), strict=True)
+        apart = [size if self.each and axis == REPLICATE else 1 for axis, size in sizes]
+        result = Value.of(value.data, value.axes, np.zeros(apart))
         for reference in variables(expr):  # first-order: move each average by its error
             if not self._average(reference.name).estimate.error.any():
                 continue
@@ -279,7 +294,7 @@ def _finite(moment: IndexedValues, name: str) -> IndexedValues:
     for term in moment.terms:
         bound = term.value.bound
         if not (np.isfinite(bound.value) and np.isfinite(bound.error)):
-            raise AccuracyError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
+            raise NotFiniteError(f"{name} is infinite, or its numbers overflow: no limit can be stated")
     return moment
 
 

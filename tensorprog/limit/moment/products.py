@@ -12,11 +12,21 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.propagation import ROUNDING, cross_of_estimates, mean_of_estimates, several_of_estimates
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, factors, variables, walk
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, broadcast, evaluate, union
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Reduction,
+    Variable,
+    factors,
+    indices_of,
+    replace_variables,
+    substitute,
+    variables,
+    walk,
+)
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import COORDINATE, Open, align, broadcast, union
-from tensorprog.language.substitute import indices_of, replace_variables, substitute
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Parts, combination
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.language.evaluate import broadcast, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
-from tensorprog.language.named_arrays import broadcast, union
-from tensorprog.language.schedule import Loop, Step, schedule, steps
+from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, target_box
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.numbers import Numbers
@@ -43,9 +43,8 @@ class Recurrences:
     def __init__(self, numbers: Numbers) -> None:
         self.netsor = numbers.netsor
         self._start(numbers)
-        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
-        order, _ = schedule(self.netsor.body, self.netsor.ranges, boundaries)
-        self._group = {p: number for number, entry in enumerate(order) for p in _members(entry)}
+        order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
+        self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
         self.loops = {number for number, entry in enumerate(order) if isinstance(entry, Loop)}
         self.steps = steps(self.netsor)
         self._steps: dict[int, list[Step]] = {}
@@ -179,10 +178,6 @@ def entered(old: Value | None, value: Value, ranges: Mapping[str, Range], whole:
 def _box(step: Step, ranges: Mapping[str, Range]) -> Box:
     """The members that a step binds."""
     return target_box(step.statement, step.ranges(ranges))
-
-
-def _members(entry: int | Loop) -> list[int]:
-    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _members(inner)]
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

@@ -21,9 +21,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tensorprog.check.rewrites import normalize
 from tensorprog.language.errors import NotCompiledError, ProgramError, TensorprogError
-from tensorprog.language.expr import Affine, Expr, Number, Variable, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute, variables
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
-from tensorprog.language.substitute import compose, reindexed, substitute
 from tensorprog.limit.form.definitions import (
     Reading,
     indicator,
@@ -244,8 +243,8 @@ class Recursion(ABC, Generic[V, M]):
                 if same is None:
                     continue
                 solution = solve(same | where)
-                names = {str(k): compose(slot, solution) for k, slot in enumerate(one)}
-                names |= {f"{k}_": compose(slot, solution) for k, slot in enumerate(two)}
+                names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
+                names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
                 factor = self.variance(a.weight.name, weight, ranges)
                 for condition in (held, substitute(also, at)):
                     factor = factor * self.number(condition, ranges) if condition != ONE else factor
@@ -496,7 +495,7 @@ class Recursion(ABC, Generic[V, M]):
         solution: dict[str, Affine] = {}
         remaining: set[Affine] = set()
         for equation in sorted(equations, key=str):
-            form = canonical(compose(equation, solution))
+            form = canonical(equation.at(solution))
             if form is None:
                 continue
             candidates = [name for name in bound if any(n == name and abs(v) == 1 for n, v in form.terms)]
@@ -505,14 +504,14 @@ class Recursion(ABC, Generic[V, M]):
                 continue
             name = candidates[0]
             rest = form.solved(name)
-            solution = {k: compose(old, {name: rest}) for k, old in solution.items()} | {name: rest}
-            remaining = {r for r in (canonical(compose(old, {name: rest})) for old in remaining) if r is not None}
+            solution = {k: old.at({name: rest}) for k, old in solution.items()} | {name: rest}
+            remaining = {r for r in (canonical(old.at({name: rest})) for old in remaining) if r is not None}
         if any(name in bound for form in remaining for name in form.indices):
             raise NotCompiledError(
                 "a sum over an index with a stride inside a covariance is not compiled by this version"
             )
         free = solve(frozenset(remaining))
-        solution = {name: compose(form, free) for name, form in solution.items()}
+        solution = {name: form.at(free) for name, form in solution.items()}
         inside = []
         for name, form in solution.items():
             low, high = form.bounds(ranges)

@@ -26,15 +26,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
-from tensorprog.gaussian.gauss_hermite import ORDERS
-from tensorprog.gaussian.integrand import spread_factor
 from tensorprog.gaussian.rules import product_points
+from tensorprog.gaussian.several import ORDERS, spread_factor, standard_errors
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
-from tensorprog.language.evaluate import Scope, evaluate
-from tensorprog.language.expr import Affine, Call, Expr, Reduction, Variable, product_of, variables, with_children
+from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Expr,
+    Reduction,
+    Variable,
+    product_of,
+    reindexed,
+    replace_variables,
+    substitute,
+    variables,
+    with_children,
+)
 from tensorprog.language.ir import Nonlin, Range
-from tensorprog.language.named_arrays import COORDINATE, Open, broadcast, contract, gather
-from tensorprog.language.substitute import compose, replace_variables, substitute
 from tensorprog.limit.form.definitions import ZERO, reduces_numbered, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, Part, Parts, free_in_form, plain_text
 from tensorprog.limit.form.univariate import smooth
@@ -42,7 +51,7 @@ from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, renamed, written
-from tensorprog.limit.moment.replicates import REPLICATE, point_sets
+from tensorprog.limit.moment.replicates import REPLICATE, REPLICATES, point_sets
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
@@ -51,6 +60,7 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 LEAST_LOG2, MOST_LOG2 = 8, 17  # draws per replicate
 NUMBERS, CHUNK, POINTS = 1 << 27, 1 << 19, 1 << 24  # of all draws together, and at once; normals behind them
+EACH = 1 << 22  # of one replicate of all draws together, where every draw has moments of its own
 MOST = 1 << 24  # entries of all covariances together
 SEED = 1  # other draws than those of paths
 ENOUGH, GOOD = 1e-12, 1e-6  # asked of Gauss-Hermite rules, and accepted, relative to the size of the function
@@ -145,7 +155,6 @@ class Reduced:
 
     def __init__(self, numbers: Numbers, sides: Sequence[Sequence[Part]], ranges: Ranges) -> None:
         self.numbers, self.sides, self.given = numbers, sides, ranges
-        assert not self.numbers.each  # which is refused before
         self.ranges = self.numbers.parts.every_range() | dict(ranges)
         self._readings: list[_Reading] = []
         bodies = [[self._rewrite(written(factor), frozenset()) for factor in side] for side in sides]
@@ -204,7 +213,7 @@ class Reduced:
         """The form as a member of a family of forms, over all indices that make no cells."""
         own = [name for name in reading.free if name not in self.cells]
         names = {name: Affine(((f"?{k}", 1),)) for k, name in enumerate(own)}
-        moved = tuple((substitute(w, names), Variable(v.name, tuple(compose(s, names) for s in v.slots)), bound)
+        moved = tuple((substitute(w, names), reindexed(v, names), bound)
                       for w, v, bound in reading.inner)  # fmt: skip
         key = tuple(sorted(plain_text(*entry) for entry in moved))
         spans = {f"?{k}": self.ranges[name] for k, name in enumerate(own)}
@@ -226,14 +235,19 @@ class Reduced:
         mean, factor, relative = self._numbers()
         rank = int(np.max(np.nonzero(np.any(factor, axis=tuple(range(factor.ndim - 1))))[0], initial=-1)) + 1
         factor = np.ascontiguousarray(factor[..., :rank])
+        own = self.numbers.each  # draws are no replicates: every draw has all of them
         points = pieces(POINTS, 4)  # of all replicates: as they are made, and as they are kept
-        most = min(NUMBERS // math.prod(self.shape), points // self.shape[0]) // self.dim
+        replicates = REPLICATES if own else self.shape[0]
+        most = min((EACH if own else NUMBERS) // math.prod(self.shape), points // replicates) // self.dim
         log2 = min(max(int(math.log2(max(1, most))), LEAST_LOG2), MOST_LOG2)
         found = self._by_orders(mean, factor, 1 << log2)
         if found is None:
-            sets = np.stack(list(islice(point_sets(max(rank, 1), log2, SEED), self.shape[0])))
-            value, size = self._sums(mean, factor, sets[..., :rank], np.full(1 << log2, 0.5**log2))
-            found = value, size, np.zeros(())
+            sets = (points[None, :, :rank] for points in islice(point_sets(max(rank, 1), log2, SEED), replicates))
+            groups = sets if own else [np.concatenate(list(sets))]
+            sums = [self._sums(mean, factor, group, np.full(1 << log2, 0.5**log2)) for group in groups]
+            values = np.stack([value.data for value, _ in sums])
+            error = standard_errors(values) if own else np.zeros(())
+            found = Open(sums[0][0].axes, values.mean(axis=0)), sums[0][1], error
         value, size, error = found
         return Value(value.axes, Estimate(value.data, error + relative * self.dim * size.data))
 

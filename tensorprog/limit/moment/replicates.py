@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.qmc import REPLICATES, normal_points, standard_errors
+from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
+from tensorprog.language.evaluate import Open, gather
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Family, Range
-from tensorprog.language.named_arrays import Open, gather
 from tensorprog.limit.moment.indexed import Term
 from tensorprog.limit.moment.values import IndexedValues, Value
 

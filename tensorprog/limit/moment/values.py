@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
-from tensorprog.language.named_arrays import Open, affine_values, align, broadcast, contract, gather, union
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 

@@ -18,11 +18,8 @@ from numpy.typing import NDArray
 from tensorprog.language.errors import ProgramError, fail
 from tensorprog.language.expr import Expr
 from tensorprog.language.ir import ConstantDef, Draft, Index, Initial, Netsor, Table, Weight
-from tensorprog.language.make_records import options_of
-from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries
-from tensorprog.language.yaml_io.compose import MAX_NODES, MAX_TEXT
-from tensorprog.language.yaml_io.data import DataError, read_npy
-from tensorprog.language.yaml_io.reading import loads
+from tensorprog.language.reading import MAX_NODES, MAX_TEXT, DataError, loads, read_npy
+from tensorprog.language.schema import INDEX, INITIAL, WEIGHT, Entries, options_of
 
 FOLDER = "tables/"  # of an archive
 SMALL = 100  # numbers of a table that stays in the text, if it was not read from a file

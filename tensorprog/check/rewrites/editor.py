@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Any
 
 from tensorprog.check.graph import Structure
-from tensorprog.check.rewrites.tools.boundaries import conditions, crossed, periodic, reaches, readable, within
-from tensorprog.check.rewrites.tools.linear import Stuck, instantiate
-from tensorprog.language.expr import Affine, Expr, Number, Variable, slots_of, variables, walk
+from tensorprog.check.overlaps import crossed, reaches
+from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
+    MAX_NODES,
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    affine_expr,
+    bound_indices,
+    free_indices,
+    replace_variables,
+    slots_of,
+    substitute,
+    variables,
+    walk,
+)
 from tensorprog.language.ir import ConstantDef, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
-from tensorprog.language.schedule import Loop, schedule
-from tensorprog.language.substitute import MAX_NODES, bound_indices, free_indices, replace_variables
+from tensorprog.language.schedule import positions, schedule
 
-__all__ = ["Editor", "Rewrite"]
+__all__ = ["Editor", "Rewrite", "Stuck"]
 
+TAME = {"add", "subtract", "multiply", "negative", "where", *COMPARISONS, *LOGICAL}  # finite functions of numbers
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
+
+
+class Stuck(Exception):
+    """An expression is not linear, or an index cannot be renamed: the statement stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +59,7 @@ class Rewrite:
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
+
 
 class Editor:
     """One valid program, and the changes that lead to the next one.
@@ -75,14 +100,6 @@ class Editor:
         families = [self.netsor.families[v.name] for v in variables(expr)]
         return any(not self.structure.score_dependent.isdisjoint(f.statements) for f in families)
 
-    def definition(self, position: int, reference: Variable) -> Nonlin | None:
-        """The one Nonlin that binds all that a reference in a statement reads."""
-        definers = self.structure.definers(position, reference)
-        if len(definers) != 1:
-            return None
-        statement = self.netsor.body[definers[0]]
-        return statement if isinstance(statement, Nonlin) else None
-
     def beyond(self, reference: Variable) -> bool:
         """Whether a reference reads beyond a boundary."""
         return bool(crossed(self.netsor, reference, self._ranges))
@@ -98,11 +115,61 @@ class Editor:
         """
         pairs = zip(nonlin.target.slots, reference.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        holds = self._holds(nonlin, values) if self.beyond(reference) else []
-        expr = instantiate(nonlin.expr, values, taken, self.copy_index, self.alike)
-        if holds and not readable(self.netsor, expr, self._ranges):
+        expr = self._instantiated(nonlin.expr, values, taken)
+        return self._where_inside(nonlin, values, expr) if self.beyond(reference) else expr
+
+    def _instantiated(self, expr: Expr, values: Mapping[str, Affine], taken: Collection[str]) -> Expr:
+        """An expression at values of its indices; indices bound in it that are `taken` get fresh names.
+
+        Raises    Stuck if a softmax would have to be read at something else than an index of its own
+        """
+        kept = ((n, name) for n in walk(expr) if isinstance(n, Reduction) and not n.removes for name in n.indices)
+        if not all(_renamable(node, name, values, self.alike) for node, name in kept if name in values):
             raise Stuck
-        return within(expr, holds) if holds else expr
+        bound = bound_indices(expr) - values.keys()
+        names = {name: Affine(((self.copy_index(name), 1),)) for name in sorted(bound.intersection(taken))}
+        return substitute(expr, {**values, **names}, along=True)
+
+    def _where_inside(self, nonlin: Nonlin, values: Mapping[str, Affine], expr: Expr) -> Expr:
+        """An instance of a definition that is read beyond boundaries.
+
+        f[o] = phi(u[o]), zero:   f[o + 1] = phi(u[o + 1]) where o + 1 is in range, else 0
+        f[o] = phi(u[o]), wrap:   f[o + 1] = phi(u[o + 1]), if all that phi reads at o goes around with it
+
+        Raises    Stuck where indices go around and the definition does not, or what is beyond may not be finite
+        """
+        holds: list[Expr] = []
+        for name, slot in values.items():
+            span, value = self._ranges[name], affine_expr(slot)
+            below, above = reaches(slot, span, self._ranges)
+            if self._indices[name].boundary == "zero":
+                holds += [Call("greater_equal", (value, Number(span[0])))] * below
+                holds += [Call("less_equal", (value, Number(span[1] - 1)))] * above
+            elif (below or above) and not self._periodic(nonlin.expr, name, span):
+                raise Stuck
+        if not holds:
+            return expr
+        slots = ((rule, reaches(slot, span, self._ranges)) for slot, span, rule in self._slots(expr))
+        if not _tame(expr) or any(any(out) and not rule for rule, out in slots):
+            raise Stuck
+        return Call("where", (reduce(lambda a, b: Call("logical_and", (a, b)), holds), expr, Number(0)))
+
+    def _periodic(self, expr: Expr, index: str, span: Range) -> bool:
+        """Whether an expression has the same value when an index is moved by the length of a range."""
+        if any(isinstance(node, IndexValue) and node.name == index for node in walk(expr)):
+            return False
+        return all(rule == "wrap" and stop - start == span[1] - span[0]
+                   for slot, (start, stop), rule in self._slots(expr) if index in slot.indices)
+
+    def _slots(self, expr: Expr) -> Iterator[tuple[Affine, Range, str]]:
+        """Slots of what an expression reads, with the ranges and boundaries there."""
+        for node in walk(expr):
+            if isinstance(node, Variable):
+                family = self.netsor.families[node.name]
+                yield from zip(node.slots, family.ranges, family.boundaries, strict=True)
+            elif isinstance(node, Constant):
+                own = [self.netsor.index[name] for name in self.netsor.constant[node.name].indices]
+                yield from ((slot, (i.start, i.stop), i.boundary) for slot, i in zip(node.slots, own, strict=True))
 
     def written_out(self, position: int, statement: Nonlin, wanted: Collection[Variable]) -> Expr:
         """The expression of a Nonlin with the Nonlins that it reads written out, unless it would grow too long."""
@@ -122,34 +189,18 @@ class Editor:
         return replace_variables(statement.expr, instance)
 
     def _inlinable(self, position: int, reference: Variable) -> Nonlin | None:
-        """The Nonlin behind a reference, if its expression alone shows whether it is a vector."""
-        nonlin = self.definition(position, reference)
-        is_vector = self.netsor.families[reference.name].kind == "vector"
-        if nonlin is None or self.vector(nonlin.expr) != is_vector:
+        """The Nonlin behind a reference, as it is now, if its expression alone shows whether it is a vector."""
+        nonlin = self.structure.definition(position, reference)
+        if nonlin is None or self.vector(nonlin.expr) != self.vector(reference):
             return None
         (definer,) = self.structure.definers(position, reference)
         latest = self.changed.get(definer, nonlin)
         assert isinstance(latest, Nonlin)
         return latest
 
-    def _holds(self, nonlin: Nonlin, values: Mapping[str, Affine]) -> list[Expr]:
-        """What holds where a reference, with some values for the indices of a definition, is not 0 by a boundary.
-
-        Raises    Stuck where indices go around and the definition does not
-        """
-        found, ranges = [], self._ranges
-        for name, slot in values.items():
-            span, rule = ranges[name], self._indices[name].boundary
-            if rule == "zero":
-                found += conditions(slot, span, ranges)
-            elif any(reaches(slot, span, ranges)) and not periodic(self.netsor, nonlin.expr, name, span):
-                raise Stuck
-        return found
-
     def apart(self, expr: Expr, taken: Collection[str]) -> Expr:
         """An expression whose bound indices differ from those taken where it is to stand."""
-        free = {name: Affine.index(name) for name in free_indices(expr)}
-        return instantiate(expr, free, taken, self.copy_index, self.alike)
+        return self._instantiated(expr, {name: Affine.index(name) for name in free_indices(expr)}, taken)
 
     def alike(self, first: str, second: str) -> bool:
         """Whether two indices run over the same values."""
@@ -170,10 +221,6 @@ class Editor:
     def size_of(self, index: str) -> int:
         """Number of values of an index."""
         return self._indices[index].stop - self._indices[index].start
-
-    def boundary(self, index: str) -> str:
-        """The boundary rule of an index."""
-        return self._indices[index].boundary
 
     def copy_index(self, name: str) -> str:
         """A new index with the range of another."""
@@ -211,9 +258,8 @@ class Editor:
 
     def ones(self, position: int, width: str, origin: str = "") -> Variable:
         """The constant vector 1 of a width: one of the program's own, if it has any."""
-        families = self.netsor.families
         own = (s.target for s in self.netsor.body if isinstance(s, Nonlin) and s.expr == Number(1))
-        found = next((v for v in own if not v.slots and families[v.name].width == width), None)
+        found = next((v for v in own if not v.slots and self.netsor.families[v.name].width == width), None)
         if found is not None:
             return found
         return self.once(
@@ -226,12 +272,10 @@ class Editor:
             return vector
         if vector == Number(1):
             return self.ones(position, width)
-        user = self.netsor.body[position]
-
-        def make() -> Nonlin:
-            return Nonlin(self.family(f"{whole}_x", vector), vector, "", user.span)
-
-        return self.once(("vector", vector), position, make)
+        span = self.netsor.body[position].span
+        return self.once(
+            ("vector", vector), position, lambda: Nonlin(self.family(f"{whole}_x", vector), vector, "", span)
+        )
 
     @property
     def size(self) -> int:
@@ -246,19 +290,14 @@ class Editor:
             if position not in self.dropped:
                 entries.append((self.changed.get(position, statement), self.origin[position]))
         entries = [entries[position] for position in self._order([statement for statement, _ in entries])]
+        initial = (v for v in self.netsor.initial if v.name not in self.replaced)
+        weights = (w for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced)
         parts: dict[str, Any] = {
-            "body": tuple(
-                replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries
-            ),
+            "body": tuple(replace(s, width=self.width(s.width)) if isinstance(s, Nonlin) else s for s, _ in entries),
             "indices": tuple(self._indices.values()),
-            "initial": tuple(
-                replace(v, width=self.width(v.width)) for v in self.netsor.initial if v.name not in self.replaced
-            ),
+            "initial": tuple(replace(v, width=self.width(v.width)) for v in initial),
             "constants": (*self.netsor.constants, *self.constants),
-            "weights": tuple(
-                replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1])))
-                for w in (*self.netsor.weights, *self.weights) if w.name not in self.replaced
-            ),
+            "weights": tuple(replace(w, shape=(self.width(w.shape[0]), self.width(w.shape[1]))) for w in weights),
             "widths": tuple(entry for entry in self.netsor.widths if entry[0] not in self.equal),
         }
         if self.prune:
@@ -285,12 +324,23 @@ class Editor:
 
     def _order(self, body: Sequence[Statement]) -> list[int]:
         """Positions as they are or, if something would be used before it is bound, in the order of a schedule."""
-        ranges = {name: (index.start, index.stop) for name, index in self._indices.items()}
-        boundaries = {name: family.boundaries for name, family in self.netsor.families.items()}
-        order, problems = schedule(body, ranges, boundaries)
-        return [position for entry in order for position in _positions(entry)] if problems else list(range(len(body)))
+        order, problems = schedule(body, self._ranges, self.netsor.boundaries)
+        return [*positions(order)] if problems else list(range(len(body)))
 
 
-def _positions(entry: int | Loop) -> list[int]:
-    """Statements of a part of a schedule."""
-    return [entry] if isinstance(entry, int) else [position for inner in entry.body for position in _positions(inner)]
+def _renamable(
+    node: Reduction, name: str, values: Mapping[str, Affine], alike: Callable[[str, str], bool]
+) -> bool:
+    """Whether a softmax over an index may run over what is put for it: an index that stands for nothing else there."""
+    new = values[name].bare
+    others = [values[other] for other in free_indices(node) if other != name and other in values]
+    return new is not None and alike(name, new) and all(new not in other.indices for other in others)
+
+
+def _tame(expr: Expr) -> bool:
+    """Whether an expression is finite wherever what it reads is: a sum of products, with division by numbers alone."""
+    if not isinstance(expr, Call) or expr.atom in TAME:
+        return all(map(_tame, expr.children))
+    tops, below = (expr.args[:1], expr.args[1]) if expr.atom == "divide" else ((), expr)
+    moving = (n for n in walk(below) if isinstance(n, Variable | IndexValue) or (isinstance(n, Constant) and n.slots))
+    return next(moving, None) is None and all(map(_tame, tops))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
-__all__ = ["CHARACTER", "LINE", "PAD", "PORT", "SMALL", "TAG", "Edge", "Placement", "layout", "lines"]
+__all__ = ["CHARACTER", "LINE", "PAD", "PORT", "TAG", "Edge", "Placement", "layout", "lines"]
 
 Edge = tuple[str, str, int]  # from, to, and which of several
 
@@ -39,13 +39,7 @@ class Placement:
 
 def lines(text: str) -> list[str]:
     """Break a statement into lines at spaces, which lists of indices do not have."""
-    done, line = [], ""
-    for part in text.replace(" ", " \0").split("\0"):
-        if line and len(line) + len(part) > WRAP:
-            done.append(line.rstrip())
-            line = "  "
-        line += part
-    return [*done, line.rstrip()]
+    return textwrap.wrap(text, WRAP, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _layers(graph: Any) -> dict[str, int]:
@@ -53,9 +47,7 @@ def _layers(graph: Any) -> dict[str, int]:
     forward.add_nodes_from(graph)
     position = nx.get_node_attributes(graph, "position")
     forward.add_edges_from((u, v) for u, v in graph.edges() if position[u] < position[v])  # recurrences point back
-    layer: dict[str, int] = {}
-    for node in nx.topological_sort(forward):
-        layer[node] = max((layer[u] + 1 for u in forward.predecessors(node)), default=0)
+    layer = {node: level for level, nodes in enumerate(nx.topological_generations(forward)) for node in nodes}
     for node in graph:  # a weight or initial vector stands just above its first user
         if position[node] < 0 and forward.out_degree(node):
             layer[node] = min(layer[v] for v in forward.successors(node)) - 1
@@ -80,6 +72,7 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
     for node in graph:
         if node not in loose:
             rows[layer[node]].append(node)
+    rows += [loose] if loose else []
     above: dict[str, list[str]] = {node: [] for node in graph}
     below: dict[str, list[str]] = {node: [] for node in graph}
     paths: dict[tuple[str, str], list[str]] = {}
@@ -115,9 +108,6 @@ def layout(graph: Any, tags: Mapping[str, str] | None = None) -> Placement:
     x = _aligned(rows, above, below, extent, firm)
     left = min((x[node] - extent[node] / 2 for node in x), default=0.0)
     width = max((x[node] + extent[node] / 2 for node in x), default=0.0) - left
-    for shelf in _shelves(loose, extent, width):
-        x |= {node: left + at for node, at in shelf.items()}
-        rows.append(list(shelf))
     bands: dict[str, tuple[float, float]] = {}
     top = 0.0
     for row in rows:
@@ -167,19 +157,6 @@ def _apart(wanted: Mapping[Edge, float], centre: tuple[float, float], size: tupl
     return {edge: centre[0] + max(-half, min(room, spread[edge] - k * gap)) + k * gap for k, edge in enumerate(order)}
 
 
-def _shelves(nodes: Sequence[str], extent: Mapping[str, float], width: float) -> list[dict[str, float]]:
-    """Rows of unconnected boxes, none wider than the drawing unless one box is: positions from its left."""
-    shelves: list[dict[str, float]] = []
-    end = math.inf
-    for node in nodes:
-        if end + GAP + extent[node] > width:
-            shelves.append({})
-            end = -GAP
-        shelves[-1][node] = end + GAP + extent[node] / 2
-        end += GAP + extent[node]
-    return shelves
-
-
 def _aligned(
     rows: Sequence[Sequence[str]], above: Mapping[str, list[str]], below: Mapping[str, list[str]],
     extent: Mapping[str, float], firm: Mapping[str, float],
@@ -204,11 +181,8 @@ def _spread(
     gap: float = GAP,
 ) -> dict[Any, float]:
     """Positions nearest to those wanted that keep order and distance (isotonic regression, pooling violators)."""
-    offsets, total = [], 0.0
-    for k, node in enumerate(row):
-        if k:
-            total += (extent[row[k - 1]] + extent[node]) / 2 + gap
-        offsets.append(total)
+    steps = ((extent[a] + extent[b]) / 2 + gap for a, b in itertools.pairwise(row))
+    offsets = list(itertools.accumulate(steps, initial=0.0))[: len(row)]
     pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for node, offset in zip(row, offsets, strict=True):
         pools.append((wanted[node] - offset, firm[node], 1))

@@ -1,22 +1,139 @@
-"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid."""
+"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid, with the marks that a check leaves on them."""
 
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from tensorprog.show.graphs.layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Placement, layout, lines
-from tensorprog.show.graphs.marks import BLAME, KINDS, ROLES, Marks, Style, clean, marks_of
+from tensorprog.show.graph_layout import CHARACTER, LINE, PAD, PORT, TAG, Edge, Placement, layout, lines
 
-__all__ = ["captions", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "captions", "marks_of", "to_dot", "to_mermaid", "to_svg"]
 
 MARGIN, NARROWEST = 24.0, 560.0
 WIDE = 8.6  # a character of the title
 GREY = "#777777"
 TIP = 9.0  # length of an arrowhead
+
+# Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
+BLAME, REMARK = "#d55e00", "#0072b2"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How boxes of one sort look, and what the legend says."""
+
+    label: str
+    fill: str
+    border: str
+    thick: float = 1.5
+    dash: str = ""
+    ink: str = "#000000"
+
+
+KINDS = {
+    "initial": Style("initial vector", "#d9eefa", "#56b4e9"),
+    "weight": Style("weight", "#eeeeee", "#8a8a8a"),
+    "MatMul": Style("MatMul (G-var)", "#d6e6f2", "#0072b2"),
+    "Nonlin": Style("Nonlin", "#d5efe7", "#009e73"),
+    "Dot": Style("Dot", "#fbecc8", "#e69f00"),
+}
+ROLES = {name: KINDS[name] for name in ("initial", "weight")} | {
+    "dedicated": Style("weight W^{i,j}", "#d4d4d4", "#333333", 2.0),
+    "G-var": Style("MatMul output g", "#d6e6f2", "#0072b2"),
+    "phi": Style("Nonlin", "#ffffff", "#009e73"),
+    "input": Style("x^{i,j} = phi^{i,j}(g)", "#b8e3d5", "#009e73", 2.0),
+    "operand": Style("W^{i,j} x^{i,j}", "#f4e0ec", "#cc79a7", 2.0),
+    "score": Style("p_i, scale n**-0.5", "#fbdfa6", "#e69f00", 2.0),
+    "average": Style("scale 1/n", "#fbf7c4", "#a89a00"),
+    "later": Style("MatMul behind scores", "#d6e6f2", "#0072b2", 1.5, "6 3"),
+    "output": Style("h^j = phi^j(g; p)", "#ffffff", "#000000", 2.5),
+    "unused": Style("unused", "#ffffff", "#bbbbbb", 1.0, "3 3", "#767676"),
+}
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a report says, as a drawing shows it."""
+
+    sorts: Mapping[str, tuple[str, ...]]  # node -> its kind, or its roles if the drawing is of a check
+    judged: bool = False
+    verdict: str = ""  # grade, and what follows from it
+    path: frozenset[str] = frozenset()  # nodes at fault and between, or without faults those of the remarks
+    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the findings about a node
+    notes: dict[str, str] = field(default_factory=dict)  # node -> whole messages
+    faults: tuple[str, ...] = ()  # one line for each number, faults first
+    fails: int = 0  # how many of them are faults; the others are remarks
+    claims: tuple[str, ...] = ()  # what the grade rests on besides the clauses: results beyond them, exact rewrites
+
+    @property
+    def colour(self) -> str:
+        """Colour of the path."""
+        return BLAME if self.fails else REMARK
+
+    def joins(self, u: str, v: str) -> bool:
+        """Whether an edge belongs to the path; what a statement reads of itself, in an earlier round, does not."""
+        return u != v and {u, v} <= self.path
+
+    def style(self, node: str) -> Style:
+        """The style of a node: by its kind, or by its first role if the drawing is of a check."""
+        return (ROLES if self.judged else KINDS)[self.sorts[node][0]]
+
+
+def marks_of(graph: Any, report: Any) -> Marks:
+    """The marks of a report: faults and remarks are numbered; the paths of faults, else of remarks, are drawn."""
+    if report is None:
+        return Marks({node: (kind,) for node, kind in graph.nodes(data="kind")})
+    failing = [f for f in report.findings if f.verdict in ("fails", "unknown")]
+    remarks = [f for f in report.findings if f.verdict == "remark"]
+    numbers: dict[str, tuple[int, ...]] = {}
+    notes: dict[str, str] = {}
+    for number, finding in enumerate([*failing, *remarks], 1):
+        for node in finding.where.split(", "):
+            numbers[node] = (*numbers.get(node, ()), number)
+        for node in {*finding.nodes, *finding.where.split(", ")}:
+            told = (notes.get(node), f"{finding.rule}: {finding.message}", finding.fix and f"try {finding.fix}")
+            notes[node] = "\n".join(filter(None, told))
+    path = frozenset(node for finding in failing or remarks for node in finding.nodes)
+    verdict = report.grade
+    if report.claims:
+        verdict += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
+    if report.consequence:
+        verdict += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
+    faults = tuple(_short(finding) for finding in [*failing, *remarks])
+    sorts = _roles(graph, {rewrite.where for rewrite in report.rewrites if rewrite.kind == "unused"})
+    rewrites = (f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites)
+    claims = (*map(str, report.claims), *rewrites)
+    return Marks(sorts, True, verdict, path, numbers, notes, faults, len(failing), claims)
+
+
+def _roles(graph: Any, dropped: set[str]) -> dict[str, tuple[str, ...]]:
+    """Roles, where what the rewrites before the check drop is unused, and so is what only such statements read."""
+    found = dict(graph.nodes(data="roles"))
+    for node in graph:
+        readers = set(graph.successors(node))
+        if node in dropped or (readers and readers <= dropped):
+            found[node] = ("unused",)
+    return found
+
+
+def _short(finding: Any) -> str:
+    """Rule, place and first sentence of a finding."""
+    sentence = re.split(r"(?<!e\.g)(?<!i\.e)[.;] ", finding.message, maxsplit=1)[0]
+    place = f", line {finding.line}" if finding.line else ""
+    return f"{finding.rule}{place}: {sentence}"
+
+
+def clean(text: object) -> str:
+    """Drop the control characters that XML forbids."""
+    return re.sub("[\\0-\\x08\\x0b-\\x1f\\ud800-\\udfff\\ufffe\\uffff]", "", str(text))
+
+
+# ---- SVG ------------------------------------------------------------------------------------------------------------
 
 
 def to_svg(graph: Any, report: Any = None) -> str:
@@ -72,16 +189,13 @@ def _legend(marks: Marks, width: float) -> Iterator[tuple[int, float, str, Style
 
 def _listing(marks: Marks, width: float) -> Iterator[tuple[str, str]]:
     """Lines under the drawing, with their colours: claims and rewrites, then faults and remarks by number."""
-    columns = int(width / CHARACTER)
-    for claim in marks.claims:
-        yield from ((line, "#000000") for line in _wrapped(claim, columns, "  "))
-    for number, fault in enumerate(marks.faults, 1):
-        colour = BLAME if number <= marks.fails else "#000000"
-        yield from ((line, colour) for line in _wrapped(f"{number:>2}  {fault}", columns, "    "))
-
-
-def _wrapped(text: str, columns: int, indent: str) -> list[str]:
-    return textwrap.wrap(clean(text), columns, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
+    entries = [(claim, "  ", "#000000") for claim in marks.claims]
+    entries += [(f"{number:>2}  {fault}", "    ", BLAME if number <= marks.fails else "#000000")
+                for number, fault in enumerate(marks.faults, 1)]
+    for text, indent, colour in entries:
+        columns = int(width / CHARACTER)
+        for line in textwrap.wrap(clean(text), columns, subsequent_indent=indent, break_on_hyphens=False):
+            yield line, colour
 
 
 def _tip(name: str, colour: str) -> str:
@@ -178,7 +292,7 @@ def _back(plan: Placement, edge: Edge, origin: tuple[float, float]) -> str:
             f"V{end[1]:.1f}")
 
 
-# ---- text for other programs ----------------------------------------------------------------------------------------
+# ---- text for other programs --------------------------------------------------------------------------------------
 
 
 def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
@@ -192,10 +306,7 @@ def _labels(graph: Any, marks: Marks) -> dict[str, list[str]]:
 
 def captions(graph: Any, report: Any = None) -> list[str]:
     """What stands beside a drawing of a check: the grade, what it rests on, and the findings by number."""
-    return _captions(graph, marks_of(graph, report))
-
-
-def _captions(graph: Any, marks: Marks) -> list[str]:
+    marks = marks_of(graph, report)
     if not marks.judged:
         return []
     faults = [f"({number}) {fault}" for number, fault in enumerate(marks.faults, 1)]
@@ -214,7 +325,7 @@ def to_dot(graph: Any, report: Any = None) -> str:
         '  node [shape=box, style="rounded,filled", fontname=monospace];',
     ]
     if marks.judged:
-        caption = quoted(*_captions(graph, marks)).replace("\\n", "\\l")[:-1]
+        caption = quoted(*captions(graph, report)).replace("\\n", "\\l")[:-1]
         lines.append(f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];')
     labels = _labels(graph, marks)
     for node in graph:
@@ -241,7 +352,7 @@ def to_mermaid(graph: Any, report: Any = None) -> str:
     def sort(node: str) -> str:
         return marks.sorts[node][0].replace("-", "")
 
-    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in _captions(graph, marks))]
+    lines = ["flowchart TD", *(f"  %% {' '.join(clean(line).split())}" for line in captions(graph, report))]
     labels = _labels(graph, marks)
     for node in graph:
         lines.append(f'  {names[node]}("{"<br/>".join(map(text, labels[node]))}"):::{sort(node)}')

@@ -1,21 +1,46 @@
-"""Program files to programs: `load` and `loads`, the sections, and the numbers in them; all mistakes are reported."""
+"""Program files to programs: `load` and `loads` read them; reading executes nothing and reports all mistakes.
+
+A file is data from somebody else.  The raw text is bounded before YAML sees it, YAML gives nothing but nodes with
+their positions, scalars are read by the rules of YAML 1.2 as text, and numbers come from data files only after
+path, size and header have been checked.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import stat
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import yaml
+from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader as TextReader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, in_order, shorten
 from tensorprog.language.expr import Expr, Number
+from tensorprog.language.files import is_reserved
 from tensorprog.language.ir import ConstantDef, Draft, Netsor, Statement, Table
-from tensorprog.language.make_records import (
+from tensorprog.language.parse import Names, parse_statement
+from tensorprog.language.schema import (
+    CONSTANT,
+    INDEX,
+    INITIAL,
+    RUN_KEYS,
+    SECTIONS,
+    WEIGHT,
+    WIDTHS,
+    Entries,
+    Option,
     expression,
     is_program_name,
     make_fixed,
@@ -31,11 +56,225 @@ from tensorprog.language.make_records import (
     scalar,
     take,
 )
-from tensorprog.language.parse import Names, parse_statement
-from tensorprog.language.schema import CONSTANT, INDEX, INITIAL, RUN_KEYS, SECTIONS, WEIGHT, WIDTHS, Entries, Option
 from tensorprog.language.validity import MAX_STATEMENTS, problems_of
-from tensorprog.language.yaml_io.compose import MAX_TEXT, compose
-from tensorprog.language.yaml_io.data import DataError, read_array
+
+MAX_TEXT = 500_000  # characters of a program file
+MAX_NEST = 12  # nested nodes
+MAX_NODES = 50_000  # commas and lines
+
+
+class _Refusal(Exception):
+    def __init__(self, message: str, mark: Any, fix: str = "") -> None:
+        self.message, self.mark, self.fix = message, mark, fix
+
+
+class _Composer(TextReader, Scanner, Parser, Composer, BaseResolver):
+    """PyYAML's composer without tags, anchors and aliases, with a bound on depth."""
+
+    def __init__(self, text: str) -> None:
+        TextReader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+        self.depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call, unused-ignore]
+        mark = event.start_mark
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _Refusal("anchors (&) and aliases (*) are not part of program files", mark, "write the value out")
+        if getattr(event, "tag", None):
+            raise _Refusal(f"tags such as {str(event.tag).replace('tag:yaml.org,2002:', '!!')} are not part of program "
+                           "files; nothing is executed", mark, "remove the tag")
+        self.depth += 1
+        if self.depth > MAX_NEST:
+            raise _Refusal(f"the file is nested more than {MAX_NEST} deep", mark, "programs need about five levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def compose(text: str, file: str) -> Node | None:
+    """Nodes of a YAML text.
+
+    Raises    ProgramError at the first place where the text is not YAML as programs use it
+    """
+    if len(text) > MAX_TEXT:
+        raise fail(f"the file has more than the {MAX_TEXT} characters allowed", Span(file),
+                   "keep large tables in .npy files beside the program")
+    if text.count(",") + text.count("\n") > MAX_NODES:
+        raise fail(f"the file has more than {MAX_NODES} entries", Span(file), "keep large tables in a .npy file")
+    lines = text.splitlines() or [""]
+
+    def at(mark: Any) -> Span:
+        line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+        shown = lines[line].strip() if line < len(lines) else ""
+        return Span(file, line + 1, column + 1, shorten(shown))
+
+    try:
+        return _Composer(text).get_single_node()
+    except _Refusal as error:
+        raise fail(error.message, at(error.mark), error.fix) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        raise fail(f"the character U+{code:04X} is not allowed in a program file", Span(file, line),
+                   "remove it") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message, fix = _explain(error, lines[mark.line] if mark is not None and mark.line < len(lines) else "")
+        raise fail(message, at(mark), fix) from None
+    except (RecursionError, MemoryError):
+        raise fail("the file is nested too deeply", Span(file), "programs need about five levels") from None
+    except yaml.YAMLError as error:
+        raise fail(f"this is not YAML: {str(error).splitlines()[0]}", Span(file)) from None
+
+
+def _explain(error: Any, line: str) -> tuple[str, str]:
+    """A YAML error in the words of a program's author."""
+    problem = str(error.problem or error.context or "invalid text")
+    if "expected ',' or" in problem:
+        if "<stream end>" in problem or not line.strip():
+            return "a bracket { or [ is never closed", "close it, one bracket for each opened"
+        name = re.search(r"\w+\[[^\]]*\]?", line[max(line.find("{" if "{" in line else "["), 0):])
+        example = name.group() if name else "W[i]"
+        return ("inside {...} or [...] YAML cannot hold unquoted brackets or commas",
+                f'write "{example}" in quotes, or give the section one entry per line without {{ }}')
+    if "'\\t'" in problem:
+        return "tabs cannot indent", "use spaces"
+    if "mapping values are not allowed" in problem:
+        return "a second `: ` on one line, or wrong indentation", 'quote the text: title: "a: b"'
+    if "could not find expected ':'" in problem or "expected <block end>" in problem:
+        return "this line does not fit the lines around it", "check the indentation, and that every key ends in `:`"
+    if "single document" in str(error.context or "") + problem:
+        return "a file holds one program", "remove the second `---`"
+    return f"this is not YAML: {problem}", "see programs/attention.yaml for the form of a program"
+
+
+MAX_ENTRIES = 10_000_000  # numbers in one data file
+MAX_CSV = 50_000_000  # bytes of a text file of numbers
+
+
+class DataError(Exception):
+    """What is wrong with a data file, to follow its name, and what to do."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def data_path(name: str, base: Path | None) -> Path:
+    """Path of a data file, which must lie inside the folder of the program; both slashes separate its parts.
+
+    Raises    DataError
+    """
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.drive or windows.root or ".." in (*posix.parts, *windows.parts) or "\0" in name:
+        raise DataError("is outside the program's folder", "use a path below the folder of the program file")
+    if any(map(is_reserved, windows.parts)):
+        raise DataError("has the name of a device on Windows", "rename the file")
+    if base is None:
+        raise DataError("cannot be found: this program was not read from a file", "loads(..., base=folder)")
+    folder = base.resolve()
+    try:
+        path = folder.joinpath(*windows.parts).resolve()
+        if not path.is_relative_to(folder):
+            raise DataError("is a link that leaves the program's folder", "copy the file beside the program")
+        if not path.exists():
+            near = sorted(entry.name for entry in path.parent.glob("*")) if path.parent.is_dir() else []
+            hint = did_you_mean(path.name, near)
+            raise DataError("does not exist", hint if "mean" in hint else "paths are relative to the program file")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DataError("is not a plain file")
+    except (OSError, RuntimeError):
+        raise DataError("cannot be opened") from None
+    return path
+
+
+def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int) -> Any:
+    """Numbers of the file `name` below the folder `base`; a .csv file of one line is a vector if `dimensions` is 1.
+
+    `base` may hold the numbers themselves, by the names of the files.
+    Raises    DataError
+    """
+    if not isinstance(base, Mapping):
+        array = _read_path(data_path(name, base))
+    elif name in base:
+        array = base[name]
+    else:
+        raise DataError("is not among the arrays given", did_you_mean(name, list(base)))
+    if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
+        array = array.reshape(-1)
+    return array
+
+
+def _read_path(path: Path) -> Any:
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".csv"):
+        raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
+    try:
+        if suffix == ".csv":
+            return _read_csv(path)
+        with path.open("rb") as stream:
+            return read_npy(stream, os.fstat(stream.fileno()).st_size)
+    except OSError:
+        raise DataError("cannot be read") from None
+
+
+def read_npy(stream: IO[bytes], size: int) -> Any:
+    """Numbers of a .npy file of `size` bytes; its header is checked against cap and size before anything is allocated.
+
+    Raises    DataError
+    """
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # headers of Python 2 are repaired by a tokenizer that can fail
+            shape, fortran, dtype = read(stream, max_header_size=10_000)
+    except OSError:
+        raise
+    except Exception:  # the reader parses untrusted text in ways that raise almost anything
+        raise DataError("has no valid .npy header", "np.save('numbers.npy', array) writes one") from None
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise DataError(f"holds {dtype}, not real numbers", "save an array of floats; objects are never unpickled")
+    count = math.prod(shape)
+    if count > MAX_ENTRIES or len(shape) > 8:
+        raise DataError(f"announces {count} numbers in {len(shape)} dimensions; at most {MAX_ENTRIES} in 8 are allowed")
+    size -= stream.tell()
+    if count == 0:
+        raise DataError(f"holds no numbers: its shape is {shape}")
+    if size != count * dtype.itemsize:
+        raise DataError(f"is damaged: its header announces {count} numbers, {max(size, 0)} bytes follow")
+    array = np.frombuffer(stream.read(size), dtype=dtype).astype(np.float64)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_csv(path: Path) -> Any:
+    size = path.stat().st_size
+    if size > MAX_CSV:
+        raise DataError(f"has {size} bytes, more than the {MAX_CSV} allowed", "save it as .npy")
+    with path.open("rb") as stream:
+        raw = stream.read(size)
+    try:
+        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise DataError("is not UTF-8 text") from None
+    if not lines:
+        raise DataError("is empty")
+    if sum(line.count(",") + 1 for line in lines) > MAX_ENTRIES:
+        raise DataError(f"has more than the {MAX_ENTRIES} numbers allowed", "save it as .npy")
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append([float(entry) for entry in line.split(",")])
+        except ValueError:
+            raise DataError(f"row {number} is not made of numbers separated by commas",
+                             "remove headings and other text") from None
+        if len(rows[-1]) != len(rows[0]):
+            raise DataError(f"row {number} has {len(rows[-1])} numbers, row 1 has {len(rows[0])}")
+    return np.array(rows)
 
 
 def load(
@@ -87,37 +326,44 @@ def read_program(reader: Reader, overrides: Mapping[str, Any]) -> Netsor:
         raise fail("the file is empty", Span(reader.file), hint)
     if not isinstance(root, MappingNode):
         raise fail("a program is a list of sections `name: ...`", reader.span(root), "program: name")
-    sections = reader.entries(root, "section", SECTIONS)
+    sections = {name: value for name, (_, value) in reader.entries(root, "section", SECTIONS).items()}
     required = {"program": "program: name", "body": "body: and below it one `- name = Instruction(...)` per line",
                 "outputs": "outputs: [y]"}
     for section, fix in required.items():
         if section not in sections:
             reader.error(f"the section {section}: is missing", Span(reader.file), fix)
             reader.broken.add("outputs")
+    given = {what: reader.entries(sections.get(section), what) for section, what in DECLARING.items()}
+    # names of constants and indices first, so that texts can be read whatever their order
+    reader.names = Names(dict.fromkeys(map(first_word, given["constant"])), frozenset(map(first_word, given["index"])))
+    widths, fixed = (reader.entries(sections.get(section), "width") for section in ("widths", "fixed_widths"))
     title = {key: reader.plain(sections.get(key), key) for key in ("program", "title", "reference")}
-    declare(reader, sections)
+    constants = read_constants(reader, given["constant"], overrides)
     parts: dict[str, Any] = {
-        "constants": read_constants(reader, sections.get("constants"), overrides),
-        "indices": read_entries(reader, sections.get("indices"), INDEX, make_index),
+        "name": title["program"], "title": title["title"], "reference": title["reference"],
+        "indices": read_entries(reader, given["index"], INDEX, make_index),
+        "constants": tuple(sorted([*constants, *read_tables(reader, given["constant"])],
+                                  key=lambda c: (c.span.line, c.span.column))),
+        "widths": read_widths(reader, widths, make_ratio),
+        "fixed_widths": read_widths(reader, fixed, make_fixed),
+        "written": read_written({**given["constant"], **fixed}, overrides),
+        "initial": read_entries(reader, given["initial vector"], INITIAL, make_initial),
+        "weights": read_entries(reader, given["weight"], WEIGHT, make_weight),
+        "body": read_body(reader, sections.get("body")),
+        "outputs": read_outputs(reader, sections.get("outputs")),
+        "run": read_run(reader, sections.get("run")),
     }
-    parts["constants"] += read_tables(reader, sections.get("constants"))
-    parts["constants"] = tuple(sorted(parts["constants"], key=lambda c: (c.span.line, c.span.column)))
-    parts["widths"] = read_widths(reader, sections.get("widths"), make_ratio)
-    parts["fixed_widths"] = read_widths(reader, sections.get("fixed_widths"), make_fixed)
-    parts["written"] = read_written(reader, (sections.get("constants"), sections.get("fixed_widths")), overrides)
-    parts["initial"] = read_entries(reader, sections.get("initial"), INITIAL, make_initial)
-    parts["weights"] = read_entries(reader, sections.get("weights"), WEIGHT, make_weight)
-    parts["body"] = read_body(reader, sections.get("body"))
-    parts["outputs"] = read_outputs(reader, sections.get("outputs"))
-    parts["run"] = read_run(reader, sections.get("run"))
-    arguments = {"name": title["program"], "title": title["title"], "reference": title["reference"]} | parts
     if reader.problems:
-        reader.problems += reader.placed(problems_of(Draft(**arguments), frozenset(reader.broken)))
+        reader.problems += reader.placed(problems_of(Draft(**parts), frozenset(reader.broken)))
         raise ProgramError(in_order(reader.problems))
     try:
-        return Netsor(**arguments)
+        return Netsor(**parts)
     except ProgramError as error:
         raise ProgramError(reader.placed(error.problems)) from None
+
+
+DECLARING = {"constants": "constant", "indices": "index", "initial": "initial vector", "weights": "weight"}
+Given = dict[str, tuple[Node, Node]]  # key and value by the text of the key
 
 
 class Reader:
@@ -158,15 +404,15 @@ class Reader:
             self.broken.update(name for name in names if name)
             self.problems += [Problem(p.message, p.span if p.span.line else span, p.fix) for p in error.problems]
 
-    def entries(self, node: Node | None, what: str, known: Mapping[str, Any] | None = None) -> dict[str, Node]:
-        """Values of a mapping by key; `known` lists the keys allowed."""
+    def entries(self, node: Node | None, what: str, known: Mapping[str, Any] | None = None) -> Given:
+        """Keys and values of a mapping by key; `known` lists the keys allowed."""
         if node is None or (isinstance(node, ScalarNode) and node.style is None and node.value in ("", "~", "null")):
             return {}
         if not isinstance(node, MappingNode):
             self.error(f"{what} entries are written `name: value`", self.span(node),
                        "one entry per line, or {name: value, ...}")
             return {}
-        result: dict[str, Node] = {}
+        result: Given = {}
         cut = False  # whether an opened round bracket of an earlier entry is still to be closed
         for key, value in node.value:
             span = self.span(key)
@@ -182,31 +428,21 @@ class Reader:
                                'quote it: "max(a, b)"')
                 cut = not any(_is_open(part.value, closing=True)
                               for part in (key, value) if isinstance(part, ScalarNode))
+                self.broken.add(first_word(name))
             elif known is not None and name not in known:
                 self.error(f"there is no {what} {name}", span, did_you_mean(name, list(known)))
                 if what == "section":  # what it declares is missing elsewhere, for this reason alone
-                    self.broken.update(map(first_word, self.keys(value)))
+                    keys = [key for key, _ in value.value] if isinstance(value, MappingNode) else []
+                    self.broken.update(first_word(str(key.value)) for key in keys)
             elif name in result:
                 place = "file" if what == "section" else "section"
                 self.error(f"{name} is bound twice: it stands twice in this {place}", span,
                            "remove one of them, or give it another name")
             else:
-                result[name] = value
+                result[name] = key, value
                 if known is None:
                     self.places.setdefault(first_word(name), span)
         return result
-
-    def pairs(self, node: Node | None) -> dict[str, tuple[Node, Node]]:
-        """Key node and value of a mapping by the text of the key, the first of equal ones."""
-        result: dict[str, tuple[Node, Node]] = {}
-        for key, value in node.value if isinstance(node, MappingNode) else ():
-            if isinstance(key, ScalarNode):
-                result.setdefault(key.value.strip(), (key, value))
-        return result
-
-    def keys(self, node: Node | None) -> dict[str, Node]:
-        """Key nodes of a mapping by their text."""
-        return {text: key for text, (key, _) in self.pairs(node).items()}
 
     def plain(self, node: Node | None, what: str) -> str:
         """Text of a section that is one line."""
@@ -234,30 +470,20 @@ class Reader:
         if isinstance(node, SequenceNode):
             return [self.data(item, what) for item in node.value]
         if isinstance(node, MappingNode):
-            return {key: self.data(value, what) for key, value in self.entries(node, what).items()}
+            return {key: self.data(value, what) for key, (_, value) in self.entries(node, what).items()}
         return self.value(node, what)
 
     def touches(self, node: Node, text: str = "") -> bool:
         """Whether a broken name occurs in a declaration, so that nothing certain can be said about it."""
-        words = set(re.findall(r"\w+", text))
-        stack = [node]
-        while stack:
-            part = stack.pop()
-            if isinstance(part, ScalarNode):
-                words.update(re.findall(r"\w+", part.value))
-            elif isinstance(part, SequenceNode):
-                stack += part.value
-            else:
-                stack += [child for pair in part.value for child in pair]
-        return bool(self._broken(words))
+        return self._broken(f"{text} " + self.text[node.start_mark.index : node.end_mark.index])
 
     def mentions(self, text: str) -> bool:
         """Whether a broken constant or index occurs in a text: then it cannot be read with certainty."""
-        declared = {*self.names.constants, *self.names.indices}
-        return bool(self._broken(re.findall(r"\w+", text)) & declared)
+        return self._broken(text, {*self.names.constants, *self.names.indices})
 
-    def _broken(self, words: Iterable[str]) -> set[str]:
-        return {word.rstrip("_") for word in words} & self.broken
+    def _broken(self, text: str, among: Collection[str] | None = None) -> bool:
+        words = {word.rstrip("_") for word in re.findall(r"\w+", text)} & self.broken
+        return not words.isdisjoint(among) if among is not None else bool(words)
 
     def placed(self, problems: Sequence[Problem]) -> list[Problem]:
         """Give problems without a position that of the first name in their text, or at least the file."""
@@ -294,40 +520,38 @@ class Declared(NamedTuple):
     span: Span
 
 
-def declared(
-    reader: Reader, entries: Mapping[str, Node], keys: Mapping[str, Node], what: Entries
-) -> Iterator[Declared]:
+def declared(reader: Reader, given: Given, what: Entries) -> Iterator[Declared]:
     """The entries that can be read."""
     called = f"{what.article} {what.called}"
-    for text, value in entries.items():
-        span, short = reader.span(keys[text]), first_word(text)
+    for text, (key, value) in given.items():
+        span, short = reader.span(key), first_word(text)
         if reader.touches(value, text if what.indexed else ""):
             reader.broken.add(short)
             continue
         with reader.guard(span, short):
             if what.indexed:
-                name, indices = make_name(text, reader.names, called, reader.inside(keys[text]))
+                name, indices = make_name(text, reader.names, called, reader.inside(key))
             else:
                 name, indices = plain_name(text, called, span), ()
             yield Declared(text, name, indices, value, span)
 
 
-def read_entries(reader: Reader, node: Node | None, what: Entries, make: Callable[..., Any]) -> tuple[Any, ...]:
+def read_entries(reader: Reader, given: Given, what: Entries, make: Callable[..., Any]) -> tuple[Any, ...]:
     """A section whose entries have options, from which `make` makes the records."""
     result = []
-    for text, name, indices, entry, span in declared(
-            reader, reader.entries(node, what.called), reader.keys(node), what):
+    for text, name, indices, entry, span in declared(reader, given, what):
         with reader.guard(span, text if what.short else name, name):
             if isinstance(entry, MappingNode):
-                options = reader.entries(entry, f"option of {what.article} {what.called}", what.options)
+                options = {key: value for key, (_, value) in reader.entries(
+                    entry, f"option of {what.article} {what.called}", what.options).items()}
             elif what.short:
                 options = {what.short: entry}
             else:
                 raise fail(f"{what.called} {name} takes {{mean: ..., cov: ...}}", span, f"{name}: {{mean: 0, cov: 1}}")
             owner = name if what.indexed else f"{what.called} {name}"
-            given = {key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
-                     for key, value in options.items()}
-            result.append(make(name, indices, given, span))
+            values = {key: read_option(reader, value, what.options[key], f"the {key} of {owner}")
+                      for key, value in options.items()}
+            result.append(make(name, indices, values, span))
     return tuple(result)
 
 
@@ -344,88 +568,81 @@ def read_option(reader: Reader, node: Node, option: Option, what: str) -> Any:
     return take(option, reader.value(node, what), reader.names, what, reader.inside(node))
 
 
-def declare(reader: Reader, sections: Mapping[str, Node]) -> None:
-    """Collect the names of constants and indices, so that texts can be read whatever their order."""
-    constants, indices = (map(first_word, reader.keys(sections.get(section))) for section in ("constants", "indices"))
-    reader.names = Names(dict.fromkeys(constants), frozenset(indices))
-
-
-def read_constants(reader: Reader, node: Node | None, overrides: Mapping[str, Any]) -> list[ConstantDef]:
-    """Constants that are numbers, each with the constants above it; `overrides` replace values."""
-    entries = reader.entries(node, "constant")
-    keys = reader.keys(node)
-    scalars = [name for name in entries if "[" not in name]
-    values: dict[str, int | float | None] = dict(reader.names.constants)
-    given: dict[str, int | float] = {}
+def read_overrides(reader: Reader, given: Given, overrides: Mapping[str, Any]) -> dict[str, int | float]:
+    """Values that replace those of constants that are numbers."""
+    scalars = [name for name in given if "[" not in name]
+    values: dict[str, int | float] = {}
     for name, value in overrides.items():
         shown = f"{name}={value} (from --set or a keyword)" if isinstance(value, str | int | float) else (
             f"the value for {name} (from --set or a keyword)")
         if name not in scalars:
-            indexed = next((key for key in entries if first_word(key) == name), None)
+            indexed = next((key for key in given if first_word(key) == name), None)
             fix = ("only constants that are numbers can be set" if indexed
                    else did_you_mean(name, scalars) or "the program declares no constants")
             kind = "an indexed" if indexed else "not a"
             reader.error(f"{shown}: {indexed or name} is {kind} constant of the program",
-                         reader.span(keys[indexed]) if indexed else Span(reader.file), fix)
+                         reader.span(given[indexed][0]) if indexed else Span(reader.file), fix)
             continue
         number = plain_number(value) if isinstance(value, str) else value
         with reader.guard(Span(reader.file), name):
             if isinstance(number, bool) or not (hasattr(number, "__float__") or hasattr(number, "__index__")):
                 raise fail(f"{shown}: {value!r} is not a number", fix=f"--set {name}=2, or {name}=2 in Python")
-            given[name] = scalar(number, reader.names, shown)
+            values[name] = scalar(number, reader.names, shown)
+    return values
+
+
+def read_constants(reader: Reader, given: Given, overrides: Mapping[str, Any]) -> list[ConstantDef]:
+    """Constants that are numbers, each with the constants above it; `overrides` replace values."""
+    values: dict[str, int | float | None] = dict(reader.names.constants)
+    replaced = read_overrides(reader, given, overrides)
     result = []
-    for name in scalars:
-        entry, span = entries[name], reader.span(keys[name])
+    for name, (key, entry) in given.items():
+        if "[" in name:
+            continue
+        span = reader.span(key)
         with reader.guard(reader.span(entry), name):
             known = plain_name(name, "a constant", span)
             if not isinstance(entry, ScalarNode):
                 raise fail(f"{name} is a list, so it needs an index", span, f"{name}[i]: [..]")
-            number = given.get(name)
-            if number is None and reader.touches(entry):
+            if name not in replaced and reader.touches(entry):
                 reader.broken.add(name)
                 continue
+            number = replaced.get(name)
             if number is None:
-                number = scalar(reader.value(entry, name), Names(values, reader.names.indices), f"constant {name}",
-                                reader.inside(entry))
+                names = Names(values, reader.names.indices)
+                number = scalar(reader.value(entry, name), names, f"constant {name}", reader.inside(entry))
             values[known] = number
             result.append(ConstantDef(known, number, (), span))
     reader.names = Names(values, reader.names.indices)
     return result
 
 
-def read_written(
-    reader: Reader, nodes: Iterable[Node | None], overrides: Mapping[str, Any]
-) -> tuple[tuple[str, str], ...]:
+def read_written(given: Given, overrides: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Texts of the constants and fixed widths that are not written as plain numbers."""
-    texts = []
-    for node in nodes:
-        for name, (_, value) in reader.pairs(node).items():
-            if isinstance(value, ScalarNode) and "[" not in name and name not in overrides and (
-                    plain_number(value.value) is None):
-                texts.append((name, value.value.strip()))
-    return tuple(texts)
+    return tuple((name, value.value.strip()) for name, (_, value) in given.items()
+                 if isinstance(value, ScalarNode) and "[" not in name and name not in overrides
+                 and plain_number(value.value) is None)
 
 
-def read_tables(reader: Reader, node: Node | None) -> list[ConstantDef]:
+def read_tables(reader: Reader, given: Given) -> list[ConstantDef]:
     """Constants over indices: lists, expressions or files."""
     result = []
-    entries = {text: value for text, (_, value) in reader.pairs(node).items() if "[" in text}
-    for text, name, indices, entry, span in declared(reader, entries, reader.keys(node), CONSTANT):
-        short = text.split("[")[0].strip()
-        with reader.guard(span, short):
+    entries = {text: nodes for text, nodes in given.items() if "[" in text}
+    for text, name, indices, entry, span in declared(reader, entries, CONSTANT):
+        with reader.guard(span, name):
             table = read_table(reader, entry, f"constant {text}", len(indices))
             value: Table | Expr = table if table is not None else expression(
                 reader.value(entry, text), reader.names, reader.inside(entry))
             if isinstance(value, Number):
-                raise fail(f"{text} is one number for all indices", span, f"{short}: {value}, without indices")
+                raise fail(f"{text} is one number for all indices", span, f"{name}: {value}, without indices")
             result.append(ConstantDef(name, value, indices, span))
     return result
 
 
-def read_widths(reader: Reader, node: Node | None, make: Callable[[str, Any, Names, Span], Any]) -> tuple[Any, ...]:
+def read_widths(reader: Reader, given: Given, make: Callable[[str, Any, Names, Span], Any]) -> tuple[Any, ...]:
     """The section `widths` or `fixed_widths`, whose records `make` makes."""
     result = []
-    for text, name, _, entry, span in declared(reader, reader.entries(node, "width"), reader.keys(node), WIDTHS):
+    for text, name, _, entry, span in declared(reader, given, WIDTHS):
         with reader.guard(span, text):
             result.append(make(name, reader.value(entry, f"width {text}"), reader.names, reader.inside(entry)))
     return tuple(result)
@@ -488,7 +705,7 @@ def read_outputs(reader: Reader, node: Node | None) -> tuple[str, ...]:
 def read_run(reader: Reader, node: Node | None) -> tuple[tuple[str, Any], ...]:
     """The section `run`."""
     result: list[tuple[str, Any]] = []
-    for key, entry in reader.entries(node, "run option", RUN_KEYS).items():
+    for key, (_, entry) in reader.entries(node, "run option", RUN_KEYS).items():
         with reader.guard(reader.span(entry)):
             result.append((key, make_option(key, reader.data(entry, key), reader.span(entry), reader.names)))
     return tuple(result)
@@ -505,7 +722,7 @@ def read_table(reader: Reader, node: Node, what: str, dimensions: int) -> Table 
         options = reader.entries(node, "way to give numbers", {"file": 0})
         if "file" not in options:
             raise fail(f"{what}: expected {{file: ...}}", reader.span(node), "{file: numbers.npy}")
-        return _read_file(reader, reader.value(options["file"], "file").strip(), what, dimensions, reader.span(node))
+        return _read_file(reader, reader.value(options["file"][1], "file").strip(), what, dimensions, reader.span(node))
     text = str(node.value).strip()
     if re.search(r"\.(npy|npz|csv|txt|pkl|pickle|pt|tsv|h5|mat|json)$", text, re.IGNORECASE):
         return _read_file(reader, text, what, dimensions, reader.span(node))

@@ -1,19 +1,32 @@
-"""`tp sweep`."""
+"""Studies: `tp sweep`, and `tp paper`, the figures of the paper."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensorprog.jobs.cli.frame import COMMANDS, OUTPUT, OUTSIDE, RESOURCES, Command
+from tensorprog.blocks import Grid
+from tensorprog.jobs.cli.frame import (
+    COMMANDS,
+    OUTPUT,
+    OUTSIDE,
+    RESOURCES,
+    Command,
+    cluster,
+    digits,
+    echo,
+    open_program,
+    places,
+    print_json,
+    show,
+)
 from tensorprog.jobs.cli.options import (
+    ALL,
     FILE,
     FORMAT,
     QUIET,
@@ -22,34 +35,18 @@ from tensorprog.jobs.cli.options import (
     WIDTH,
     Place,
     constants,
+    figures,
     option,
     options,
+    values,
     variables,
     whole_number,
 )
-from tensorprog.jobs.cli.shared import echo, open_program, print_json, show
-from tensorprog.language.errors import Problem, ProgramError, fail
-from tensorprog.show.terminal import columns_of
+from tensorprog.language.errors import did_you_mean, fail
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
-    from tensorprog.jobs.sweeps.work import Outcome
-
-
-def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """NAME=VALUE,VALUE,.. of each constant, its values in one place or several."""
-    found: dict[str, list[str]] = {}
-    problems = []
-    for text in texts:
-        name, equals, values = text.partition("=")
-        listed = [value.strip() for value in values.split(",")]
-        if not (equals and name.strip() and all(listed)):
-            problems.append(Problem(f"--over {text}: is not of the form NAME=VALUE,VALUE,..", fix="--over H=1,2,4"))
-        found.setdefault(name.strip(), []).extend(listed)
-    if problems:
-        raise ProgramError(problems)
-    return found
+    from tensorprog.jobs.sweeps import Outcome
 
 
 @click.command(
@@ -59,7 +56,7 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
               ("mine.yaml --repeats 20 --workers 2", "two processes, the same numbers")],
 )
 @options(FILE, SET, WIDTH)
-@option("--over", metavar="NAME=V,..", multiple=True, callback=_values, shell_complete=constants,
+@option("--over", metavar="NAME=V,..", multiple=True, callback=values, shell_complete=constants,
         help="Values of a constant, e.g. H=1,2,4; repeated, all combinations.")
 @option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 1),
         help="Repeats of each cell, with networks of their own.")
@@ -73,12 +70,11 @@ def _values(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> di
         help="Draw cells on the workers of a dask.distributed scheduler, e.g. tcp://host:8786.")
 @option("--out", metavar="DIR", type=Place(), heading=OUTPUT,
         help="Where files go; default runs/<program>-sweep.")
-@option("--zarr", is_flag=True, heading=OUTPUT, help="Write sweep.zarr beside sweep.nc.")
 @options(FORMAT, QUIET)
 def sweep(
     file: str, overrides: dict[str, str], width: tuple[int, ...] | None, over: dict[str, list[str]], repeats: int,
     samples: int | None, seed: int | None, variables: tuple[str, ...], workers: int | None, scheduler: str | None,
-    out: Path | None, zarr: bool, quiet: bool, form: str,
+    out: Path | None, quiet: bool, form: str,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
 
@@ -94,9 +90,10 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
+    from tensorprog.jobs.sweeps import perform
+    from tensorprog.jobs.sweeps.cells import pool
     from tensorprog.jobs.sweeps.design import design
     from tensorprog.jobs.sweeps.results import need_xarray
-    from tensorprog.jobs.sweeps.work import perform
     from tensorprog.results.study import default_out, settings_of
     from tensorprog.show.progress import SweepProgress
 
@@ -107,28 +104,22 @@ def sweep(
     usual = default_out(program.netsor)
     folder = out or usual.with_name(f"{usual.name}-sweep")
     told = SweepProgress(notes=not quiet)
-    with told.shown(), _interrupted(told), _pool(workers, scheduler, told) as executor:
-        outcome = perform(wanted, folder, executor, told, zarr)
+    with told.shown(), _interrupted(told), (
+            pool(workers) if scheduler is None else cluster(scheduler, told.note)) as executor:
+        outcome = perform(wanted, folder, executor, told)
     if form == "json":
         print_json(_json(outcome, folder))
     elif not quiet:
-        _print(outcome, folder)
+        for block in outcome.blocks(digits()):
+            show([block])
+            echo()
+        echo(places(folder, (path.relative_to(folder) for path in outcome.written)))
     return 0 if any(summary.has_limit for summary in outcome.summaries) else OUTSIDE
 
 
 def _words(file: str, overrides: dict[str, str]) -> str:
     """How the program is named in a command, without the folder it is in."""
     return shlex.join([Path(file).name, *(word for pair in overrides.items() for word in ("--set", "=".join(pair)))])
-
-
-def _pool(workers: int | None, scheduler: str | None, told: Any) -> AbstractContextManager[Executor | None]:
-    if scheduler is None:
-        from tensorprog.jobs.sweeps.cells import pool
-
-        return pool(workers)
-    from tensorprog.finite.cluster import connected
-
-    return connected(scheduler, told.note)
 
 
 @contextmanager
@@ -148,10 +139,62 @@ def _json(outcome: Outcome, folder: Path) -> dict[str, Any]:
             "files": [path.relative_to(folder).as_posix() for path in outcome.written]}
 
 
-def _print(outcome: Outcome, folder: Path) -> None:
-    """The tables, then the files."""
-    for block in outcome.blocks(figures=1 if columns_of(sys.stdout) < 100 else 2):
-        show([block])
-        echo()
-    echo(f"written to {folder}{os.sep}")
-    echo("\n".join(f"  {path.relative_to(folder)}" for path in outcome.written))
+# ---- tp paper --------------------------------------------------------------------------------------------------------
+
+
+@click.command(
+    cls=Command, heading=COMMANDS[2], short_help="The figures of the paper, with their data.",
+    examples=[("", "list them"), ("fig1b", "KL divergence against the width"), ("all", "all of them, in some minutes")],
+)
+@click.argument("names", metavar="[FIGURE]...", nargs=-1, shell_complete=figures)
+@option("--samples", metavar="N", default="50000", show_default=True, callback=whole_number("--samples", 100),
+        help="Networks drawn at each width.")
+@option("--repeats", metavar="N", default="10", show_default=True, callback=whole_number("--repeats", 2),
+        help="Trials of the figures on KL divergence.")
+@options(SEED)
+@option("--out", metavar="DIR", type=Place(file_okay=False), default=Path("runs/paper"),
+        show_default=True, heading=OUTPUT, help="Where files go.")
+@options(FORMAT, QUIET)
+def paper(
+    names: tuple[str, ...], samples: int, repeats: int, seed: int | None, out: Path, form: str, quiet: bool
+) -> int:
+    """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
+
+    Without a FIGURE they are listed. For each the folder receives the picture as .png and .svg, tables of everything
+    drawn as .csv, and a .json file with its numbers, versions, and the command that makes it again.
+    """
+    from tensorprog.shipped import paper_figures
+
+    example = paper_figures()
+    known = example.FIGURES
+    wrong = [name for name in names if name not in known and name != ALL]
+    if wrong:
+        hint = did_you_mean(wrong[0], [*known, ALL]).replace("known names", "figures")
+        raise fail(f"there is no figure {', '.join(wrong)}", fix=hint)
+    if not names:
+        return _list(known.values(), form, quiet)
+    from tensorprog.results.study import duration
+    from tensorprog.show.progress import Progress
+
+    settings = example.Settings(samples, seed or 0, repeats)
+    chosen = [known[name] for name in (known if ALL in names else dict.fromkeys(names))]
+    seconds = sum(figure.drawing.cost(settings) for figure in chosen)
+    with Progress(notes=not quiet).shown() as listener:
+        listener.note(f"estimate: about {duration(seconds)} for drawing networks")
+        made = [example.make(figure, settings, out, listener) for figure in chosen]
+    if form == "json":
+        print_json({"figures": made})
+    elif not quiet:
+        echo("\n\n".join("\n".join([f"{found['title']}: {found['shows']}", *(f"  {line}" for line in found["summary"]),
+                                     places(out, found["files"])]) for found in made))
+    return 0
+
+
+def _list(figures: Iterable[Any], form: str, quiet: bool) -> int:
+    """The figures by name."""
+    if form == "json":
+        print_json({"figures": [{"figure": f.name, "title": f.title, "shows": f.shows} for f in figures]})
+    elif not quiet:
+        rows = tuple((f.name, f.title, f.shows) for f in figures)
+        show([Grid("", ("figure", "in the paper", "what"), rows, text_columns=(0, 1, 2))])
+    return 0

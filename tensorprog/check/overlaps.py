@@ -1,4 +1,4 @@
-"""Can two references touch one member of a family?  Affine equations over a box of whole numbers."""
+"""Which members references read: whether two can touch the same one, and whether one reads beyond a boundary."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 
-from tensorprog.language.expr import Affine
+from tensorprog.language.expr import Affine, Variable
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Verdict
-from tensorprog.language.ir import Family, Range
+from tensorprog.language.ir import Family, Netsor, Range
 
-__all__ = ["System", "marked"]
+__all__ = ["System", "crossed", "marked", "reaches"]
 
 MAX_BOXES = 5000  # parts of the box that a search looks at
 
@@ -38,6 +38,10 @@ class System:
     def equal(self, a: Affine, b: Affine) -> None:
         """Ask for two forms to be equal."""
         self.equations.append(a - b)
+
+    def all_equal(self, some: Iterable[Affine], others: Iterable[Affine]) -> None:
+        """Ask for forms to be equal, one by one."""
+        self.equations += [a - b for a, b in zip(some, others, strict=True)]
 
     def within(self, confined: Affine, span: Range) -> None:
         """Confine a form to a range."""
@@ -122,3 +126,19 @@ def _narrowed(box: Box, confined: list[Confined]) -> Box | None:
                     return None
                 low, high = form.bounds(box)
     return box if all(low < high for low, high in box.values()) else None
+
+
+# -- references beyond boundaries --------------------------------------------------------------------------------------
+
+
+def reaches(slot: Affine, span: Range, ranges: Mapping[str, Range]) -> tuple[bool, bool]:
+    """Whether a slot reads below a range, and whether above."""
+    low, high = slot.bounds(ranges)
+    return low < span[0], high >= span[1]
+
+
+def crossed(netsor: Netsor, reference: Variable, ranges: Mapping[str, Range]) -> list[str]:
+    """Rules of the boundaries beyond which a reference reads."""
+    family = netsor.families[reference.name]
+    places = zip(reference.slots, family.ranges, family.boundaries, strict=True)
+    return [rule for slot, span, rule in places if any(reaches(slot, span, ranges))]

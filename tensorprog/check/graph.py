@@ -1,0 +1,412 @@
+"""Networkx views of the family-level program: ancestry, reuse of weights, and what plays which part in Assumption 1.
+
+Everything is by positions of statements: a family of a million members is one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any
+
+import networkx as nx
+
+from tensorprog.check.overlaps import System, marked
+from tensorprog.language.expr import Affine, Variable, slots_of
+from tensorprog.language.facts import HOLDS, Verdict
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
+from tensorprog.language.schedule import Loop, dependencies, schedule
+
+__all__ = ["Operand", "Structure", "between", "build", "ways"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a score, and one MatMul (or other) statement that defines what stands there."""
+
+    dot: int
+    side: str  # "left" or "right"
+    reference: Variable
+    definer: int | None  # None: an initial vector
+
+
+class Structure:
+    """Ancestry and weight use of a program, by positions of statements; nothing here has members."""
+
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor = netsor
+        self.initial: dict[str, Initial] = {initial.name: initial for initial in netsor.initial}
+        self.edges = dependencies(netsor.body, netsor.ranges, netsor.boundaries)
+        self._definers: dict[tuple[int, Variable], dict[int, None]] = {}
+        for user, definer, reference in self.edges:
+            self._definers.setdefault((user, reference), {})[definer] = None
+
+    def definers(self, position: int, reference: Variable) -> tuple[int, ...]:
+        """Statements that may bind what a reference in a statement reads."""
+        return tuple(self._definers.get((position, reference), ()))
+
+    def definition(self, position: int, reference: Variable) -> Nonlin | None:
+        """The one Nonlin that binds all that a reference in a statement reads."""
+        definers = self.definers(position, reference)
+        statement = self.netsor.body[definers[0]] if len(definers) == 1 else None
+        return statement if isinstance(statement, Nonlin) else None
+
+    @cached_property
+    def graph(self) -> Any:
+        """A networkx graph of positions of statements, with an arrow from each to what reads it."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(len(self.netsor.body)))
+        graph.add_edges_from((definer, user) for user, definer, _ in self.edges)
+        return graph
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Statements in an order in which Nonlins come after the Nonlins they use; recurrences are one group."""
+        nonlins = {p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin)}
+        graph = nx.DiGraph(edge for edge in self.graph.edges if nonlins.issuperset(edge))
+        graph.add_nodes_from(self.graph)
+        condensed = nx.condensation(graph)
+        order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(condensed.nodes[c]["members"]))
+        return tuple(tuple(sorted(condensed.nodes[c]["members"])) for c in order)
+
+    @cached_property
+    def _recurrent(self) -> frozenset[int]:
+        several = chain.from_iterable(group for group in self.groups if len(group) > 1)
+        itself = (p for p, s in enumerate(self.netsor.body) if isinstance(s, Nonlin) and self.graph.has_edge(p, p))
+        return frozenset((*several, *itself))
+
+    def cyclic(self, position: int) -> bool:
+        """Whether a statement belongs to a recurrence of Nonlins."""
+        return position in self._recurrent
+
+    def ancestors(self, *positions: int) -> frozenset[int]:
+        """Statements that some statements depend on, without themselves unless they recur, or one reads another."""
+        return _reached(self.graph.pred, chain.from_iterable(self.graph.pred[position] for position in positions))
+
+    def chain(self, start: int, end: int) -> tuple[int, ...]:
+        """Shortest chain of statements from one to a dependent other; empty if there is none."""
+        return tuple(nx.shortest_path(self.graph, start, end)) if nx.has_path(self.graph, start, end) else ()
+
+    @cached_property
+    def _rounds(self) -> dict[int, tuple[str, ...]]:
+        """Recurrence indices around each statement."""
+        order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
+        around: dict[int, tuple[str, ...]] = {}
+        waiting: list[tuple[int | Loop, tuple[str, ...]]] = [(entry, ()) for entry in order]
+        while waiting:
+            entry, indices = waiting.pop()
+            if isinstance(entry, Loop):
+                waiting += [(inner, (*indices, entry.index)) for inner in entry.body]
+            else:
+                around[entry] = indices
+        return around
+
+    def loops(self, first: int, second: int) -> tuple[str, ...]:
+        """Indices of the recurrences that two statements have in common."""
+        return tuple(index for index in self._rounds[first] if index in self._rounds[second])
+
+    @cached_property
+    def _components(self) -> Any:
+        """The graph of what depends on each other both ways."""
+        return nx.condensation(self.graph)
+
+    def recurs(self, score: int) -> bool:
+        """Whether a score depends on itself."""
+        return len(self._components.nodes[self._components.graph["mapping"][score]]["members"]) > 1
+
+    @cached_property
+    def layers(self) -> dict[int, int]:
+        """In which layer of scores each score is, the first being 1; those of one recurrence are in one layer."""
+        graph, before = self._components, dict[int, int]()
+        for group in nx.topological_sort(graph):
+            scored = not graph.nodes[group]["members"].isdisjoint(self.scores)
+            before[group] = scored + max((before[earlier] for earlier in graph.pred[group]), default=0)
+        return {score: before[graph.graph["mapping"][score]] for score in self.scores}
+
+    @cached_property
+    def relevant(self) -> frozenset[int]:
+        """Statements that the outputs depend on."""
+        return _reached(self.graph.pred, (p for name in self.netsor.outputs for p in self._statements(name)))
+
+    def _statements(self, name: str) -> tuple[int, ...]:
+        return self.netsor.families[name].statements
+
+    def _relevant(self, kind: type) -> list[tuple[int, Any]]:
+        """Relevant statements of a kind, with their positions."""
+        return [(p, self.netsor.body[p]) for p in sorted(self.relevant) if isinstance(self.netsor.body[p], kind)]
+
+    @cached_property
+    def scores(self) -> tuple[int, ...]:
+        """Relevant Dots of scale n**-0.5."""
+        return tuple(p for p, dot in self._relevant(Dot) if dot.scale == "n**-0.5")
+
+    @cached_property
+    def averages(self) -> frozenset[str]:
+        """Names of families with an average (a Dot of scale 1/n) among their definitions."""
+        return frozenset(s.target.name for s in self.netsor.body if isinstance(s, Dot) and s.scale == "1/n")
+
+    @cached_property
+    def score_dependent(self) -> frozenset[int]:
+        """Statements downstream of a score, the scores included."""
+        return _reached(self.graph.succ, self.scores)
+
+    @cached_property
+    def finite(self) -> tuple[int, ...]:
+        """Relevant MatMuls onto a width that stays finite."""
+        fixed, weight = dict(self.netsor.fixed_widths), self.netsor.weight
+        return tuple(p for p, s in self._relevant(MatMul) if s.sides(weight[s.weight.name])[0] in fixed)
+
+    @cached_property
+    def finite_dependent(self) -> frozenset[int]:
+        """Statements downstream of vectors of a finite width, these included."""
+        fixed = dict(self.netsor.fixed_widths)
+        small = {v.name for v in self.netsor.initial if v.width in fixed}
+        reading = [p for p, s in enumerate(self.netsor.body) if any(v.name in small for v in s.inputs)]
+        return _reached(self.graph.succ, (*self.finite, *reading))
+
+    @cached_property
+    def random(self) -> frozenset[int]:
+        """Statements whose averages are random in the limit: downstream of scores, or of vectors of a finite width."""
+        return self.score_dependent | self.finite_dependent
+
+    @cached_property
+    def behind_scores(self) -> dict[int, tuple[int, ...]]:
+        """Relevant MatMuls of vectors that depend on a score, with the statements that define these."""
+        reads = {p: self.definers(p, product.vector) for p, product in self._relevant(MatMul)}
+        return {p: definers for p, definers in reads.items() if not self.score_dependent.isdisjoint(definers)}
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """Both sides of every score with the statements that define them."""
+        return tuple(
+            Operand(p, side, reference, definer)
+            for p in self.scores
+            for side, reference in zip(("left", "right"), self.netsor.body[p].inputs, strict=True)
+            for definer in self.definers(p, reference) or (None,)
+        )
+
+    def weight_uses(self, name: str) -> tuple[int, ...]:
+        """Relevant MatMuls by a weight family."""
+        return tuple(self._uses.get(name, ()))
+
+    @cached_property
+    def _uses(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for position, product in self._relevant(MatMul):
+            found.setdefault(product.weight.name, []).append(position)
+        return found
+
+    # -- can two uses touch the same member? ---------------------------------------------------------------------------
+
+    def same_member(
+        self, first: int, second: int, apart: str = "", read_by: Operand | None = None
+    ) -> tuple[Verdict, dict[str, int]]:
+        """Whether two MatMuls can use one member of a weight family: FAILS with index values, HOLDS if never.
+
+        With `apart`, an index of both statements, the second's value of it must be larger; with `read_by` the first's
+        product must be read by an operand.
+        """
+        one, two = self._product(first), self._product(second)
+        if one.weight.name != two.weight.name:
+            return HOLDS, {}
+        ranges = self.netsor.ranges
+        system = System()
+        system.variables(ranges, _indices(one.weight), "")
+        system.variables(ranges, _indices(two.weight), "'")
+        system.all_equal(self._member(system, one.weight), self._member(system, two.weight, "'"))
+        if read_by is not None:
+            system.variables(ranges, _indices(one.target), "")
+            system.variables(ranges, _indices(self.netsor.body[read_by.dot].target), '"')
+            system.all_equal(self._member(system, read_by.reference, '"'), one.target.slots)
+        if apart:
+            start, stop = ranges[apart]
+            system.variables(ranges, [apart], "")
+            system.variables(ranges, [apart], "'")
+            system.within(Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start))
+        return system.solve()
+
+    def same_weight_in_score(
+        self, left: Operand, right: Operand, vectors: bool = False
+    ) -> tuple[Verdict, dict[str, int]]:
+        """Whether both sides of a score can use one member of a weight family, at the same index values of the score.
+
+        With `vectors` they must multiply the same vector as well.
+        """
+        assert left.definer is not None
+        assert right.definer is not None
+        one, two = self._product(left.definer), self._product(right.definer)
+        if one.weight.name != two.weight.name or (vectors and one.vector.name != two.vector.name):
+            return HOLDS, {}
+        system = System()
+        system.variables(self.netsor.ranges, _indices(self.netsor.body[left.dot].target), "")
+        forms = []
+        for operand, product in ((left, one), (right, two)):
+            inside: dict[str, Affine] = {}
+            for value, target in zip(self._member(system, operand.reference), product.target.slots, strict=True):
+                if target.bare is None:
+                    system.equal(value, Affine((), target.offset))
+                else:
+                    inside[target.bare] = value
+                    system.within(value, self.netsor.ranges[target.bare])
+            read = (product.weight, *((product.vector,) if vectors else ()))
+            forms.append([slot for variable in read for slot in system.member(
+                self.netsor.families[variable.name], [slot.at(inside) for slot in variable.slots])])
+        system.all_equal(*forms)
+        return system.solve()
+
+    def same_operands(self, position: int) -> tuple[Verdict, dict[str, int]]:
+        """Whether both operands of a Dot can be one vector: FAILS with index values, HOLDS if never."""
+        dot = self.netsor.body[position]
+        left, right = dot.inputs
+        if left.name != right.name:
+            return HOLDS, {}
+        system = System()
+        system.variables(self.netsor.ranges, _indices(dot.target), "")
+        system.all_equal(self._member(system, left), self._member(system, right))
+        return system.solve()
+
+    def _product(self, position: int) -> MatMul:
+        statement = self.netsor.body[position]
+        assert isinstance(statement, MatMul)
+        return statement
+
+    def _member(self, system: System, reference: Variable, mark: str = "") -> list[Affine]:
+        """The member that a reference reads, whose indices carry a mark."""
+        return system.member(self.netsor.families[reference.name], [marked(slot, mark) for slot in reference.slots])
+
+
+def _indices(reference: Variable) -> list[str]:
+    return [name for slot in reference.slots for name in slot.indices]
+
+
+def _reached(neighbours: Mapping[int, Iterable[int]], starts: Iterable[int]) -> frozenset[int]:
+    """Some statements and all that is reached from them."""
+    waiting = list(starts)
+    found = set(waiting)
+    while waiting:
+        new = set(neighbours[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+# -- the graph that is drawn -------------------------------------------------------------------------------------------
+
+
+def build(netsor: Netsor) -> Any:
+    """Return a networkx MultiDiGraph of initial vectors, weights and statements.
+
+    Shapes    nodes: `x[i]` as written on the left, attributes kind, name, text, indices, position (-1: declared),
+              line, roles; edges from what is read to what reads it, attribute role: weight, vector, left, right or
+              argument
+    """
+    graph = nx.MultiDiGraph(name=netsor.name)
+    structure = Structure(netsor)
+    found = roles(structure)
+    nodes: dict[str, str] = {}
+    declared: list[tuple[Initial | Weight, str]] = [(v, "initial") for v in netsor.initial]
+    declared += [(w, "weight") for w in netsor.weights]
+    for entry, kind in declared:
+        node = nodes[entry.name] = str(Variable(entry.name, slots_of(entry.indices)))
+        graph.add_node(node, kind=kind, name=entry.name, text=node, indices=entry.indices, position=-1,
+                       line=entry.span.line, roles=found[entry.name])
+    for position, s in enumerate(netsor.body):
+        indices = tuple(slot.bare for slot in s.target.slots if slot.bare)
+        graph.add_node(str(s.target), kind=type(s).__name__, name=s.target.name, text=str(s), indices=indices,
+                       position=position, line=s.span.line, roles=found[position])
+    for position, s in enumerate(netsor.body):
+        parts = {MatMul: ("vector",), Dot: ("left", "right")}.get(type(s)) or ("argument",) * len(s.inputs)
+        arrows = {(nodes[s.weight.name], "weight"): None} if isinstance(s, MatMul) else {}
+        for part, reference in zip(parts, s.inputs, strict=True):
+            for source in _sources(structure, position, reference):
+                name = nodes[source] if isinstance(source, str) else str(netsor.body[source].target)
+                arrows[name, part] = None
+        for name, part in arrows:
+            graph.add_edge(name, str(s.target), role=part)
+    return graph
+
+
+def ways(graph: Any, stations: Sequence[str]) -> list[list[str]]:
+    """Nodes in a row, with a shortest way in front of each that the one before leads to; else a new row begins."""
+    found = [[stations[0]]]
+    for start, end in pairwise(stations):
+        if start == end:
+            continue
+        if nx.has_path(graph, start, end):
+            found[-1] += nx.shortest_path(graph, start, end)[1:]
+        else:
+            found.append([end])
+    return found
+
+
+def between(graph: Any, stations: Sequence[str]) -> Iterator[str]:
+    """Nodes in a row, with all that lie on a shortest way from one to the next."""
+    yield from stations
+    for start, end in pairwise(stations):
+        if not graph.has_edge(start, end) and nx.has_path(graph, start, end):
+            after = nx.single_source_shortest_path_length(graph, start)
+            before = nx.single_source_shortest_path_length(graph.reverse(copy=False), end)
+            yield from (node for node in after if after[node] + before.get(node, len(graph)) == after[end])
+
+
+def roles(structure: Structure) -> dict[str | int, tuple[str, ...]]:
+    """The roles of declared names and of positions of statements, the most telling first.
+
+    initial     an initial vector                       score    n**-0.5 times a product of two operands
+    weight      a matrix that makes no operand          average  1/n times a product
+    dedicated   W^{i,j}: makes an operand of a score    output   h^j = phi^j(g; p)
+    G-var       a MatMul output g                       later    a MatMul of a vector that depends on scores
+    operand     W^{i,j} x^{i,j}, or a sum of such       phi      a Nonlin that is none of these
+    input       x^{i,j}, what W^{i,j} multiplies        unused   no output depends on it
+
+    Scale     independent of the sizes of families
+    Source    Sakai et al. 2025, Assumption 1
+    """
+    netsor = structure.netsor
+    standing = _standing_in_scores(structure)
+    makers = [(p, s) for p in standing if isinstance(p, int) and isinstance(s := netsor.body[p], MatMul)]
+    inputs = {source for position, maker in makers for source in _sources(structure, position, maker.vector)}
+    dedicated = {maker.weight.name for _, maker in makers}
+    read = {v.name for position in structure.relevant for v in netsor.body[position].inputs}.union(netsor.outputs)
+    found: dict[str | int, tuple[str, ...]] = {}
+    for initial in netsor.initial:
+        stands = ("input",) * (initial.name in inputs) + ("operand",) * (initial.name in standing)
+        found[initial.name] = ("initial", *stands) if initial.name in read else ("unused",)
+    for weight in netsor.weights:
+        role = "dedicated" if weight.name in dedicated else "weight"
+        found[weight.name] = (role,) if structure.weight_uses(weight.name) else ("unused",)
+    for position, s in enumerate(netsor.body):
+        own = ["operand"] * (position in standing)
+        if isinstance(s, Dot):
+            own.append("score" if s.scale == "n**-0.5" else "average")
+        elif isinstance(s, MatMul) and position in structure.behind_scores:
+            own.append("later")
+        elif isinstance(s, MatMul) and not own:
+            own.append("G-var")
+        if position in inputs:
+            own.insert(1 if position in standing else 0, "input")
+        if s.target.name in netsor.outputs:
+            own.insert(0, "output")
+        found[position] = tuple(own or ["phi"]) if position in structure.relevant else ("unused",)
+    return found
+
+
+def _sources(structure: Structure, position: int, reference: Variable) -> tuple[str | int, ...]:
+    """What a reference reads: an initial vector by name, or statements by position."""
+    return (reference.name,) if reference.name in structure.initial else structure.definers(position, reference)
+
+
+def _standing_in_scores(structure: Structure) -> set[str | int]:
+    """What stands in a score, directly or as a vector of a Nonlin that does."""
+    body, found = structure.netsor.body, set[str | int]()
+    waiting: list[tuple[int, Variable]] = [(dot, side) for dot in structure.scores for side in body[dot].inputs]
+    while waiting:
+        position, reference = waiting.pop()
+        if structure.netsor.families[reference.name].kind == "vector":
+            new = set(_sources(structure, position, reference)) - found
+            found |= new
+            made = [p for p in new if isinstance(p, int) and isinstance(body[p], Nonlin)]
+            waiting += [(p, v) for p in made for v in body[p].inputs]
+    return found

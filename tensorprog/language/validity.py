@@ -1,0 +1,938 @@
+"""When a program is valid: names, indices, ranges, kinds and widths; every mistake is reported, together.
+
+A rule is a function on the `Checker`, which collects what the rules find.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.atoms import ATOMS, REDUCTIONS
+from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, in_order
+from tensorprog.language.evaluate import index_array
+from tensorprog.language.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    fold,
+    index_names,
+    is_call,
+    substitute,
+    walk,
+)
+from tensorprog.language.linalg import unit_roundoff
+from tensorprog.language.parse import constant_value
+from tensorprog.language.records import (
+    ConstantDef,
+    Dot,
+    Draft,
+    Family,
+    Initial,
+    Kind,
+    MatMul,
+    Nonlin,
+    Range,
+    Statement,
+    Table,
+    Weight,
+)
+from tensorprog.language.schedule import Loop, positions, schedule
+
+__all__ = ["MAX_INDEX", "MAX_STATEMENTS", "problems_of", "statement_parts", "validate"]
+
+MAX_EXPONENT = 1000
+MAX_MEMBERS = 10**12  # members of one family
+
+
+class Checker:
+    """State of one check; a name whose declaration is wrong joins `unknown`, and rules are silent on what needs it."""
+
+    def __init__(self, netsor: Draft, unknown: Iterable[str] = ()) -> None:
+        self.netsor = netsor
+        self.unknown = set(unknown)
+        self.body: list[int] = []  # positions of the statements whose left sides can be relied on
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.used: set[str] = set()
+
+    def error(self, message: str, span: Span = Span(), fix: str = "", breaks: str = "") -> None:
+        """Note a problem; of the name that it breaks nothing is known any more."""
+        self.problems.append(Problem(message, span, fix))
+        if breaks:
+            self.unknown.add(breaks)
+
+    def doubtful(self, *parts: Expr | Table) -> bool:
+        """Whether an unknown constant or index occurs."""
+        return any(isinstance(part, Expr) and not self.unknown.isdisjoint(constants_and_indices(part))
+                   for part in parts)
+
+    def size(self, names: Iterable[str]) -> int:
+        """Number of values of several indices together."""
+        return math.prod(stop - start for start, stop in map(self.netsor.ranges.__getitem__, names))
+
+    def index_ranges(self, names: Sequence[str]) -> tuple[Range, ...]:
+        """Ranges of several indices."""
+        return tuple(self.netsor.ranges[name] for name in names)
+
+    def rules(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Boundary rules of several indices."""
+        return tuple(self.netsor.index[name].boundary for name in names)
+
+    @cached_property
+    def widths(self) -> set[str]:
+        """Names of all widths."""
+        return {"n", *(name for name, *_ in self.netsor.widths), *dict(self.netsor.fixed_widths)}
+
+    def width(self, name: str, span: Span) -> None:
+        """A width where it is used: it is declared."""
+        self.used.add(name)
+        if name not in self.widths and name not in self.unknown:
+            hint = did_you_mean(name, sorted(self.widths))
+            self.error(f"{name} is not a declared width", span, hint if "mean" in hint else f"widths: {{{name}: n/2}}")
+
+
+def statement_parts(statement: Statement) -> tuple[Expr, ...]:
+    """Left side and arguments of a statement."""
+    return statement.target, *((statement.expr,) if isinstance(statement, Nonlin) else statement.references)
+
+
+def constants_and_indices(expr: Expr) -> set[str]:
+    """Names of the constants and indices in an expression, second copies under the name of the first."""
+    names = {name for node in walk(expr) for name in index_names(node)}
+    names |= {node.name for node in walk(expr) if isinstance(node, Constant)}
+    return {name.rstrip("_") for name in names}
+
+
+def is_closed(
+    checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span, copies: bool = False
+) -> bool:
+    """Complain about anything but numbers, constants and the indices given."""
+    before = len(checker.problems)
+    allowed = {*indices, *(f"{name}_" for name in indices if copies)}
+    for node in walk(expr):
+        if isinstance(node, Variable):
+            checker.error(f"{what} must be made of constants and indices; {node.name} is neither", span,
+                          did_you_mean(node.name, [*checker.netsor.constant, *allowed]))
+        elif isinstance(node, IndexValue) and node.name not in allowed:
+            second = node.name.endswith("_") and node.name[:-1] in allowed
+            checker.error(f"{what} may not depend on the {'second copy' if second else 'index'} {node.name}", span,
+                          f"use {node.name[:-1]}" if second else f"its indices are {', '.join(indices) or 'none'}")
+        elif isinstance(node, Constant):
+            check_constant_use(checker, node, span, allowed)
+        elif isinstance(node, Reduction):
+            # a reduction would bind an index of its own; outside Nonlin there is nothing to reduce
+            checker.error(f"{node.reducer}[...] acts over indices of a Nonlin; it cannot stand here",
+                          span.at(node.column), "write the values out, as a list or a .npy file")
+        elif isinstance(node, Call):
+            check_call(checker, node, span)
+    return len(checker.problems) == before
+
+
+def check_call(checker: Checker, node: Call, span: Span) -> None:
+    """Rules of single atoms: comparisons stand in conditions only, exponents are bounded."""
+    if node.atom == "where" and not is_condition(node.args[0]):
+        checker.error("where(condition, x, y) needs a comparison as its condition", span.at(node.column),
+                      "where(j <= i, x, y)")
+    if node.atom in LOGICAL and not all(map(is_condition, node.args)):
+        checker.error("& and | join comparisons", span.at(node.column), "(a < b) & (c < d), each one in brackets")
+    if all(isinstance(p, Call | Number) or (isinstance(p, Constant) and not p.slots) for p in walk(node)):
+        check_finite(checker, node, span)
+    elif node.atom == "power" and isinstance(node.args[1], Number) and abs(node.args[1].value) > MAX_EXPONENT:
+        checker.error(f"the exponent {node.args[1]} is too large", span.at(node.column), f"at most {MAX_EXPONENT}")
+    for arg in node.args[1 if node.atom == "where" else 0 :]:
+        if is_condition(arg) and node.atom not in LOGICAL:
+            checker.error("a comparison can only be the condition of where(condition, x, y)", span.at(node.column),
+                          f"where({arg}, 1, 0)")
+
+
+def check_finite(checker: Checker, node: Call, span: Span) -> None:
+    """A part made of numbers and constants must have a finite value."""
+    try:
+        constant_value(node, {c.name: c.value for c in checker.netsor.constants if isinstance(c.value, int | float)})
+    except (ProgramError, ArithmeticError, ValueError):
+        checker.error(f"{node} is not a finite number", span.at(node.column), "change its numbers or constants")
+
+
+def is_bound(checker: Checker, name: str, bound: Iterable[str], span: Span, column: int = 0) -> bool:
+    """Whether an index is on the left or reduced outside; complains if not."""
+    if name in bound:
+        return True
+    if name.endswith("_"):
+        checker.error(f"{name}: second copies of indices occur in covariances only", span.at(column))
+    else:
+        checker.error(f"the index {name} is neither on the left nor reduced", span.at(column),
+                      f"put {name} on the left, or write sum[{name}](...)")
+    return False
+
+
+def check_slots(
+    checker: Checker, reference: Variable | Constant, ranges: Sequence[Range], rules: Sequence[str],
+    bound: Iterable[str], span: Span,
+) -> bool:
+    """Whether a reference has the slots its name needs, within range; complains if not."""
+    span = span.at(reference.column)
+    if len(reference.slots) != len(ranges):
+        checker.error(f"{reference.name} has {len(ranges)} {'index' if len(ranges) == 1 else 'indices'}, "
+                      f"{len(reference.slots)} given", span,
+                      f"{reference.name}[{', '.join('...' for _ in ranges)}]" if ranges else reference.name)
+        return False
+    ok = True
+    for slot, (start, stop), rule in zip(reference.slots, ranges, rules, strict=True):
+        found = [is_bound(checker, name, bound, span) for name in slot.indices]
+        if not all(found):
+            ok = False
+            continue
+        checker.used |= set(slot.indices)
+        low, high = slot.bounds(checker.netsor.ranges)
+        if not rule and (low < start or high >= stop):
+            checker.error(f"{reference.name}: the index {slot} runs over {low}..{high}, outside {start}..{stop - 1}",
+                          span, "shorten the index, or declare it as {size: ..., boundary: zero}, or boundary: wrap")
+            ok = False
+    return ok
+
+
+def check_constant_use(checker: Checker, node: Constant, span: Span, bound: Iterable[str]) -> None:
+    """A constant where it is used: it exists, and its slots fit."""
+    checker.used.add(node.name)
+    definition = checker.netsor.constant.get(node.name)
+    if definition is None:
+        hint = did_you_mean(node.name, list(checker.netsor.constant))
+        checker.error(f"{node.name} is not defined", span.at(node.column), hint)
+        return
+    check_slots(checker, node, checker.index_ranges(definition.indices), checker.rules(definition.indices), bound, span)
+
+
+def is_condition(expr: Expr) -> bool:
+    """Whether an expression is a comparison, or several joined by & and |."""
+    return is_call(expr, *COMPARISONS, *LOGICAL)
+
+
+MAX_TABLE = 10**8  # entries of a constant given by an expression
+ASYMMETRY, INDEFINITE = 1e-10, 1e-8  # allowed whatever the precision of a covariance, relative to its largest entry
+MAX_CHECKED = 10**7  # entries evaluated to check their values; larger ones are checked where they are used
+
+
+def check_values(
+    checker: Checker, value: Expr | Table, indices: Sequence[str], what: str, span: Span, sign: bool = False
+) -> None:
+    """A table has a value for each value of its indices, and all are finite; with `sign`, not negative either."""
+    shape = tuple(stop - start for start, stop in checker.index_ranges(indices))
+    if isinstance(value, Table) and value.shape != shape:
+        asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
+        checker.error(f"{what} has shape {value.shape}, but {asked}", span)
+    elif isinstance(value, Table) and not np.isfinite(value.array).all():
+        checker.error(f"{what} has entries that are not finite", span)
+    elif isinstance(value, Expr) and not checker.doubtful(value) and is_closed(checker, value, indices, what, span):
+        values = evaluated(checker, value, indices, what, span)
+        finite = values is None or bool(np.isfinite(values).all())
+        if values is not None and sign and not (finite and (values >= 0).all()):
+            checker.error(f"{what} must be finite and not negative", span, "a variance is the square of a scale")
+        elif not finite:
+            checker.error(f"{what} is not finite for some indices", span)
+
+
+def check_constant(checker: Checker, constant: ConstantDef) -> None:
+    """Value of one constant."""
+    what, value = f"constant {constant.name}", constant.value
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            checker.error(f"{what} must be a finite number", constant.span)
+        return
+    used = {node.name for node in walk(value) if isinstance(node, Constant)} if isinstance(value, Expr) else set()
+    if any(isinstance(other.value, Expr) for other in checker.netsor.constants if other.name in used):
+        checker.error(f"{what} is made of another indexed expression", constant.span, "write it out")
+    else:
+        check_values(checker, value, constant.indices, what, constant.span)
+
+
+def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
+    """Mean and covariance of an initial vector."""
+    what = f"initial vector {initial.name}"
+    members = math.prod(family.shape)
+    check_values(checker, initial.mean, initial.indices, f"the mean of {initial.name}", initial.span)
+    if initial.data is not None:
+        check_data(checker, initial, members)
+        return
+    if isinstance(initial.cov, Table):
+        if initial.cov.shape not in ((members, members), (*family.shape, *family.shape)):
+            checker.error(f"{what}: cov has shape {initial.cov.shape}, not {(members, members)}", initial.span)
+        else:
+            check_semidefinite(checker, initial.cov.array.reshape(members, members), what, initial.span)
+        return
+    if checker.doubtful(initial.cov) or not is_closed(
+            checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, copies=True):
+        return
+    joint = initial.joint
+    size = checker.size(joint)
+    if size > 20_000:
+        checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
+                      "let fewer indices appear with a second copy")
+    elif not joint:
+        check_values(checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, sign=True)
+    else:
+        rest = [name for name in initial.indices if name not in joint]
+        axes = [*rest, *joint, *(f"{name}_" for name in joint)]
+        values = evaluated(checker, initial.cov, axes, f"the cov of {initial.name}", initial.span)
+        if values is not None and size <= 2000:
+            blocks = values.reshape(-1, size, size)
+            for block in blocks[: max(1, 10**9 // size**3)]:
+                before = len(checker.problems)
+                check_semidefinite(checker, block, what, initial.span)
+                if len(checker.problems) > before:
+                    break
+
+
+def check_data(checker: Checker, initial: Initial, members: int) -> None:
+    """Input vectors and the variance that goes with them."""
+    what = f"initial vector {initial.name}"
+    assert initial.data is not None
+    if len(initial.data.shape) != 2 or initial.data.shape[0] != members or not initial.data.shape[1]:
+        checker.error(f"{what}: data has shape {initial.data.shape}, not ({members}, d)", initial.span,
+                      "one row per member, the first index slowest")
+    elif not np.isfinite(initial.data.array).all():
+        row = int(np.argmin(np.isfinite(initial.data.array).all(axis=1)))
+        checker.error(f"{what}: data has entries that are not finite, the first in row {row}", initial.span,
+                      "rows are counted from 0")
+    check_values(checker, initial.cov, (), f"the variance of {initial.name}", initial.span, sign=True)
+
+
+def check_semidefinite(checker: Checker, matrix: NDArray[np.float64], what: str, span: Span) -> None:
+    """A covariance must be finite, symmetric and positive semidefinite, up to the rounding that its entries show.
+
+    Entries rounded to a relative u, after an operation or two, make a matrix E of errors with |E_ij| at most
+    2 u sqrt(a_ii a_jj): its eigenvalues are at most 2 u times the trace, which is at most m times the largest of a.
+    """
+    if not np.isfinite(matrix).all():
+        checker.error(f"{what}: cov has entries that are not finite", span)
+        return
+    scale = np.abs(matrix).max(initial=1e-300)
+    skew = np.abs(matrix - matrix.T).max()
+    if skew > ASYMMETRY * scale and skew > 4 * unit_roundoff(matrix) * scale:
+        checker.error(f"{what}: cov is not symmetric", span, "it must not change when i and i_ swap")
+        return
+    try:  # much quicker than eigenvalues, which are needed for the message only
+        np.linalg.cholesky(matrix + 0.5 * INDEFINITE * scale * np.eye(len(matrix)))
+        return
+    except np.linalg.LinAlgError:
+        lowest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+    if lowest < -max(INDEFINITE * scale, 2 * unit_roundoff(matrix) * float(np.trace(matrix))):
+        checker.error(f"{what}: cov is not positive semidefinite (lowest eigenvalue {lowest:.3g})", span,
+                      "save it in double precision, or give the vectors themselves: data:")
+
+
+def evaluated(
+    checker: Checker, expr: Expr, indices: Sequence[str], what: str, span: Span
+) -> NDArray[np.float64] | None:
+    """Values of an expression over its indices; None if it is too large to look at, or has none."""
+    size = checker.size(indices)
+    if size > MAX_TABLE:
+        checker.error(f"{what} would have more than {MAX_TABLE} values", span, "let it depend on fewer indices")
+    if size > MAX_CHECKED:
+        return None
+    try:
+        return index_array(checker.netsor, expr, indices)
+    except (ProgramError, ArithmeticError, ValueError, TypeError) as error:
+        checker.error(f"{what} cannot be evaluated: {error}", span)
+        return None
+
+
+# ---- masks ---------------------------------------------------------------------------------------------------------
+
+MAX_NODES = 1000  # of a condition; larger ones are checked where they are used
+
+Hidden = Mapping[str, tuple[list[str], Expr]]  # by family: the indices of its definition, and a condition on them
+
+
+def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
+    """A softmax row whose every entry is -inf has no value: found here, before anything runs."""
+    known = _definitions(checker, order)
+    for statement in checker.netsor.body:
+        if not isinstance(statement, Nonlin):
+            continue
+        check_infinity(checker, statement.expr, statement)
+        check_clips(checker, statement)
+        for node in walk(statement.expr):
+            if isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max"):
+                hidden = _hidden(node.arg, known)
+                place = None if hidden is None else first_place(checker, hidden, node.indices)
+                if place is not None:
+                    what = f"{node.reducer}[{', '.join(node.indices)}]"
+                    checker.error(f"{what}: every entry is masked{place}", statement.span.at(node.column),
+                                  "leave at least one entry of each row unmasked")
+
+
+def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
+    """Where a condition on indices first holds, for all of `over`, as text; None if nowhere, or too many to look at."""
+    free = sorted(constants_and_indices(condition) & checker.netsor.index.keys() - {*over})
+    if checker.size([*free, *over]) > MAX_CHECKED:
+        return None
+    values = index_array(checker.netsor, condition, [*free, *over]).astype(bool)
+    found = np.argwhere(values.reshape(*values.shape[: len(free)], -1).all(axis=-1))
+    if not len(found):
+        return None
+    place = ", ".join(f"{name}={checker.netsor.ranges[name][0] + k}" for name, k in zip(free, found[0], strict=True))
+    return f" at {place}" if place else ""
+
+
+def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
+    """No value is inf; `bound`: whether it may stand here, as a bound that is none, of a clip or of some members."""
+    if isinstance(expr, Number) and expr.value == math.inf and not bound:
+        checker.error("inf is no value: only -inf is one, as a mask under softmax, logsumexp or max", statement.span,
+                      "where(condition, x, -inf) masks x where the condition does not hold")
+    if is_call(expr, "minimum") and Number(math.inf) in expr.children:
+        checker.error(f"{expr}: inf bounds nothing, so that this is its other argument",
+                      statement.span.at(expr.column), "write that alone")
+        return
+    for k, child in enumerate(expr.children):
+        if isinstance(expr, Call):
+            last = expr.atom != "where" and k >= ATOMS[expr.atom].arity
+            free = last or expr.atom == "minimum" or (expr.atom == "where" and k > 0 and bound)
+        else:
+            free = False
+        check_infinity(checker, child, statement, free)
+
+
+def check_clips(checker: Checker, statement: Nonlin) -> None:
+    """The lower bound of a clip is not above the upper one: numpy would give the one, a formula the other."""
+    for node in walk(statement.expr):
+        if not is_call(node, "clip"):
+            continue
+        _, low, high = node.args
+        place = first_place(checker, Call("greater", (low, high)))
+        if place is not None:
+            checker.error(f"{node}: the lower bound is above the upper one{place}", statement.span.at(node.column),
+                          "clip(x, lower, upper)")
+
+
+def _hidden(expr: Expr, known: Hidden) -> Expr | None:
+    """Condition (1 where true) under which an expression is -inf because of masks on indices, if there is one."""
+    def leaf(node: Expr) -> Expr | None:
+        if isinstance(node, Variable) and node.name in known:
+            own, found = known[node.name]
+            return substitute(found, dict(zip(own, node.slots, strict=True)))
+        return Number(1) if node == Number(-math.inf) else None
+
+    return fold(expr, HIDDEN, leaf, lambda *_: None)
+
+
+def _either(_: Expr, *parts: Expr | None) -> Expr | None:
+    found = dict.fromkeys(part for part in parts if part is not None)
+    return reduce(lambda a, b: Call("maximum", (a, b)), found) if found else None
+
+
+def _both(_: Expr, first: Expr | None, second: Expr | None) -> Expr | None:
+    return None if first is None or second is None else Call("minimum", (first, second))
+
+
+def _chosen(node: Call, _: Expr | None, yes: Expr | None, no: Expr | None) -> Expr | None:
+    if (yes is None and no is None) or any(isinstance(inner, Variable) for inner in walk(node.args[0])):
+        return None
+    return Call("where", (node.args[0], Number(0) if yes is None else yes, Number(0) if no is None else no))
+
+
+HIDDEN: dict[str, Callable[..., Expr | None]] = {
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "minimum"), _either), "maximum": _both,
+    "where": _chosen,
+}
+
+
+def _definitions(checker: Checker, order: Sequence[int | Loop]) -> Hidden:
+    """When members of each family with one definition are -inf; of what recurs nothing is known."""
+    count = Counter(statement.target.name for statement in checker.netsor.body)
+    known: dict[str, tuple[list[str], Expr]] = {}
+    for position in positions(order):
+        statement = checker.netsor.body[position]
+        own = [slot.bare or "" for slot in statement.target.slots]
+        if not isinstance(statement, Nonlin) or count[statement.target.name] > 1:
+            continue
+        if any(checker.netsor.index[name].boundary for name in own if name):
+            continue
+        found = _hidden(statement.expr, known)
+        nodes = [] if found is None else list(islice(walk(found), MAX_NODES))
+        if found is not None and len(nodes) < MAX_NODES and not any(isinstance(node, Reduction) for node in nodes):
+            known[statement.target.name] = own, found
+    return known
+
+
+# ---- declarations --------------------------------------------------------------------------------------------------
+
+MAX_INDEX = 10_000_000  # values of one index
+RESERVED = {"n", "inf", "pi", "MatMul", "Nonlin", "Dot", "min", "max", *REDUCTIONS, *ATOMS}
+
+
+def check_names(checker: Checker) -> None:
+    """Names bound once and not reserved; indices that are not empty and are declared where they are used."""
+    netsor = checker.netsor
+    seen: dict[str, str] = {}
+    groups: list[tuple[str, Iterable[tuple[str, Span]]]] = [
+        ("a constant", ((c.name, c.span) for c in netsor.constants)),
+        ("an index", ((i.name, i.span) for i in netsor.indices)),
+        ("a width", ((name, Span()) for name, _, _ in netsor.widths)),
+        ("a width", ((name, Span()) for name, _ in netsor.fixed_widths)),
+        ("an initial vector", ((v.name, v.span) for v in netsor.initial)),
+        ("a weight", ((w.name, w.span) for w in netsor.weights)),
+    ]
+    for kind, names in groups:
+        for name, span in names:
+            if name in seen:
+                checker.error(f"{name} is bound twice: as {seen[name]} and as {kind}", span,
+                              "give one of them another name", breaks=name)
+            check_name(checker, name, span)
+            seen[name] = kind
+    for statement in netsor.body:
+        name = statement.target.name
+        if name in seen:
+            checker.error(f"{name} is bound twice: as {seen[name]} and by this statement", statement.span,
+                          "give the statement a new name on the left", breaks=name)
+        check_name(checker, name, statement.span)
+    for index in netsor.indices:
+        size = index.stop - index.start
+        if size < 1:
+            checker.error(f"index {index.name} is empty: it runs from {index.start} to {index.stop - 1}", index.span,
+                          "give it a size of at least 1", breaks=index.name)
+        elif size > MAX_INDEX:
+            checker.error(f"index {index.name} has {size} values, more than the {MAX_INDEX} allowed", index.span,
+                          "choose a smaller size", breaks=index.name)
+    known = [index.name for index in netsor.indices]
+    declarations: tuple[ConstantDef | Initial | Weight, ...] = (*netsor.constants, *netsor.initial, *netsor.weights)
+    for declaration in declarations:
+        for name in declaration.indices:
+            if name not in known:
+                checker.error(f"{name} in {declaration.name}[{','.join(declaration.indices)}] is not a declared index",
+                              declaration.span, did_you_mean(name, known), breaks=declaration.name)
+            checker.used.add(name)
+        if len(set(declaration.indices)) != len(declaration.indices):
+            checker.error(f"{declaration.name} carries an index twice", declaration.span,
+                          f"two indices with the same range: {declaration.name}[i,j]", breaks=declaration.name)
+        if not checker.unknown.isdisjoint(declaration.indices):
+            checker.unknown.add(declaration.name)
+
+
+def check_name(checker: Checker, name: str, span: Span) -> None:
+    """A name that a program may give."""
+    if not name.isidentifier():
+        checker.error(f"{name!r} is not a name", span, "use letters, digits and _, beginning with a letter")
+    elif name in RESERVED or name in ATOMS:  # those declared since are no less
+        checker.error(f"{name} is reserved by the language", span, f"call it {name}1, say")
+    elif name.endswith("_"):
+        checker.error(f"{name}: a trailing underscore is reserved for second copies of indices", span,
+                      name.rstrip("_"))
+
+
+def check_constants(checker: Checker) -> None:
+    """Values of the constants; one whose value is wrong becomes unknown."""
+    for constant in checker.netsor.constants:
+        before = len(checker.problems)
+        doubtful = isinstance(constant.value, Expr) and checker.doubtful(constant.value)
+        if constant.name not in checker.unknown and not doubtful:
+            check_constant(checker, constant)
+        if doubtful or len(checker.problems) > before:
+            checker.unknown.add(constant.name)
+
+
+def declared_families(checker: Checker, values: bool = True) -> dict[str, Family]:
+    """Families of the initial vectors and weights; their numbers are checked if `values`."""
+    families: dict[str, Family] = {}
+    entries: tuple[Initial | Weight, ...] = (*checker.netsor.initial, *checker.netsor.weights)
+    for entry in entries:
+        for width in (entry.width,) if isinstance(entry, Initial) else entry.shape:
+            checker.width(width, entry.span)
+        if entry.name in checker.unknown:
+            continue
+        kind: Kind = "vector" if isinstance(entry, Initial) else "weight"
+        width = entry.width if isinstance(entry, Initial) else ""
+        family = Family(entry.name, kind, checker.index_ranges(entry.indices), width, (), checker.rules(entry.indices))
+        families[entry.name] = family
+        if math.prod(family.shape) > MAX_MEMBERS:
+            checker.error(f"{family.name} has more than {MAX_MEMBERS:.0e} members", entry.span,
+                          "choose smaller sizes for its indices")
+        elif not values:
+            continue
+        elif isinstance(entry, Initial):
+            check_initial(checker, entry, family)
+        else:
+            what = f"the variance of {entry.name}"
+            check_values(checker, entry.variance, entry.indices, what, entry.span, sign=True)
+    return families
+
+
+# ---- statements ----------------------------------------------------------------------------------------------------
+
+MAX_STATEMENTS = 2000
+
+
+def keep_readable(checker: Checker) -> None:
+    """Keep the statements whose constants and indices are all known; a family with another one is unknown."""
+    for statement in checker.netsor.body:
+        if checker.doubtful(*statement_parts(statement)):
+            checker.unknown.add(statement.target.name)
+    if len(checker.netsor.body) > MAX_STATEMENTS:
+        checker.error(f"the program has {len(checker.netsor.body)} statements, more than the {MAX_STATEMENTS} allowed",
+                      checker.netsor.body[MAX_STATEMENTS].span, "a family is one statement, whatever its size")
+    checker.body = [position for position, statement in enumerate(checker.netsor.body[:MAX_STATEMENTS])
+                    if statement.target.name not in checker.unknown]
+
+
+def defined_families(checker: Checker, whole: bool = True) -> dict[str, Family]:
+    """Families that statements define; `whole` asks for every member."""
+    groups: dict[str, list[int]] = {}
+    for position in checker.body:
+        groups.setdefault(checker.netsor.body[position].target.name, []).append(position)
+    families = {}
+    for name, places in groups.items():
+        statements = [checker.netsor.body[position] for position in places]
+        counts = {len(s.target.slots) for s in statements}
+        if len(counts) > 1:
+            checker.error(f"{name} is defined with {' and with '.join(map(str, sorted(counts)))} indices",
+                          statements[-1].span, "one name has one list of indices", breaks=name)
+            continue
+        before = len(checker.problems)
+        for statement in statements:
+            check_left_side(checker, statement)
+        family = joined(checker, name, places, statements, whole) if len(checker.problems) == before else None
+        if family is not None and len(checker.problems) == before:
+            families[name] = family
+        else:
+            checker.unknown.add(name)
+    return families
+
+
+def check_left_side(checker: Checker, statement: Statement) -> None:
+    """A left side consists of different plain indices and whole numbers."""
+    seen = set()
+    for slot in statement.target.slots:
+        if slot.bare is None and slot.terms:
+            checker.error(f"{statement.target}: the left side takes plain indices or whole numbers, not {slot}",
+                          statement.span, "shift the index on the right side instead")
+        if slot.bare in seen and slot.bare is not None:
+            checker.error(f"{statement.target}: index {slot.bare} stands twice on the left", statement.span)
+        if slot.bare is not None and slot.bare.endswith("_"):
+            checker.error(f"{statement.target}: {slot.bare} is reserved for second copies of indices", statement.span)
+        seen.add(slot.bare)
+
+
+def joined(
+    checker: Checker, name: str, positions: Sequence[int], statements: Sequence[Statement], whole: bool = True
+) -> Family:
+    """The family that one or several statements define together: no overlaps and no gaps."""
+    boxes = []
+    for statement in statements:
+        box = []
+        for slot in statement.target.slots:
+            low, high = slot.bounds(checker.netsor.ranges)
+            box.append((low, high + 1))
+        boxes.append(box)
+    ranges = tuple((min(b[k][0] for b in boxes), max(b[k][1] for b in boxes)) for k in range(len(boxes[0])))
+    before = len(checker.problems)
+    edges = np.array(boxes, dtype=np.int64).reshape(len(boxes), len(ranges), 2)
+    for later in range(1, len(boxes)):
+        own, before_it = edges[later], edges[:later]
+        overlaps = np.all((before_it[..., 0] < own[:, 1]) & (own[:, 0] < before_it[..., 1]), axis=1)
+        if overlaps.any():
+            second, first = statements[later], statements[int(overlaps.argmax())].target
+            checker.error(f"{name} is bound twice: {second.target} overlaps {first} of an earlier statement",
+                          second.span, "give the parts disjoint ranges, or the statement a new name")
+    total = sum(math.prod(b - a for a, b in box) for box in boxes)
+    if whole and len(checker.problems) == before and total < math.prod(b - a for a, b in ranges):
+        whole_box = " x ".join(f"{a}..{b - 1}" for a, b in ranges)
+        checker.error(f"the definitions of {name} leave a gap in {whole_box}", statements[-1].span,
+                      "define every member of the family")
+    if math.prod(b - a for a, b in ranges) > MAX_MEMBERS:
+        checker.error(f"{name} has more than {MAX_MEMBERS:.0e} members", statements[0].span)
+    rules = [next((checker.netsor.boundary(s.target.slots[k]) for s in statements if s.target.slots[k].bare), "")
+             for k in range(len(ranges))]
+    return Family(name, "scalar", ranges, "", tuple(positions), tuple(rules))
+
+
+def sound_statements(checker: Checker, families: Mapping[str, Family]) -> list[int]:
+    """Check the right sides; positions of the statements without mistakes whose names are all known."""
+    sound = []
+    for position in checker.body:
+        before = len(checker.problems)
+        check_right_side(checker, checker.netsor.body[position], families)
+        if len(checker.problems) == before and is_known(checker, position, families):
+            sound.append(position)
+    return sound
+
+
+def is_known(checker: Checker, position: int, families: Mapping[str, Family]) -> bool:
+    """Whether a statement mentions known families only."""
+    return all(node.name in families for part in statement_parts(checker.netsor.body[position])
+               for node in walk(part) if isinstance(node, Variable))
+
+
+def check_right_side(checker: Checker, statement: Statement, families: Mapping[str, Family]) -> None:
+    """Names, slots and roles on the right side of a statement."""
+    left = {name for slot in statement.target.slots for name in slot.indices}
+    checker.used |= left
+    if isinstance(statement, Nonlin):
+        check_expression(checker, statement.expr, left, statement, families)
+        if statement.width:
+            checker.width(statement.width, statement.span)
+        return
+    parts = ((statement.weight, True), (statement.vector, False)) if isinstance(statement, MatMul) else (
+        (statement.left, False), (statement.right, False))
+    for reference, is_weight in parts:
+        if not is_reference(checker, reference, left, statement, families):
+            continue
+        kind = families[reference.name].kind
+        if is_weight and kind != "weight":
+            checker.error(f"{reference.name} is not a weight", statement.span.at(reference.column),
+                          f"declare it under `weights:`, or swap the arguments of {statement.target.name}")
+        if not is_weight and kind == "weight":
+            checker.error(f"{reference.name} is a weight; a vector is needed here",
+                          statement.span.at(reference.column), f"MatMul({reference}, x) makes a vector of it")
+
+
+def check_expression(
+    checker: Checker, expr: Expr, bound: set[str], statement: Statement, families: Mapping[str, Family]
+) -> None:
+    """Names and indices in the argument of a Nonlin; `bound` are the indices in force."""
+    span = statement.span
+    if isinstance(expr, Variable):
+        if is_reference(checker, expr, bound, statement, families) and families[expr.name].kind == "weight":
+            checker.error(f"{expr.name} is a weight; weights enter through MatMul only", span.at(expr.column),
+                          f"g = MatMul({expr}, x) in a statement of its own")
+    elif isinstance(expr, Constant):
+        check_constant_use(checker, expr, span, bound)
+    elif isinstance(expr, IndexValue):
+        is_bound(checker, expr.name, bound, span)
+    elif isinstance(expr, Reduction):
+        for name in expr.indices:
+            checker.used.add(name)
+            if name in bound and expr.removes:
+                checker.error(f"{expr.reducer}[{name}] hides the index {name}, which is bound outside already",
+                              span.at(expr.column), "use another index with the same range")
+            if not expr.removes and name not in bound:
+                checker.error(f"{expr.reducer}[{name}] keeps the index {name}, so it must be on the left or summed "
+                              "outside", span.at(expr.column), f"sum[{name}]({expr.reducer}[{name}](...) * ...)")
+        check_expression(checker, expr.arg, bound | set(expr.indices), statement, families)
+    elif isinstance(expr, Call):
+        for arg in expr.args:
+            check_expression(checker, arg, bound, statement, families)
+        check_call(checker, expr, span)
+    elif isinstance(expr, Number) and math.isnan(expr.value):
+        checker.error("nan is not a number", span)
+
+
+def is_reference(
+    checker: Checker, reference: Variable, bound: set[str], statement: Statement, families: Mapping[str, Family]
+) -> bool:
+    """Whether a name refers to a known family, with slots that fit; complains if not."""
+    checker.used.add(reference.name)
+    family = families.get(reference.name)
+    if family is None:
+        defined = {s.target.name for s in checker.netsor.body}
+        if reference.name in defined or reference.name in checker.unknown:
+            return False  # its declaration is wrong and has been reported
+        if reference.name == "n":
+            checker.error("n may occur only as scale=1/n in Dot", statement.span.at(reference.column),
+                          "limits need programs whose text does not depend on the width")
+            return False
+        known = [*families, *checker.netsor.constant, *checker.netsor.index]
+        checker.error(f"{reference.name} is not defined", statement.span.at(reference.column),
+                      did_you_mean(reference.name, known))
+        return False
+    return check_slots(checker, reference, family.ranges, family.boundaries, bound, statement.span)
+
+
+# ---- kinds and widths ----------------------------------------------------------------------------------------------
+
+def with_kinds(checker: Checker, families: Mapping[str, Family], sound: Sequence[int]) -> dict[str, Family]:
+    """Vector or scalar, and the width, of every family: a fixpoint, because definitions may be mutual."""
+    body = [checker.netsor.body[position] for position in sound]
+    unsure = checker.unknown | {s.target.name for p, s in enumerate(checker.netsor.body) if p not in set(sound)}
+    for statement in body if unsure else ():  # in the order of the text: what follows from unsure is unsure
+        if isinstance(statement, Nonlin) and not unsure.isdisjoint(ref.name for ref in statement.inputs):
+            unsure.add(statement.target.name)
+    kind: dict[str, Kind] = {name: f.kind for name, f in families.items() if not f.statements}
+    width = {name: f.width for name, f in families.items() if not f.statements}
+    for _ in range(len(body) + 1):
+        before = dict(kind), dict(width)
+        for statement in body:
+            name = statement.target.name
+            if isinstance(statement, MatMul):
+                kind[name], width[name] = "vector", statement.sides(checker.netsor.weight[statement.weight.name])[0]
+            elif isinstance(statement, Dot):
+                kind.setdefault(name, "scalar")
+            else:
+                spread_kind(statement, kind, width, unsure)
+        if before == (kind, width):
+            break
+    for statement in body:
+        if all(reference.name in kind for reference in statement.inputs) and statement.target.name in kind:
+            check_kinds(checker, statement, kind, width)
+    return {name: replace(family, kind=kind.get(name, "scalar"), width=width.get(name, ""))
+            for name, family in families.items()}
+
+
+def spread_kind(statement: Nonlin, kind: dict[str, Kind], width: dict[str, str], unsure: set[str]) -> None:
+    """Kind and width that a Nonlin inherits from its inputs."""
+    name = statement.target.name
+    names = [reference.name for reference in statement.inputs]
+    vectors = [other for other in names if kind.get(other) == "vector"]
+    if vectors:
+        kind[name] = "vector"
+        width.setdefault(name, statement.width or next((width[v] for v in vectors if v in width), "n"))
+    elif not names:
+        kind[name] = "vector"  # a constant vector
+        width.setdefault(name, statement.width or "n")
+    elif unsure.isdisjoint(names):
+        kind.setdefault(name, "scalar")
+
+
+def check_kinds(checker: Checker, statement: Statement, kind: Mapping[str, Kind], width: Mapping[str, str]) -> None:
+    """Kinds and widths of one statement against each other."""
+    span = statement.span
+    name = statement.target.name
+    if isinstance(statement, MatMul):
+        weight, vector = checker.netsor.weight[statement.weight.name], statement.vector.name
+        rows, columns = statement.sides(weight)
+        if kind[vector] != "vector":
+            checker.error(f"{vector} is a scalar; MatMul needs a vector", span.at(statement.vector.column),
+                          "a scalar enters vectors inside a Nonlin")
+        elif width[vector] != columns:
+            shape = (width[vector], rows) if statement.transposed else (rows, width[vector])
+            turned = replace(statement, transposed=not statement.transposed)
+            checker.error(f"{statement.matrix} has shape [{rows}, {columns}], but {vector} has width {width[vector]}",
+                          span.at(statement.vector.column), (f"{turned}, or " if width[vector] == rows else "")
+                          + f"shape: [{', '.join(shape)}] for {weight.name}")
+        if width.get(name) != rows:
+            checker.error(f"{name} has definitions of different widths", span)
+    elif isinstance(statement, Dot):
+        for operand in (statement.left, statement.right):
+            if kind[operand.name] != "vector":
+                checker.error(f"{operand.name} is a scalar; Dot needs two vectors", span.at(operand.column),
+                              "multiply scalars inside a Nonlin")
+        left, right = width.get(statement.left.name), width.get(statement.right.name)
+        if left and right and left != right:
+            checker.error(f"Dot of {statement.left.name} (width {left}) and {statement.right.name} (width {right})",
+                          span, "both operands need the same width")
+        if kind[name] == "vector":
+            checker.error(f"{name} is a vector in one definition and a Dot in another", span)
+    else:
+        vectors = [r for r in statement.inputs if kind.get(r.name) == "vector"]
+        for reference in vectors:
+            if width[reference.name] != width[name]:
+                other = width[reference.name]
+                checker.error(f"{name} has width {width[name]}, but {reference.name} has width {other}",
+                              span.at(reference.column), "coordinatewise functions need equal widths")
+        if statement.width and not vectors and statement.inputs and kind[name] == "scalar":
+            checker.error(f"{name} is a scalar; it has no width", span)
+
+
+# ---- outputs -------------------------------------------------------------------------------------------------------
+
+def check_outputs(checker: Checker, families: Mapping[str, Family]) -> None:
+    """Outputs exist, and each is named once."""
+    if "outputs" in checker.unknown:  # they could not be read
+        return
+    known = list(dict.fromkeys(s.target.name for s in checker.netsor.body))
+    if not checker.netsor.outputs:
+        checker.error("the program has no outputs", Span(), "outputs: [name, ...]")
+    for name in checker.netsor.outputs:
+        checker.used.add(name)
+        if name in checker.unknown:
+            continue
+        if name not in families or families[name].kind == "weight":
+            checker.error(f"the output {name} is not defined", Span(), did_you_mean(name, known))
+    if len(set(checker.netsor.outputs)) != len(checker.netsor.outputs):
+        checker.error("an output is named twice", Span())
+
+
+def note_unused(checker: Checker) -> None:
+    """Warn about declarations and statements that nothing uses."""
+    for statement in checker.netsor.body:
+        checker.used |= {reference.name for reference in statement.inputs}
+        if isinstance(statement, MatMul):
+            checker.used.add(statement.weight.name)
+        for part in statement_parts(statement):
+            for node in walk(part):
+                if isinstance(node, Constant | Variable):
+                    checker.used.update(*(_words(slot.text) for slot in node.slots))
+    for text in (*(index.text for index in checker.netsor.indices), *(text for _, _, text in checker.netsor.widths),
+                 *(text for _, text in checker.netsor.written)):
+        checker.used |= _words(text)
+    for kind, entries in (("constant", checker.netsor.constants), ("index", checker.netsor.indices),
+                          ("initial vector", checker.netsor.initial), ("weight", checker.netsor.weights)):
+        for entry in entries:
+            if entry.name not in checker.used:
+                checker.warnings.append(Problem(f"the {kind} {entry.name} is not used", entry.span))
+    for statement in checker.netsor.body:
+        if statement.target.name not in checker.used:
+            checker.warnings.append(Problem(f"{statement.target.name} is neither used nor an output", statement.span))
+
+
+def _words(text: str) -> set[str]:
+    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+
+
+def validate(netsor: Draft) -> tuple[Mapping[str, Family], tuple[Problem, ...]]:
+    """Check a program and work out its families.
+
+    Raises    ProgramError with all problems
+    """
+    checker = Checker(netsor)
+    families = _check(checker)
+    if checker.problems:
+        raise ProgramError(in_order(checker.problems))
+    return families, tuple(checker.warnings)
+
+
+def problems_of(draft: Draft, unknown: Iterable[str] = (), last: bool = False) -> list[Problem]:
+    """Mistakes that are certain while nothing is known about the names `unknown` (their declarations failed).
+
+    With `last`, only those of the last statement, without values of declarations: quick, for the calls of a builder.
+    """
+    checker = Checker(draft, unknown)
+    if last:
+        return _check_last(checker)
+    _check(checker)
+    return checker.problems
+
+
+def _check(checker: Checker) -> dict[str, Family]:
+    netsor = checker.netsor
+    check_names(checker)
+    check_constants(checker)
+    families = declared_families(checker)
+    keep_readable(checker)
+    families |= defined_families(checker)
+    sound = sound_statements(checker, families)
+    families = with_kinds(checker, families, sound)
+    body = [netsor.body[position] for position in sound]
+    order, problems = schedule(body, netsor.ranges, {name: family.boundaries for name, family in families.items()})
+    checker.problems += problems
+    check_outputs(checker, families)
+    if not checker.problems and not checker.unknown:
+        check_masks(checker, order)
+        note_unused(checker)
+    return families
+
+
+def _check_last(checker: Checker) -> list[Problem]:
+    """Problems of the last statement of a draft."""
+    check_names(checker)
+    keep_readable(checker)
+    families = declared_families(checker, values=False)
+    families |= defined_families(checker, whole=False)
+    statement = checker.netsor.body[-1]
+    if statement.target.name in families or statement.target.name in checker.unknown:
+        check_right_side(checker, statement, families)
+    if not checker.problems:
+        with_kinds(checker, families, [position for position in checker.body if is_known(checker, position, families)])
+    return [problem for problem in checker.problems if problem.span.text == statement.span.text]

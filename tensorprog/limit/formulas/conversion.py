@@ -1,0 +1,240 @@
+"""Expressions of the language as formulas: exact numbers, sums of terms, and whole expressions with indices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
+
+from tensorprog.gaussian.function import FunctionTerm
+from tensorprog.language.atoms import ATOMS, REDUCTIONS, Atom
+from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
+from tensorprog.language.expr import (
+    Affine,
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Reduction,
+    Variable,
+    fold,
+    substitute,
+    walk,
+)  # fmt: skip
+from tensorprog.language.ir import Netsor, Range, Table
+from tensorprog.limit.form.univariate import TermExpansion, whole_number
+from tensorprog.limit.formulas.nodes import Data, Lookup, Softmax, affine, index_symbol, summed
+
+__all__ = ["Converter", "SymbolicExpansion", "exact", "expand_terms", "kept_constants", "scalar_function", "within"]
+
+ZERO, ONE = sp.S.Zero, sp.S.One
+LOGICAL = (BooleanAtom, BooleanFunction, Relational)  # symbols are Boolean too, to sympy
+
+
+def exact(value: Any) -> Any:
+    """A sympy expression without floats: 0.7 is 7/10, and a float that is a root of a fraction is that root."""
+    expr = sp.sympify(value)
+    if not expr.has(sp.Float):
+        return expr
+    return expr.xreplace({number: _exact(float(number)) for number in expr.atoms(sp.Float)})
+
+
+def _exact(x: float) -> Any:
+    if x in (float("inf"), float("-inf")):
+        return sp.oo if x > 0 else -sp.oo
+    fraction = Fraction(x).limit_denominator(1_000_000)
+    if float(fraction) == x:
+        return sp.Rational(fraction.numerator, fraction.denominator)
+    square = Fraction(x * x).limit_denominator(1_000)
+    if square and abs(float(square) - x * x) <= 4e-16 * x * x:
+        return sp.sign(x) * sp.sqrt(sp.Rational(square.numerator, square.denominator))
+    return sp.Rational(repr(x))
+
+
+class SymbolicExpansion(TermExpansion):
+    """Expressions of one variable as sums of terms whose parameters are sympy expressions."""
+
+    def __init__(self, numbers: Mapping[Variable, Any]) -> None:
+        super().__init__()
+        self.numbers = numbers
+
+    def number(self, part: Expr) -> Any:
+        """A part without the variable."""
+        return scalar_function(part, self.numbers)
+
+    def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
+        """A function of one argument as a sum of terms, if it is one and its pieces are certain to be in order."""
+        if atom.terms is None or (atom.name == "power" and whole_number(params[0]) is None):
+            return None
+        kinks = atom.kinks(*params) if atom.kinks else ()
+        if not all(sp.sympify(b - a).is_extended_nonnegative for a, b in pairwise(kinks)):
+            return None
+        found = atom.terms(*params)
+        return None if found is None else tuple(
+            FunctionTerm(exact(c), power, kind, exact(a), exact(b)) for c, power, kind, a, b in found if c != 0
+        )  # fmt: skip
+
+
+def expand_terms(expr: Expr, numbers: Mapping[Variable, Any]) -> tuple[FunctionTerm, ...] | None:
+    """An expression in FORMAL as terms, its other variables standing for the numbers given; None if it is none."""
+    found = SymbolicExpansion(numbers).terms(expr)
+    merged: dict[FunctionTerm, Any] = {}
+    for term in found or ():
+        c, a, b = map(sp.sympify, (term.coefficient, term.scale, term.shift))
+        if any(value.has(sp.oo, -sp.oo, sp.nan, sp.zoo) for value in (c, a, b)):
+            return None
+        key = FunctionTerm(ZERO, term.power, term.kind, *((a, b) if term.kind != "one" else (ONE, ZERO)))
+        merged[key] = merged.get(key, ZERO) + c
+    return None if found is None else tuple(replace(key, coefficient=c) for key, c in merged.items() if c != 0)
+
+
+def scalar_function(expr: Expr, values: Mapping[Variable, Any]) -> Any:
+    """An expression of numbers and the variables given."""
+    def leaf(node: Expr) -> Any:
+        return exact(node.value) if isinstance(node, Number) else values[node] if isinstance(node, Variable) else None
+
+    return as_number(fold(expr, {}, leaf, lambda node, *args: apply(node.atom, args)))
+
+
+def apply(atom: str, args: Sequence[Any]) -> Any:
+    """An atom on sympy expressions; conditions become 0 or 1 where numbers are asked for."""
+    logical = ATOMS[atom].operator in ("&", "|")
+    values = [
+        _condition(arg) if logical or (atom == "where" and k == 0) else as_number(arg) for k, arg in enumerate(args)
+    ]
+    return exact(ATOMS[atom].sympy(sp, *values))
+
+
+def _condition(value: Any) -> Any:
+    return value if isinstance(value, LOGICAL) else sp.Ne(value, 0)
+
+
+def as_number(value: Any) -> Any:
+    """A condition as 1 or 0; any other expression as it is."""
+    return sp.Piecewise((1, value), (0, True)) if isinstance(value, LOGICAL) else value
+
+
+class Converter:
+    """Numbers of one program as sympy expressions, with the constants named in `kept` as symbols."""
+
+    def __init__(self, netsor: Netsor, kept: frozenset[str]) -> None:
+        self.netsor = netsor
+        self.symbols = {name: _symbol(name, netsor.scalars[name]) for name in netsor.scalars if name in kept}
+
+    def number(self, expr: Expr, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
+        """An expression of constants, indices and scalars, which `scalar` gives; a condition is 1 or 0."""
+        def leaf(node: Expr) -> Any:
+            if isinstance(node, Number):
+                return exact(node.value)
+            if isinstance(node, IndexValue):
+                return index_symbol(node.name)
+            if isinstance(node, Constant):
+                return self._constant(node, scalar, ranges)
+            return scalar(node) if isinstance(node, Variable) else None
+
+        def reduced(node: Reduction, arg: Any) -> Any:
+            return self._reduced(node, as_number(arg), ranges)
+
+        rules = dict.fromkeys(REDUCTIONS, reduced)
+        return as_number(fold(expr, rules, leaf, lambda node, *args: apply(node.atom, args)))
+
+    def _reduced(self, node: Reduction, arg: Any, ranges: Mapping[str, Range]) -> Any:
+        """A reduction of a number."""
+        over = [index_symbol(name) for name in node.indices]
+        if node.reducer == "softmax":
+            at = [affine(form) for form in node.at] or over
+            # indices that another softmax runs over carry a star
+            spans = {name: ranges[name if name in ranges else name.rstrip("*")] for name in node.indices}
+            return Softmax.over(arg, spans, at)
+        if node.reducer == "max":
+            raise NotCompiledError("a maximum over an index is not written as a formula by this version")
+        total = sp.exp(arg) if node.reducer == "logsumexp" else arg
+        count = 1
+        for symbol, name in zip(over, node.indices, strict=True):
+            start, stop = ranges[name]
+            count *= stop - start
+            total = summed(total, symbol, (start, stop))
+        return total / count if node.reducer == "mean" else sp.log(total) if node.reducer == "logsumexp" else total
+
+    def _constant(self, node: Constant, scalar: Callable[[Variable], Any], ranges: Mapping[str, Range]) -> Any:
+        if node.name in self.symbols:
+            return self.symbols[node.name]
+        definition = self.netsor.constant[node.name]
+        if isinstance(definition.value, Table):
+            indices = [self.netsor.index[name] for name in definition.indices]
+            starts, rules = tuple(i.start for i in indices), tuple(i.boundary for i in indices)
+            return Lookup(Data(node.name, definition.value, starts, rules), *(affine(slot) for slot in node.slots))
+        if isinstance(definition.value, Expr):
+            values = dict(zip(definition.indices, node.slots, strict=True))
+            return self.number(substitute(definition.value, values), scalar, ranges)
+        return exact(definition.value)
+
+
+def within(form: Affine, span: Range, ranges: Mapping[str, Range]) -> Any:
+    """1 where a form stays in a range, else 0."""
+    low, high = form.bounds(ranges)
+    if span[0] <= low and high < span[1]:
+        return sp.S.One
+    return sp.Piecewise((1, sp.And(affine(form) >= span[0], affine(form) < span[1])), (0, True))
+
+
+def _symbol(name: str, value: float | int | None) -> Any:
+    """A constant has the sign of its value."""
+    sign = {1: "positive", -1: "negative"}.get(int(np.sign(value or 0)), "real")
+    return sp.Symbol(name, **{sign: True})
+
+
+# ---- which constants can be symbols --------------------------------------------------------------------------------
+
+
+def kept_constants(netsor: Netsor, asked: bool | Sequence[str]) -> frozenset[str]:
+    """Names of constants to keep as symbols.
+
+    Raises    ProgramError for a name that is no constant, an array, a size or an exponent
+    """
+    fixed = _fixed(netsor)
+    free = [name for name, value in netsor.scalars.items() if value is not None and name not in fixed]
+    if isinstance(asked, bool):
+        return frozenset(free if asked else ())
+    names = [asked] if isinstance(asked, str) else list(asked)
+    for name in names:
+        if name not in netsor.scalars:
+            known = f"; {did_you_mean(name, free)}" if free else ""
+            raise ProgramError(f"symbolic: {name} is not a constant of {netsor.name}{known}")
+        if name not in free:
+            reason = fixed.get(name, "is an array or an expression, of which entries stay numbers")
+            raise ProgramError(f"symbolic: {name} {reason}, so it cannot stay a symbol")
+    return frozenset(names)
+
+
+def _fixed(netsor: Netsor) -> dict[str, str]:
+    """Constants that must be numbers, with the reason."""
+    found: dict[str, str] = {}
+    for expr in netsor.expressions:
+        for node in walk(expr):
+            if isinstance(node, Call) and node.atom == "power":
+                found |= {
+                    inner.name: "stands in an exponent" for inner in walk(node.args[1]) if isinstance(inner, Constant)
+                }
+            if isinstance(node, Call) and node.atom == "where":
+                inside = list(walk(node.args[0]))
+                if not any(isinstance(inner, Variable | IndexValue) for inner in inside):
+                    found |= {inner.name: "makes a choice" for inner in inside if isinstance(inner, Constant)}
+    texts = [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
+    texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
+    references = [node for expr in netsor.expressions for node in walk(expr) if isinstance(node, Variable | Constant)]
+    references += [reference for statement in netsor.body for reference in (statement.target, *statement.references)]
+    texts += [slot.text for reference in references for slot in reference.slots]
+    for name in re.findall(r"\w+", " ".join(texts)):
+        if name in netsor.scalars:
+            found[name] = "fixes the range of an index"
+    return found

@@ -1,0 +1,530 @@
+"""Pictures: densities against the limit, convergence in the width, covariances.
+
+Functions take `ax=None` and return the axes; colours are told apart by colour-blind readers, and widths by markers too.
+Pictures compute nothing but histograms and kernel estimates.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorprog.language.errors import ProgramError, TensorprogError, did_you_mean
+from tensorprog.language.files import whole
+from tensorprog.language.formats import label, members, name_of, one_or_several, short, split
+from tensorprog.language.samples import column, samples_of
+from tensorprog.results.comparison import Comparison, Row
+from tensorprog.results.distances import KL_POINTS, binned_kde
+from tensorprog.results.reference import Reference
+
+__all__ = ["PlotsUnavailableError", "convergence", "covariance", "density", "density_of", "save", "svg", "tail_bins"]
+
+Array = NDArray[Any]
+LIMIT, GREY = "#000000", "#777777"
+FIRST, SECOND, VERMILION = "#0072B2", "#CC79A7", "#D55E00"  # blue, purple and vermilion of Okabe & Ito
+MARKERS = "os^Dv<>pP*X"
+LAST = ("other outputs", "noise floor", "standard error")  # in legends, after what is measured
+
+
+class PlotsUnavailableError(TensorprogError):
+    """matplotlib is not installed."""
+
+
+def _figure(columns: int, width: float, height: float, windowed: bool = False) -> tuple[Any, list[Any]]:
+    """A figure with panels side by side; one that is not `windowed` belongs to no window system."""
+    try:
+        from matplotlib import pyplot as plt
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlotsUnavailableError('pictures need matplotlib: pip install "tensorprog[plot]"') from None
+    figure = (plt.figure if windowed else Figure)(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def axes_of(ax: Any, columns: int, width: float, height: float) -> list[Any]:
+    """One axes object per panel: those given, or those of a new figure."""
+    if ax is None:
+        return _figure(columns, width, height, windowed=True)[1]
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != columns:
+        raise ProgramError(f"ax must hold {columns} axes here, not {len(axes)}")
+    return axes
+
+
+def save(path: str | os.PathLike[str], draw: Any, columns: int, width: float = 10.0, height: float = 4.2) -> None:
+    """Draw a figure and write it in one step: `draw(axes)` gets the axes.
+
+    Raises    PlotsUnavailableError without matplotlib
+    """
+    figure, axes = _figure(columns, width, height)
+    draw(axes)
+    with whole(path) as partial:
+        figure.savefig(partial, dpi=200)
+
+
+def svg(draw: Callable[[Any], Any], width: float = 4.4, height: float = 3.6) -> str:
+    """One panel as SVG text, for a page: `draw(ax)` gets the axes.
+
+    The ground is transparent, and what matplotlib draws black has the ink of the page; text stays text.
+
+    Raises    PlotsUnavailableError without matplotlib
+    """
+    figure, (ax,) = _figure(1, width, height)
+    import matplotlib
+
+    options: dict[Any, Any] = {"savefig.facecolor": "none", "svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
+    with matplotlib.rc_context(options):
+        figure.patch.set_alpha(0.0)
+        ax.patch.set_alpha(0.0)
+        draw(ax)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return text.getvalue()
+
+
+def plain(text: str) -> str:
+    """Text in which no dollar begins a formula."""
+    return text.replace("$", r"\$")
+
+
+def colours(count: int) -> list[Any]:
+    """Colours for widths in order, from light to dark."""
+    import matplotlib
+
+    shades = matplotlib.colormaps["viridis"](np.linspace(0.82, 0.12, count) if count > 1 else np.array([0.35]))
+    return list(shades)
+
+
+def style(ax: Any) -> None:
+    """Frame and grid of a panel."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(True, which="major", color="#000000", alpha=0.10, linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def width_axis(ax: Any, widths: Sequence[float]) -> None:
+    """A log axis with ticks at widths: at each, or at some of a dozen or more."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    ax.set_xscale("log")
+    shown = [w for k, w in enumerate(widths) if k % max(1, len(widths) // 6) == 0]
+    ax.xaxis.set_major_locator(FixedLocator(shown))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticklabels([f"{w:g}" for w in shown])
+    ax.set_xlim(min(widths) / 1.5, max(widths) * 1.5)
+
+
+def name_axis(axis: Any, text: str) -> None:
+    """Name an axis with all its data; of large and small numbers on it the name has the power of ten."""
+    largest = float(np.abs(axis.get_view_interval()).max())
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    if axis.get_scale() == "log" or -4 < power < 5:
+        axis.set_label_text(plain(text))
+        return
+    axis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}".replace("-", "\u2212"))
+    axis.set_label_text(f"{plain(text)} / $10^{{{power}}}$")
+
+
+def legend_above(ax: Any, handles: Sequence[Any] | None = None) -> None:
+    """A legend above the panel, where no data are; measured curves first, one entry per meaning."""
+    if handles is None:
+        handles, _ = ax.get_legend_handles_labels()
+    found = {handle.get_label(): handle for handle in handles}
+    last = [name for name in LAST if name in found]
+    last += [name for name in found if name.startswith("slope")]
+    order = [name for name in found if name not in last] + last
+    if order:
+        ax.legend([found[name] for name in order], [plain(name) for name in order], loc="lower left",
+                  bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, fontsize="small", borderaxespad=0.2,
+                  handlelength=2.2, columnspacing=1.4)
+
+
+# ---- densities ------------------------------------------------------------------------------------------------------
+
+
+LIMIT_NAME, GAUSSIAN_NAME = "limit", "Gaussian, equal variance"
+LEAST = 10  # draws in a bin of the empirical density, at least
+BIN = 0.25  # its width, in standard deviations, where there are enough
+
+
+def tail_bins(x: Array) -> tuple[Array, Array, Array]:
+    """Empirical density at points, with standard errors: bins of a quarter standard deviation, wider in the tails.
+
+    Bins with fewer than ten draws are joined with their outer neighbours up to one standard deviation; what is then
+    still rarer is not shown.  Where a few draws make the standard deviation it is replaced, see `_bulk`.
+
+    Shapes    (samples,) -> places (the mean of the draws in the bin), density, error
+    """
+    x = np.sort(np.asarray(x, dtype=np.float64).ravel())
+    spread = _bulk(x)[1]
+    if not 0 < spread < math.inf:
+        return (np.zeros(0),) * 3
+    centre = float(np.median(x))
+
+    def side(distances: Array, sign: float) -> list[tuple[float, float, float]]:
+        found = []
+        distances = np.sort(distances)
+        start, stop = 0.0, BIN * spread
+        while start <= distances[-1] if len(distances) else False:
+            first, last = np.searchsorted(distances, [start, stop])
+            count = int(last - first)
+            if count >= LEAST:
+                place = centre + sign * float(distances[first:last].mean())
+                height = count / (len(x) * (stop - start))
+                found.append((place, height, height / math.sqrt(count)))
+                start, stop = stop, stop + BIN * spread
+            elif stop - start < spread - 1e-9 * spread:
+                stop += BIN * spread
+            else:
+                break
+        return found
+
+    rows = side(centre - x[x < centre], -1.0)[::-1] + side(x[x >= centre] - centre, 1.0)
+    places, heights, errors = np.array(rows).T if rows else (np.zeros(0),) * 3
+    return places, heights, errors
+
+
+def _bulk(x: Array) -> tuple[float, float]:
+    """Mean and standard deviation; median and central range of 68 % where that is shorter, with very heavy tails.
+
+    Of Gaussian draws that range is twice the standard deviation.
+    """
+    low, middle, high = (float(value) for value in np.quantile(x, [0.16, 0.5, 0.84]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = float(x.mean()), float(x.std())
+    return (mean, spread) if high == low or spread <= high - low else (middle, high - low)
+
+
+def density(
+    samples: Any, law: Any = None, variable: str | None = None, ax: Any = None, scale: str = "both",
+) -> Any:
+    """Densities at finite width against the limit and against the Gaussian of equal variance.
+
+    `samples` is one or several results of `run`; `scale` is "linear", "log" or "both" (then `ax` holds two axes).  On
+    the linear scale finite widths are kernel estimates; on the log scale histograms with their counting errors, as far
+    out as a bin of one standard deviation holds ten networks.
+    """
+    runs = one_or_several(samples, lambda run: samples_of(run, "density takes samples first, one or several"))
+    if not runs and law is None:
+        raise ProgramError("there is nothing to draw: give samples, a law, or both")
+    netsor = runs[0].netsor if runs else law.netsor
+    if variable is None:
+        variable = label(netsor.outputs[0], members(netsor, netsor.outputs[0], 1)[0])
+    place = split(netsor, variable)
+    draws = [(f"n = {run.width}" if run.width else "draws from the limit", column(run, *place)) for run in runs]
+    return density_of(draws, variable, law, ax, scale)
+
+
+def density_of(
+    draws: Sequence[tuple[str, Array]], variable: str, law: Any = None, ax: Any = None, scale: str = "both"
+) -> Any:
+    """As `density`, for draws of one variable given as (name in the legend, array)."""
+    if scale not in ("linear", "log", "both"):
+        raise ProgramError(f"scale must be linear, log or both, not {scale!r}")
+    scales = ["linear", "log"] if scale == "both" else [scale]
+    draws = [(run, np.asarray(x, dtype=np.float64).ravel()) for run, x in draws]
+    reference = None if law is None else Reference.of(law, "density takes a law second")
+    axes = axes_of(ax, len(scales), 5.0 * len(scales), 4.2)
+    gaussian = _moments(reference, variable, draws)
+    centre, spread = gaussian if reference is not None else _bulk(draws[-1][1])
+    low = min([centre - 12 * spread, *(float(x.min()) for _, x in draws)])
+    high = max([centre + 12 * spread, *(float(x.max()) for _, x in draws)])
+    curve = reference.curve(variable, low, high) if reference is not None and spread > 0 else None
+    for panel, kind in zip(axes, scales, strict=True):
+        _density_panel(panel, kind, draws, curve, gaussian, centre, spread)
+        name_axis(panel.xaxis, variable)
+        name_axis(panel.yaxis, "probability density" + (", log scale" if kind == "log" else ""))
+        style(panel)
+    handles = _density_legend([run for run, _ in draws], axes[0])
+    if len(axes) > 1:
+        # below both panels, where no data are
+        axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False)
+    else:
+        legend_above(axes[0], handles)
+    return axes[0] if len(axes) == 1 else np.asarray(axes, dtype=object)
+
+
+def _density_legend(names: Sequence[str], ax: Any) -> list[Any]:
+    """Widths as they look in both panels, then the smooth curves."""
+    from matplotlib.lines import Line2D
+
+    shades = colours(len(names))
+    handles: list[Any] = [
+        Line2D([], [], color=shades[k], marker=MARKERS[k % len(MARKERS)], markersize=4.5, linewidth=1.3, label=run)
+        for k, run in enumerate(names)
+    ]
+    return handles + [line for line in ax.lines if line.get_label() in (LIMIT_NAME, GAUSSIAN_NAME)]
+
+
+def _moments(reference: Reference | None, variable: str, draws: Sequence[tuple[str, Array]]) -> tuple[float, float]:
+    """Mean and standard deviation of the limit, or else of the last sample."""
+    if reference is not None:
+        family, position = split(reference.netsor, variable)
+        values = reference.moments(family)
+        return float(values["mean"][0][position]), math.sqrt(max(0.0, float(values["variance"][0][position])))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(draws[-1][1].mean()), float(draws[-1][1].std())
+
+
+def _density_panel(
+    ax: Any, kind: str, draws: Sequence[tuple[str, Array]], curve: Any, gaussian: tuple[float, float], centre: float,
+    spread: float,
+) -> None:
+    shades = colours(len(draws))
+    lowest, highest, reach = math.inf, 0.0, 4.0 * spread
+    for k, (run, x) in enumerate(draws):
+        marker = MARKERS[k % len(MARKERS)]
+        if kind == "log":
+            places, heights, errors = tail_bins(x)
+            if len(places):
+                ax.errorbar(places, heights, yerr=errors, color=shades[k], marker=marker, markersize=3.6,
+                            linestyle="none", elinewidth=0.8, label=run, zorder=3)
+                lowest, highest = min(lowest, float(heights.min())), max(highest, float(heights.max()))
+                reach = max(reach, float(np.abs(places - centre).max()))
+        else:
+            low, high = centre - 6 * spread, centre + 6 * spread
+            inside = x[(low <= x) & (x <= high)]
+            if len(inside) > 1 and inside.std() > 0:
+                heights = binned_kde(inside, low, high) * (len(inside) / len(x))
+                ax.plot(np.linspace(low, high, KL_POINTS), heights, color=shades[k], linewidth=1.3, label=run,
+                        zorder=2 + k / 100)
+    if not spread > 0:
+        return
+    floor = 10.0 ** (math.floor(math.log10(lowest)) - 1) if math.isfinite(lowest) else 1e-6 / spread
+    if kind == "log":
+        # as far as the limit, or the data, stay above the bottom of the picture
+        x = np.linspace(centre - 40 * spread, centre + 40 * spread, 8001)
+        height = curve.pdf(x) if curve is not None else _gauss(x, *gaussian)
+        visible = np.abs(x - centre)[height > floor]
+        reach = max(reach * 1.05, float(visible.max()) if len(visible) else 0.0)
+        reach = min(reach, 40 * spread)
+    x = np.linspace(centre - reach, centre + reach, 1201)
+    limit, normal = np.zeros(0) if curve is None else curve.pdf(x), _gauss(x, *gaussian)
+    if curve is not None:
+        ax.plot(x, limit, color=LIMIT, linewidth=1.8, label=LIMIT_NAME, zorder=4 if kind == "linear" else 2.5)
+    ax.plot(x, normal, color=VERMILION, linewidth=1.5, linestyle=(0, (5, 2.5)),
+            label=GAUSSIAN_NAME, zorder=5 if kind == "linear" else 2.4)
+    ax.set_xlim(centre - reach, centre + reach)
+    if kind == "log":
+        ax.set_yscale("log")
+        ax.set_ylim(floor, 2 * float(max(highest, 10 * floor, normal.max(), limit.max(initial=0.0))))
+    else:
+        ax.set_ylim(bottom=0)
+
+
+def _gauss(x: Array, centre: float, spread: float) -> Array:
+    result: Array = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+    return result
+
+
+# ---- convergence in the width ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Series:
+    """One variable over the widths, and other members of the same comparisons."""
+
+    variable: str
+    widths: list[float]
+    rows: list[Row]
+    others: list[list[Row]]
+
+
+def convergence(
+    comparisons: Comparison | Iterable[Comparison], variable: str | None = None, ax: Any = None,
+    panels: Sequence[str] | None = None,
+) -> Any:
+    """Distances to the limit against the width n, on log axes, with standard errors and noise floors.
+
+    `panels` are among "kl" (the paper's kernel estimate, and where rows have it the precise one), "distances" (KS and
+    Wasserstein-1), "excess" (distance of the kurtosis from the limit's), "variance" and "kurtosis"; by default the
+    first three, without a limit the last two.  Other members of the same comparisons are drawn faintly.
+
+    Shapes    one axes object for each panel, as `ax` and as what is returned
+    """
+    ordered = sorted((c for c in one_or_several(comparisons, _comparison) if c.width), key=lambda c: c.width)
+    if not ordered:
+        raise ProgramError("there is nothing to draw: give at least one comparison of finite width")
+    variable = variable or ordered[0].rows[0].variable
+    known = DISTANCES | STATISTICS if ordered[0].reference != "nothing" else STATISTICS
+    chosen = list(panels) if panels is not None else list(DISTANCES if known != STATISTICS else STATISTICS)
+    for kind in chosen:
+        if kind not in known:
+            raise ProgramError(f"there is no panel {kind!r} here; {did_you_mean(kind, list(known))}")
+    axes = axes_of(ax, len(chosen), 4.1 * len(chosen), 4.0)
+    faint = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
+    series = _Series(variable, [float(c.width or 0) for c in ordered], [c[variable] for c in ordered],
+                     [[c[other] for c in ordered] for other in faint])
+    for kind, panel in zip(chosen, axes, strict=True):
+        title = known[kind](panel, series)
+        panel.set_xlabel("width n")
+        name_axis(panel.yaxis, title)
+        width_axis(panel, series.widths)
+        style(panel)
+        legend_above(panel)
+    return np.asarray(axes, dtype=object)
+
+
+def _comparison(value: Any) -> Comparison:
+    if not isinstance(value, Comparison):
+        raise ProgramError(f"convergence takes comparisons, one or several, not {type(value).__name__}")
+    return value
+
+
+def _kl(ax: Any, series: _Series) -> str:
+    drawn, start = _distance(ax, series, "kl", f"kernel estimate, {series.variable}", FIRST), series.rows[0].kl
+    if np.isfinite(_numbers(series.rows, "kl_precise")).any():
+        drawn += _distance(ax, series, "kl_precise", f"precise, {series.variable}", SECOND, floored=False)
+        start = series.rows[0].kl_precise
+    _log(ax, drawn)
+    _guide(ax, series.widths, start, -2)
+    return "KL(finite || limit) / nats"
+
+
+def _distances(ax: Any, series: _Series) -> str:
+    first = _distance(ax, series, "ks", f"KS, {series.variable}", FIRST)
+    _log(ax, first + _distance(ax, series, "w1", f"Wasserstein-1, {series.variable}", SECOND))
+    _guide(ax, series.widths, max(series.rows[0].ks, series.rows[0].w1), -1)
+    return "KS and Wasserstein-1 to the limit"
+
+
+def _excess(ax: Any, series: _Series) -> str:
+    rows = series.rows
+    error = np.hypot(_numbers(rows, "kurtosis_se"), np.nan_to_num(_numbers(rows, "limit_kurtosis_error")))
+    _log(ax, _measured(ax, series, _excesses, error, series.variable, floor=error, floor_name="standard error"))
+    _guide(ax, series.widths, abs(rows[0].kurtosis - rows[0].limit_kurtosis), -1)
+    return "|kurtosis \u2212 limit|"
+
+
+def _excesses(rows: Sequence[Row]) -> Array:
+    result: Array = np.abs(_numbers(rows, "kurtosis") - _numbers(rows, "limit_kurtosis"))
+    return result
+
+
+def _variance(ax: Any, series: _Series) -> str:
+    _statistic(ax, series, "variance")
+    return f"variance of {series.variable}"
+
+
+def _kurtosis(ax: Any, series: _Series) -> str:
+    _statistic(ax, series, "kurtosis")
+    return f"kurtosis of {series.variable} (Gaussian = 3)"
+
+
+Panel = Callable[[Any, _Series], str]  # draws, and says what its vertical axis is
+DISTANCES: dict[str, Panel] = {"kl": _kl, "distances": _distances, "excess": _excess}
+STATISTICS: dict[str, Panel] = {"variance": _variance, "kurtosis": _kurtosis}
+
+
+def _numbers(rows: Sequence[Row], key: str) -> Array:
+    return np.array([getattr(row, key) for row in rows], dtype=np.float64)
+
+
+def _distance(ax: Any, series: _Series, key: str, label: str, colour: str, floored: bool = True) -> list[Array]:
+    floor = _numbers(series.rows, f"{key}_floor") if floored else None
+    return _measured(ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"), label, colour,
+                     floor)
+
+
+def _statistic(ax: Any, series: _Series, key: str) -> None:
+    value, _ = _measured(ax, series, lambda rows: _numbers(rows, key), _numbers(series.rows, f"{key}_se"),
+                         series.variable)
+    if (value > 0).all() and value.max() > 3 * value.min():
+        _log(ax, [value])
+
+
+def _measured(
+    ax: Any, series: _Series, values: Callable[[Sequence[Row]], Array], error: Array, label: str, colour: str = FIRST,
+    floor: Array | None = None, floor_name: str = "noise floor",
+) -> list[Array]:
+    """Values with their errors, those of other members faintly, and a floor below which they say nothing."""
+    # the second series of a panel stands a little to the right, so that error bars do not cover each other
+    widths = [width * (1.0 if colour == FIRST else 1.07) for width in series.widths]
+    for other in series.others:
+        ax.plot(widths, values(other), color=colour, linewidth=0.8, alpha=0.4, zorder=1, label="other outputs")
+    value = values(series.rows)
+    ax.errorbar(widths, value, yerr=np.nan_to_num(error), color=colour, marker="o" if colour == FIRST else "s",
+                markersize=5, linewidth=1.5, capsize=2.5, label=label, zorder=3)
+    if floor is None:
+        return [value, value + error]
+    ax.plot(widths, floor, color=colour, linestyle=(0, (1, 1.5)), linewidth=1.4, label=floor_name, zorder=2)
+    return [value, value + error, floor]
+
+
+def _guide(ax: Any, widths: Sequence[float], start: float, slope: int) -> None:
+    """A grey line of the given slope, to read the rate from; it does not stretch the axes."""
+    if len(widths) > 1 and start > 0 and math.isfinite(start):
+        limits = ax.get_ylim()
+        line = start * 1.6 * (np.asarray(widths) / widths[0]) ** slope
+        ax.plot(widths, line, color=GREY, linewidth=1.0, linestyle=(0, (6, 3)), zorder=0, label=f"slope \u2212{-slope}")
+        ax.set_ylim(limits)
+
+
+def _log(ax: Any, series: Sequence[Array]) -> None:
+    seen = np.concatenate([s[np.isfinite(s) & (s > 0)] for s in series])
+    if len(seen):
+        ax.set_yscale("log", nonpositive="clip")
+        ax.set_ylim(float(seen.min()) / 2, float(seen.max()) * 2)
+
+
+# ---- covariances ----------------------------------------------------------------------------------------------------
+
+
+NUMBERED = 8  # members of a family up to which cells hold numbers
+TICKS = 16  # names along an axis, at most
+LARGEST = 1024  # members that can be told apart in a picture
+INKS = DARK, LIGHT = "#111111", "#f4f4f4"  # on cells
+
+
+def covariance(law: Any, name: str, ax: Any = None) -> Any:
+    """Covariance matrix over the members of a family of the limit: outputs, scores, or any other vectors.
+
+    Members stand in C order.  Small families have numbers in the cells; colours are centred at zero where there are
+    negative covariances.
+
+    Raises    ProgramError for a family that there is none of, or of more than 1024 members
+    """
+    reference = Reference.of(law, "covariance takes a law")
+    family = reference.netsor.families.get(name_of(name))
+    if family is None or family.kind == "weight":
+        known = [key for key, value in reference.netsor.families.items() if value.kind != "weight"]
+        raise ProgramError(f"{name} is not a family of {reference.netsor.name}; {did_you_mean(name, known)}")
+    found = reference.covariance(name, LARGEST)
+    if found is None:
+        raise ProgramError(f"{name} has {math.prod(family.shape):,} members; pictures show up to {LARGEST:,}: read "
+                           f"entries with law.cov({name!r}).at(I, J)")
+    (panel,) = axes_of(ax, 1, 5.0, 4.2)
+    image = _cells(panel, found[0])
+    names = [label(name, index) for index in members(reference.netsor, name)]
+    step = -(-len(names) // TICKS)
+    places = range(0, len(names), step)
+    shown = [plain(names[k]) for k in places]
+    panel.set_xticks(places, shown, rotation=90 if len(shown) > NUMBERED or max(map(len, shown)) > 5 else 0)
+    panel.set_yticks(places, shown)
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+    panel.figure.colorbar(image, ax=panel, label=f"covariance of {plain(name)} in the limit")
+    return panel
+
+
+def _cells(panel: Any, matrix: NDArray[np.float64]) -> Any:
+    """The matrix in colours, with numbers where there is room."""
+    largest = float(np.nanmax(np.abs(matrix), initial=0.0)) or 1.0
+    signed = bool((matrix < -1e-9 * largest).any())
+    image = panel.imshow(matrix, cmap="RdBu" if signed else "cividis", vmin=-largest if signed else 0.0, vmax=largest,
+                         interpolation="nearest")
+    if len(matrix) <= NUMBERED:
+        red, green, blue, _ = np.moveaxis(image.to_rgba(matrix), -1, 0)
+        light = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
+        for i, j in np.ndindex(matrix.shape):
+            value = matrix[i, j] if abs(matrix[i, j]) > 1e-12 * largest else 0.0
+            panel.text(j, i, short(float(value)).replace("-", "\u2212"), ha="center", va="center", fontsize=9,
+                       color=DARK if light[i, j] else LIGHT)
+    return image
