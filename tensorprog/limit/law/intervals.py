@@ -230,7 +230,7 @@ class Moving:
             low, high, move = args[1][:3]
         half, middle = (high - low) / 2, (high + low) / 2
 
-        def fades(centre: float) -> Array:
+        def fades(centre: float) -> Any:
             return ANGLE * (np.abs(middle - centre) - half + move)
 
         if name in ("divide", "power"):

@@ -261,7 +261,7 @@ class Mixture:
         Shapes    grid (points,) -> (1 + sets, points)
         """
         if self.panels is not None:  # the second of two sets is off by its error
-            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), False)
             return np.stack([value, value, value + error / 3])
         values = self._averaged(_normal_density, grid, np.zeros(()))
         return np.concatenate([self.rule.value(values)[None], values])
@@ -269,7 +269,7 @@ class Mixture:
     def density(self, grid: Array) -> tuple[Array, Array]:
         """Density of one variable with at most one summand."""
         if self.panels is not None:
-            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), False)
             return value, np.where(np.isfinite(value), error + self._off(grid, value), error)
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
@@ -345,7 +345,7 @@ class Mixture:
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
         if self.panels is not None:
-            value, error = self.panels.cdf(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), True)
             return value, error + self._off(grid, np.minimum(value, 1 - value))
         values = self._averaged(_normal_cdf, grid, np.zeros(()), 1.0)
         below = self.rule.value(values)

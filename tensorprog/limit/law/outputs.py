@@ -125,7 +125,7 @@ class Outputs:
 
         `dense`: for densities and distribution functions, which need more of a rule than moments do.
         """
-        key = name, box, split
+        key: tuple[Any, ...] = name, box, split
         if key not in self._mixtures:
             if name in self.compiler.scores and not self.compiler.layered:
                 self._mixtures[key] = self._score(name, box)
@@ -135,9 +135,12 @@ class Outputs:
                 self._mixtures[key] = self._drawn_mixture(name, box)
         found = self._mixtures[key]
         rough = dense and found.rule.orders and any(s.panels is None for s in found.summands)
-        if rough and found.disagreement() > (self.accuracy or FINE_AIM):
-            self._mixtures[key] = found = self._by_draws(name, box, split)
-        return found
+        if not rough or found.disagreement() <= (self.accuracy or FINE_AIM):
+            return found
+        drawn = *key, "drawn"
+        if drawn not in self._mixtures:
+            self._mixtures[drawn] = self._by_draws(name, box, split)
+        return self._mixtures[drawn]
 
     def knows(self, name: str, box: Box) -> bool:
         """Whether the mixture of members is at hand."""

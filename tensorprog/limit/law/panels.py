@@ -153,16 +153,15 @@ class Panels:
 
     # -- one variable -------------------------------------------------------------------------------------------
 
-    def density(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
-        """Density of the variable beside an independent N(mean, var), and its error.
+    def averaged(self, grid: Array, mean: float, var: float, cumulative: bool) -> tuple[Array, Array]:
+        """Density or distribution function of the variable beside an independent N(mean, var), and its error.
 
         Shapes    grid (points,) -> two arrays (points,)
         """
-        return self._averaged(grid, mean, var, cumulative=False)
-
-    def cdf(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
-        """Distribution function, likewise."""
-        return self._averaged(grid, mean, var, cumulative=True)
+        size = max(1, CHUNK // (len(self.low) * NODES))
+        parts = [_Points(self, grid[k : k + size], mean, var, cumulative).found() for k in range(0, len(grid), size)]
+        value, error = (np.concatenate([np.zeros(0), *each]) for each in ([p[k] for p in parts] for k in (0, 1)))
+        return value, error
 
     def atoms(self, var: float) -> bool:
         """Whether the variable takes some value with positive probability, beside an independent Gaussian."""
@@ -193,13 +192,6 @@ class Panels:
             if not (np.abs(found - value) <= 1e-6 * size).any():
                 found = np.append(found, value)
         return np.sort(found)
-
-    def _averaged(self, grid: Array, mean: float, var: float, cumulative: bool) -> tuple[Array, Array]:
-        size = max(1, CHUNK // (len(self.low) * NODES))
-        parts = [_Points(self, grid[k : k + size], mean, var, cumulative).found() for k in range(0, len(grid), size)]
-        if not parts:
-            return np.zeros(0), np.zeros(0)
-        return np.concatenate([value for value, _ in parts]), np.concatenate([error for _, error in parts])
 
 
 class _Points:
@@ -240,7 +232,7 @@ class _Points:
         left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
         lost = ~cells & (panels.masses > 0)
         if lost.any():
-            self.error += self._bound(np.flatnonzero(lost))
+            self.error += panels.masses[lost].sum() if self.cumulative else np.inf  # only their mass is known
         for depth in range(DEPTH):
             again = self._settle(points, which, low, high, mean, var, depth == DEPTH - 1)
             if not again.size:
@@ -260,10 +252,6 @@ class _Points:
         known = np.isinf(self.value)
         with np.errstate(invalid="ignore"):
             return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
-
-    def _bound(self, which: Array) -> Array:
-        """No more than this comes of panels of which only the mass is known."""
-        return np.full(self.grid.shape, self.panels.masses[which].sum() if self.cumulative else np.inf)
 
     def _settle(
         self, points: Array, which: Array, low: Array, high: Array, mean: Array, var: Array, last: bool
@@ -339,13 +327,9 @@ class _Points:
         points, low, high, mean, rises, y = (a[chosen] for a in (points, low, high, mean, rises, y))
         below, above = np.full(len(y), -1.0), np.full(len(y), 1.0)
         nodes = gauss_legendre(NODES)[0]
-        scale = np.array([1 / np.prod(2 * (x - np.delete(nodes, k))) for k, x in enumerate(nodes)])
 
         def at(t: Array) -> Array:
-            away = t[:, None] - nodes
-            away = np.where(away == 0, 1e-300, away)
-            terms = scale / away
-            return np.asarray((terms * mean).sum(axis=1) / terms.sum(axis=1))
+            return np.asarray((_interpolation(nodes, t) * mean).sum(axis=1))
 
         for _ in range(54):
             t = (below + above) / 2
