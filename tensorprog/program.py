@@ -126,12 +126,11 @@ class Program(Builder, Shown):
         check_kept(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
-        with added.named():
-            drawn = run(
-                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
-                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
-                executor=executor, store=store, progress=progress,
-            )
+        drawn = run(
+            added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+            coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+            executor=executor, store=store, progress=progress,
+        )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(

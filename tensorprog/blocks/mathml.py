@@ -45,7 +45,7 @@ SPACES = {",": ".17em", ":": ".22em", ";": ".28em", "!": "0", " ": ".3em", "quad
 ACCENTS = {"mathring": "\u02da", "tilde": "~", "hat": "^", "bar": "\u00af", "overline": "\u00af"}
 SCROLLS = {"class_": "formula", "style": "overflow-x:auto;padding:.2em 0", "tabindex": 0, "role": "group",
            "aria_label": "formula"}
-IGNORED = {"limits", "nolimits", "displaystyle", "textstyle", "big", "Big"}
+STYLES = {"mathit": "font-style:italic", "mathbf": "font-weight:bold"}
 UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mbox"}
 SIZED = ("middle", "bigl", "bigr", "Bigl", "Bigr")  # before a bracket
 LOOKS = {key: {"stretchy": "false"} for key in "()[]|"} | {"/": {"lspace": "0", "rspace": "0"}}  # as in LaTeX
@@ -113,12 +113,11 @@ class _Formula:
         found = []
         self.skip()
         while self.token and self.token != "}" and self.token not in stops:
-            atom = self.scripts()
-            found += [atom] if atom else []
+            found.append(self.scripts())
             self.skip()
         return found
 
-    def scripts(self) -> Html | None:
+    def scripts(self) -> Html:
         """An atom with what stands below and above it; large operators have it under and over themselves."""
         large = self.token.removeprefix("\\") in ("sum", "prod")
         base = self.atom()
@@ -138,7 +137,6 @@ class _Formula:
             return base
         names = ("munder", "mover", "munderover") if large else ("msub", "msup", "msubsup")
         top = tag("mrow", *above)
-        base = base or tag("mrow")
         if below is None:
             return tag(names[1], base, top)
         return tag(names[2], base, below, top) if above else tag(names[0], base, below)
@@ -148,7 +146,7 @@ class _Formula:
         self.skip()
         if self.token == "{":
             return self.braces()
-        return (self.atom() if self.token not in ("", "}") else None) or tag("mrow")
+        return tag("mrow") if self.token in ("", "}") else self.atom()
 
     def braces(self) -> Html:
         """A row in braces."""
@@ -171,8 +169,8 @@ class _Formula:
             text += token
         return re.sub(r"\\(.)", r"\1", text[1:])
 
-    def atom(self) -> Html | None:
-        """One atom; None for commands that show nothing."""
+    def atom(self) -> Html:
+        """One atom."""
         token = self.token
         if token == "{":
             return self.braces()
@@ -185,16 +183,14 @@ class _Formula:
             return tag("mi", token)
         return _operator(token)
 
-    def command(self, name: str) -> Html | None:
+    def command(self, name: str) -> Html:
         """A command with its arguments."""
         special: dict[str, Callable[[], Html]] = {
-            "frac": self.fraction, "tfrac": self.fraction, "sqrt": self.root, "left": self.fence,
-            "begin": self.environment,
+            "frac": self.fraction, "tfrac": self.fraction, "left": self.fence, "begin": self.environment,
+            "sqrt": lambda: tag("msqrt", self.argument()),
         } | dict.fromkeys(SIZED, lambda: tag("mo", self.delimiter(), stretchy="true"))
         if name in special:
             return special[name]()
-        if name in IGNORED:
-            return None
         if name in LETTERS:
             return tag("mi", LETTERS[name])
         if name in LARGE:
@@ -209,10 +205,8 @@ class _Formula:
             return tag("mover", self.argument(), tag("mo", ACCENTS[name], stretchy="false"), accent="true")
         if name in UPRIGHT:
             return tag("mtext" if "text" in name else "mi", self.raw(), mathvariant="normal")
-        if name == "mathit":
-            return tag("mi", self.raw(), style="font-style:italic")
-        if name == "mathbf":
-            return tag("mi", self.raw(), style="font-weight:bold")
+        if name in STYLES:
+            return tag("mi", self.raw(), style=STYLES[name])
         if name == "mathbb":
             text = self.raw()
             return tag("mi", BLACKBOARD.get(text, text))
@@ -223,15 +217,6 @@ class _Formula:
     def fraction(self) -> Html:
         """Numerator and denominator."""
         return tag("mfrac", self.argument(), self.argument())
-
-    def root(self) -> Html:
-        """A square root, or another."""
-        if self.token != "[":
-            return tag("msqrt", self.argument())
-        self.take()
-        degree = tag("mrow", *self.row(("]",)))
-        self.take()
-        return tag("mroot", self.argument(), degree)
 
     def delimiter(self) -> str:
         """A bracket, or nothing."""
@@ -248,9 +233,9 @@ class _Formula:
             content += [_operator(self.take()), *self.row((r"\right",))]
         self.take()
         closing = self.delimiter()
-        sides = [tag("mo", side, fence="true", stretchy="true", form=form) if side else None
-                 for side, form in ((opening, "prefix"), (closing, "postfix"))]
-        return tag("mrow", sides[0] or "", *content, sides[1] or "")
+        before, after = (tag("mo", side, fence="true", stretchy="true", form=form) if side else ""
+                         for side, form in ((opening, "prefix"), (closing, "postfix")))
+        return tag("mrow", before, *content, after)
 
     def environment(self) -> Html:
         """Cells in rows: matrices, cases, and lines of one formula."""

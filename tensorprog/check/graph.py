@@ -227,17 +227,12 @@ class Structure:
             system.within(Affine.index(f"{apart}'") - Affine.index(apart), (1, stop - start))
         return system.solve()
 
-    def same_weight_in_score(
-        self, left: Operand, right: Operand, vectors: bool = False
-    ) -> tuple[Verdict, dict[str, int]]:
-        """Whether both sides of a score can use one member of a weight family, at the same index values of the score.
-
-        With `vectors` they must multiply the same vector as well.
-        """
+    def same_weight_in_score(self, left: Operand, right: Operand) -> tuple[Verdict, dict[str, int]]:
+        """Whether both sides of one member of a score can use one member of a weight family."""
         assert left.definer is not None
         assert right.definer is not None
         one, two = self._product(left.definer), self._product(right.definer)
-        if one.weight.name != two.weight.name or (vectors and one.vector.name != two.vector.name):
+        if one.weight.name != two.weight.name:
             return HOLDS, {}
         system = System()
         system.variables(self.netsor.ranges, _indices(self.netsor.body[left.dot].target), "")
@@ -250,21 +245,9 @@ class Structure:
                 else:
                     inside[target.bare] = value
                     system.within(value, self.netsor.ranges[target.bare])
-            read = (product.weight, *((product.vector,) if vectors else ()))
-            forms.append([slot for variable in read for slot in system.member(
-                self.netsor.families[variable.name], [slot.at(inside) for slot in variable.slots])])
+            forms.append(system.member(
+                self.netsor.families[product.weight.name], [slot.at(inside) for slot in product.weight.slots]))
         system.all_equal(*forms)
-        return system.solve()
-
-    def same_operands(self, position: int) -> tuple[Verdict, dict[str, int]]:
-        """Whether both operands of a Dot can be one vector: FAILS with index values, HOLDS if never."""
-        dot = self.netsor.body[position]
-        left, right = dot.inputs
-        if left.name != right.name:
-            return HOLDS, {}
-        system = System()
-        system.variables(self.netsor.ranges, _indices(dot.target), "")
-        system.all_equal(self._member(system, left), self._member(system, right))
         return system.solve()
 
     def _product(self, position: int) -> MatMul:

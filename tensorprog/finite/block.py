@@ -176,8 +176,7 @@ class _Networks:
 
     def inputs(self, op: Op) -> tuple[Grouping, Open]:
         """The vectors that a MatMul step multiplies."""
-        group = self.plan.groups[op.at]
-        assert group is not None
+        group = self.plan.group(op)
         vector = group.statement.vector
         return group, self.read(vector, group.ranges, self.plan.lengths[vector.name])
 
@@ -188,8 +187,7 @@ class _Networks:
 
     def factor(self, op: Op) -> None:
         """L with L L^T the Gram matrix of the inputs, over batch, weight members if they differ, columns and FACTOR."""
-        group = self.plan.groups[op.at]
-        assert group is not None
+        group = self.plan.group(op)
         if op.key in self.plan.lengths:  # coordinates are a factor already
             _, vectors = self.inputs(op)
             if group.separable:
@@ -206,8 +204,7 @@ class _Networks:
         self.values[op.writes] = Open((BATCH, *_renamed(names, group, back=False), FACTOR), data)
 
     def matmul(self, op: Op) -> None:
-        group = self.plan.groups[op.at]
-        assert group is not None
+        group = self.plan.group(op)
         scale = self.job.deviations[group.weight.name][group.members].astype(self.job.dtype)
         if not op.key:
             product = self.with_history(op, group, scale)

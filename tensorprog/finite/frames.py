@@ -58,16 +58,31 @@ class Draw:
         return self.own[1] - self.own[0]
 
     @property
+    def normal_ranges(self) -> list[tuple[int, int]]:
+        """Ranges of plain normals, adjacent ones joined."""
+        ranges = [(0, 0)]
+        for start, stop in ((0, self.seen), *self.along):
+            if ranges[-1][1] == start:
+                ranges[-1] = (ranges[-1][0], stop)
+            elif stop > start:
+                ranges.append((start, stop))
+        return [(start, stop) for start, stop in ranges if stop > start]
+
+    @property
+    def normals(self) -> int:
+        """Number of plain normals in a vector."""
+        return self.seen + sum(stop - start for start, stop in self.along)
+
+    @property
     def plain(self) -> bool:
         """Whether all numbers are independent normals."""
-        return self.seen + sum(stop - start for start, stop in self.along) == self.length
+        return self.normals == self.length
 
     def counts(self, members: int, rows: int) -> tuple[int, int]:
         """Normals and chi variables for so many values of the batch indices, with so many vectors each."""
         k = self.opened
         triangle = k * (k - 1) // 2 + (rows - k) * k if k else 0
-        normals = rows * (self.seen + sum(stop - start for start, stop in self.along)) + triangle
-        return members * normals, members * k
+        return members * (rows * self.normals + triangle), members * k
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ This is all that a worker needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -211,10 +211,8 @@ def _power_of_two(number: float) -> int:
 def _size(plan: Plan, op: Op) -> int:
     """Numbers of what an op writes."""
     if op.kind in ("gram", "factor"):
-        group = plan.groups[op.at]
-        assert group is not None
-        return int((len(group.members) if group.reads_members else 1) * group.columns**2)
-    return int(math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1))
+        return plan.group(op).sets * plan.group(op).columns**2
+    return math.prod(plan.netsor.families[op.writes].shape) * plan.lengths.get(op.writes, 1)
 
 
 def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
@@ -222,79 +220,77 @@ def _passing(plan: Plan, op: Op, alive: dict[str, int]) -> int:
     if op.kind == "nonlin":
         step = plan.order[op.at]
         assert isinstance(step.statement, Nonlin)
-        ranges = step.ranges(plan.netsor.ranges)
-        length = plan.lengths.get(op.writes, 1)
-        return _peak(step.statement.expr, ranges, dict.fromkeys(plan.lengths, length)).most
-    group = plan.groups[op.at] if op.kind != "initial" else None
-    if group is None:
+        sizes = _Sizes(step.ranges(plan.netsor.ranges), plan.lengths, plan.lengths.get(op.writes, 1))
+        return sizes.evaluated(step.statement.expr).most
+    if op.kind in ("initial", "dot"):
         return 0
-    members, inputs = len(group.members), plan.lengths[group.statement.vector.name]
     if op.kind == "factor":
         return _size(plan, op)
+    group = plan.group(op)
+    inputs = plan.lengths[group.statement.vector.name]
+    packed = group.sets * group.columns * inputs
     if op.kind == "gram":
-        return int((members if group.reads_members else 1) * group.columns * inputs)
-    outputs = plan.lengths[op.writes]
-    weight = group.weight.name
-    if plan.method == "dense":
-        alive[f"matrices of {weight}"] = math.prod(group.weight.shape) * inputs * outputs
-    elif not op.key:
-        held = math.prod(group.weight.shape) * plan.histories[op.at].capacity
-        alive[f"history of {weight}"] = held * (inputs + outputs)
-    passing = members * plan.fresh[op.at] * outputs
+        return packed
+    outputs, place = plan.lengths[op.writes], plan.histories[op.at]
+    passing = len(group.members) * plan.fresh[op.at] * outputs
     if not op.key:
-        passing += (members if group.reads_members else 1) * group.columns * inputs
-        if plan.histories[op.at].last:
-            for kind in ("matrices", "history"):
-                passing += alive.pop(f"{kind} of {weight}", 0)
-    return int(passing)
+        kept = inputs * outputs if plan.method == "dense" else place.capacity * (inputs + outputs)
+        alive[f"weight {group.weight.name}"] = math.prod(group.weight.shape) * kept
+        passing += packed + (alive.pop(f"weight {group.weight.name}") if place.last else 0)
+    return passing
 
 
 @dataclass(frozen=True)
 class _Part:
     """A subexpression: indices it has axes for, coordinates (1 without), most numbers of any array on the way."""
 
-    indices: frozenset[str]
-    length: int
+    indices: frozenset[str] = frozenset()
+    length: int = 1
     most: int = 0
 
-    def size(self, ranges: Mapping[str, Range]) -> int:
-        return math.prod(ranges[name][1] - ranges[name][0] for name in self.indices) * self.length
+    def __add__(self, other: _Part) -> _Part:
+        """Both together."""
+        length, most = max(self.length, other.length), max(self.most, other.most)
+        return _Part(self.indices | other.indices, length, most)
 
 
-def _peak(expr: Expr, ranges: Mapping[str, Range], lengths: Mapping[str, int]) -> _Part:
-    def leaf(node: Expr) -> _Part | None:
-        if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear:
-            return _contracted(node.arg, frozenset(node.indices), ranges, lengths)
-        length = lengths.get(node.name, 1) if isinstance(node, Variable) else 1
-        return None if node.children else _Part(frozenset(index_names(node)), length)
+@dataclass(frozen=True)
+class _Sizes:
+    """Numbers of arrays over indices of these ranges, and over `length` coordinates of vectors."""
 
-    def combined(node: Expr, *parts: _Part) -> _Part:
-        indices = frozenset(index_names(node)).union(*(part.indices for part in parts))
-        whole = _Part(indices, max(part.length for part in parts))
-        most = max(whole.size(ranges), *(part.most for part in parts))
-        removed = frozenset(node.indices) if isinstance(node, Reduction) and node.removes else frozenset[str]()
-        return _Part(indices - removed, whole.length, most)
+    ranges: Mapping[str, Range]
+    vectors: Collection[str]
+    length: int
 
-    return fold(expr, {}, leaf, combined)
+    def formed(self, parts: Iterable[_Part], removed: Collection[str] = ()) -> _Part:
+        """Parts put together in one array, over whose indices `removed` it is summed."""
+        whole = sum(parts, _Part())
+        size = math.prod(self.ranges[name][1] - self.ranges[name][0] for name in whole.indices) * whole.length
+        return _Part(whole.indices.difference(removed), whole.length, max(whole.most, size))
 
+    def evaluated(self, expr: Expr) -> _Part:
+        """A value."""
 
-def _joined(parts: Sequence[_Part]) -> _Part:
-    indices = frozenset[str]().union(*(part.indices for part in parts))
-    return _Part(indices, max((part.length for part in parts), default=1))
+        def leaf(node: Expr) -> _Part | None:
+            if isinstance(node, Reduction) and REDUCTIONS[node.reducer].linear:
+                return self.contracted(node.arg, frozenset(node.indices))
+            vector = isinstance(node, Variable) and node.name in self.vectors
+            return None if node.children else _Part(frozenset(index_names(node)), self.length if vector else 1)
 
+        def combined(node: Expr, *parts: _Part) -> _Part:
+            removed = node.indices if isinstance(node, Reduction) and node.removes else ()
+            return self.formed([_Part(frozenset(index_names(node))), *parts], removed)
 
-def _contracted(expr: Expr, summed: frozenset[str], ranges: Mapping[str, Range], lengths: Mapping[str, int]) -> _Part:
-    """A sum: of terms one by one, and of a product without forming it, but for that of its factors of one kind."""
-    if is_call(expr, "add", "subtract", "negative"):
-        terms = [_contracted(arg, summed, ranges, lengths) for arg in expr.args]
-        whole = _joined(terms)
-        return _Part(whole.indices, whole.length, max(whole.size(ranges), *(term.most for term in terms)))
-    if isinstance(expr, Reduction) and expr.reducer == "sum":
-        return _contracted(expr.arg, summed | set(expr.indices), ranges, lengths)
-    parts = [_peak(factor, ranges, lengths) for factor in factors(expr, signs=True)]
-    kinds = [[part for part in parts if (part.length > 1) == large] for large in (False, True)]
-    whole = _joined(parts)
-    result = _Part(whole.indices - summed, whole.length)
-    sizes = [_joined(kind).size(ranges) for kind in kinds if len(kind) > 1]
-    most = max([result.size(ranges), *sizes, *(part.most for part in parts)])
-    return _Part(result.indices, result.length, most)
+        return fold(expr, {}, leaf, combined)
+
+    def contracted(self, expr: Expr, summed: frozenset[str]) -> _Part:
+        """A sum: of terms one by one, and of a product without forming it, but for that of its factors of one kind."""
+        if is_call(expr, "add", "subtract", "negative"):
+            return self.formed(self.contracted(arg, summed) for arg in expr.args)
+        if isinstance(expr, Reduction) and expr.reducer == "sum":
+            return self.contracted(expr.arg, summed | set(expr.indices))
+        parts = [self.evaluated(factor) for factor in factors(expr, signs=True)]
+        whole = sum(parts, _Part())
+        result = self.formed([replace(whole, indices=whole.indices - summed)])
+        kinds = ([part for part in parts if (part.length > 1) == large] for large in (False, True))
+        return replace(result, most=max([result.most, *(self.formed(kind).most for kind in kinds if len(kind) > 1)]))

@@ -154,44 +154,25 @@ def gaussian_vectors(
     return drawn.transpose(0, *places, drawn.ndim - 2, drawn.ndim - 1)
 
 
-def _normal_ranges(draw: Draw) -> list[tuple[int, int]]:
-    """Ranges of plain normals, adjacent ones joined."""
-    ranges: list[tuple[int, int]] = []
-    for start, stop in ((0, draw.seen), *draw.along):
-        if ranges and ranges[-1][1] == start:
-            ranges[-1] = (ranges[-1][0], stop)
-        elif stop > start:
-            ranges.append((start, stop))
-    return ranges
-
-
-def _gaps(draw: Draw) -> list[tuple[int, int]]:
-    covered = sorted([*_normal_ranges(draw), *([draw.own] if draw.opened else [])])
-    edges = [0, *(edge for span in covered for edge in span), draw.length]
-    return [(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if stop > start]
-
-
 def _fill(generator: np.random.Generator, draw: Draw, drawn: Array) -> None:
     """Fill (batch, .., rows, length)."""
     if draw.plain:
         standard_normal(generator, drawn)
         return
-    lead = drawn.shape[:-2]
-    rows = drawn.shape[-2]
-    for start, stop in _gaps(draw):
-        drawn[..., start:stop] = 0
-    for start, stop in _normal_ranges(draw):
-        buffer = np.empty((*lead, rows, stop - start), drawn.dtype)
-        standard_normal(generator, buffer)
-        drawn[..., start:stop] = buffer
+    drawn[...] = 0
+    for start, stop in draw.normal_ranges:
+        _fill_view(generator, drawn[..., start:stop])
     if not draw.opened:
         return
-    start = draw.own[0]
+    start, lead = draw.own[0], drawn.shape[:-2]
     for k in range(draw.opened):
-        drawn[..., :k, start + k] = 0
-        buffer = np.empty((*lead, rows - k - 1), drawn.dtype)
-        standard_normal(generator, buffer)
-        drawn[..., k + 1 :, start + k] = buffer
+        _fill_view(generator, drawn[..., k + 1 :, start + k])
     lengths = chi(generator, range(draw.degrees, draw.degrees - draw.opened, -1), math.prod(lead))
     for k in range(draw.opened):
         drawn[..., k, start + k] = lengths[k].reshape(lead)
+
+
+def _fill_view(generator: np.random.Generator, view: Array) -> None:
+    buffer = np.empty(view.shape, view.dtype)
+    standard_normal(generator, buffer)
+    view[...] = buffer

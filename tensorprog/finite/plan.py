@@ -191,6 +191,12 @@ class Plan(Shown):
 
     __repr__ = __str__
 
+    def group(self, op: Op) -> Grouping:
+        """The grouping of an op that belongs to a MatMul."""
+        group = self.groups[op.at]
+        assert group is not None
+        return group
+
     def _full(self) -> frozenset[str]:
         vectors = [name for name in self.asked.needed if self.netsor.families[name].kind == "vector"]
         if self.method == "dense":

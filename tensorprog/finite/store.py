@@ -21,6 +21,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from tensorprog.finite.workers import libraries
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import Problem, ProgramError, fail
 from tensorprog.language.files import Lock, partial_name, whole, writing
-from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 
 __all__ = ["Store", "differences", "settings"]
@@ -40,7 +40,6 @@ __all__ = ["Store", "differences", "settings"]
 Array = NDArray[Any]
 FORMAT = 1
 SYNC_SECONDS = 1.0  # between two moments at which blocks are recorded as finished
-PIECE = 1 << 16  # blocks looked up at once
 FIX = "name another folder, or remove this one"
 
 
@@ -115,20 +114,13 @@ class Store:
     @property
     def done(self) -> int:
         """Networks on disk, of those asked for."""
-        total = 0
-        for start in range(0, self.blocks, PIECE):
-            stop = min(start + PIECE, self.blocks)
-            finished = self._finished(start, stop)
-            total += int(finished.sum()) * self.job.block
-            if stop == self.blocks and finished[-1]:
-                total -= self.blocks * self.job.block - self.samples
-        return total
+        finished = self._finished()
+        beyond = self.blocks * self.job.block - self.samples
+        return int(finished.sum()) * self.job.block - (beyond if finished[-1] else 0)
 
     def unfinished(self) -> Iterator[int]:
         """Numbers of the blocks to draw."""
-        for start in range(0, self.blocks, PIECE):
-            finished = self._finished(start, min(start + PIECE, self.blocks))
-            yield from (start + np.flatnonzero(~finished)).tolist()
+        return map(int, np.flatnonzero(~self._finished()))
 
     def write(self, number: int, values: Mapping[str, Array]) -> None:
         """Put one block in its place; now and then what was written is recorded as finished."""
@@ -210,15 +202,11 @@ class Store:
     def _place(self, name: str, number: int) -> int:
         return _HEADER + number * self.job.block * math.prod(self.job.shapes[name]) * self.dtype.itemsize
 
-    def _finished(self, start: int, stop: int) -> NDArray[np.bool_]:
-        found = np.zeros(stop - start, dtype=bool)
-        try:
-            with open(self.folder / "finished", "rb") as file:
-                file.seek(start)
-                read = np.frombuffer(file.read(stop - start), dtype=np.uint8)
-        except FileNotFoundError:
-            return found
-        found[: len(read)] = read == 1
+    def _finished(self) -> NDArray[np.bool_]:
+        found = np.zeros(self.blocks, dtype=bool)
+        with suppress(FileNotFoundError), open(self.folder / "finished", "rb") as file:
+            read = np.frombuffer(file.read(self.blocks), dtype=np.uint8)
+            found[: len(read)] = read == 1
         return found
 
     def _rows(self, name: str) -> int:
@@ -268,10 +256,14 @@ def settings(job: Job) -> dict[str, Any]:
 
     Scale     tables of numbers enter by their digests
     """
+    functions = {name: declared_function(name).digest for name in job.netsor.own}  # the text has only their names
     return {
         "program": re.sub(" +", " ", program_text(job.netsor)),  # columns are aligned: one line moves others
-        "tables": _tables(job.netsor),
-        **_functions(job.netsor),
+        "tables": {  # the program's text has only the names of their files
+            name: hashlib.sha256(repr(table.shape).encode() + table.data).hexdigest()
+            for name, table in job.netsor.tables.items()
+        },
+        **({"functions": functions} if functions else {}),
         "width": job.plan.width,
         "seed": job.seed,
         "method": job.plan.method,
@@ -302,20 +294,6 @@ def _shown(key: str, value: Any, other: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} ({digest[:8]})" for name, digest in value.items()) or "none"
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _tables(netsor: Netsor) -> dict[str, str]:
-    """Digest of each table of numbers: the program's text has only the names of their files."""
-    return {
-        name: hashlib.sha256(repr(table.shape).encode() + table.data).hexdigest()
-        for name, table in netsor.tables.items()
-    }
-
-
-def _functions(netsor: Netsor) -> dict[str, dict[str, str]]:
-    """Digest of each function declared in Python, where there are any: the text has only their names."""
-    digests = {name: declared_function(name).digest for name in netsor.own}
-    return {"functions": digests} if digests else {}
 
 
 def _processor() -> str:

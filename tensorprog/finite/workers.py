@@ -153,32 +153,18 @@ def pack(job: Job, normals: float) -> Packed:
 
     Raises    WorkerError if a function of its own cannot be sent
     """
-    functions = tuple((name, _written(name)) for name in job.netsor.own)
-    return Packed(tuple(libraries().items()), pickle.dumps(job), normals, functions)
-
-
-def _written(name: str) -> bytes:
-    try:
-        return pickle.dumps(declared_function(name).fn)
-    except Exception as error:  # of many kinds: the function may hold anything
-        raise _not_sent(name, f"it cannot be pickled ({error})") from error
+    functions = []
+    for name in job.netsor.own:
+        try:
+            functions.append((name, pickle.dumps(declared_function(name).fn)))
+        except Exception as error:  # of many kinds: the function may hold anything
+            raise _not_sent(name, f"it cannot be pickled ({error})") from error
+    return Packed(tuple(libraries().items()), pickle.dumps(job), normals, tuple(functions))
 
 
 def _not_sent(name: str, reason: str) -> WorkerError:
     fix = "define it with def in a module that workers can import, or run without an executor"
     return WorkerError(Problem(f"the function {name} cannot be sent to workers: {reason}", fix=fix))
-
-
-def _install(functions: Sequence[tuple[str, bytes]]) -> None:
-    """Declare here what the job's program calls.
-
-    Raises    WorkerError naming what cannot be
-    """
-    for name, written in functions:
-        try:
-            install(name, pickle.loads(written))  # written by `pack`
-        except Exception as error:  # of many kinds: modules that are missing or other ones
-            raise _not_sent(name, str(error)) from error
 
 
 def ready(job: Job, normals: float) -> None:
@@ -190,7 +176,7 @@ def ready(job: Job, normals: float) -> None:
 def opened(packed: Packed) -> Job:
     """The job that was packed; functions declared for it are declared here.
 
-    Raises    WorkerError if other libraries are installed here
+    Raises    WorkerError if other libraries are installed here, or a function cannot be declared
     """
     here = libraries()
     other = [
@@ -200,7 +186,11 @@ def opened(packed: Packed) -> Job:
     ]
     if other:
         raise WorkerError(f"a worker has {', '.join(other)}: its numbers would not be those of one seed")
-    _install(packed.functions)
+    for name, written in packed.functions:
+        try:
+            install(name, pickle.loads(written))  # written by `pack`
+        except Exception as error:  # of many kinds: modules that are missing or other ones
+            raise _not_sent(name, str(error)) from error
     job: Job = pickle.loads(packed.job)  # written by `pack`
     return job
 
@@ -300,20 +290,11 @@ def _worker_errors() -> Iterator[None]:
         raise WorkerError(
             Problem(f"a worker cannot load what it needs: {error}", fix="install the same tensorprog there")
         ) from error
-    except (BrokenExecutor, CancelledError) as error:
-        raise _lost(error) from error
     except Exception as error:
-        if type(error).__module__.split(".")[0] == "distributed":
-            raise _lost(error) from error
-        raise
-
-
-def _lost(error: BaseException) -> WorkerError:
-    what = "their tasks were cancelled" if isinstance(error, CancelledError) else str(error).strip().split("\n")[0]
-    return WorkerError(
-        Problem(
-            f"workers were lost before their networks were drawn: {what.rstrip('.')}",
-            fix="give each worker more memory, or use fewer; a script that starts processes needs its calls under "
-            'if __name__ == "__main__"; a run that stores its results goes on where it stopped',
-        )
-    )
+        cancelled = isinstance(error, CancelledError)
+        if not (cancelled or isinstance(error, BrokenExecutor) or type(error).__module__.startswith("distributed")):
+            raise
+        what = "their tasks were cancelled" if cancelled else str(error).strip().split("\n")[0].rstrip(".")
+        fix = ("give each worker more memory, or use fewer; a script that starts processes needs its calls under "
+               'if __name__ == "__main__"; a run that stores its results goes on where it stopped')
+        raise WorkerError(Problem(f"workers were lost before their networks were drawn: {what}", fix=fix)) from error

@@ -15,8 +15,9 @@ statements of the program, one family each, and m one more:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,6 @@ from tensorprog.language.schedule import upstream
 __all__ = ["ConditionalProgram", "gaussians", "with_conditional"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class WeightTimesVector:
-    """A MatMul output where it is read: weight @ vector."""
-
-    weight: Variable
-    vector: Variable
 
 
 @dataclass(frozen=True)
@@ -183,7 +176,7 @@ class _Output:
             nonlin = self._definition(reference.name) if reference in terms else None
             if not isinstance(nonlin, Nonlin) or self.editor.beyond(reference):
                 return None
-            if not (isinstance(nonlin.expr, Variable) or self._opens(nonlin.expr)):
+            if not (isinstance(nonlin.expr, Variable) or self._linear(nonlin.expr)):
                 return None
             try:
                 return self.editor.instance(nonlin, reference, taken)
@@ -192,17 +185,13 @@ class _Output:
 
         return replace_variables(expr, opened)
 
-    def _opens(self, node: Expr) -> bool:
-        """Whether an expression is a combination, with scalars, of expressions below it."""
-        return bool(self._linear(node))
-
     def _linear(self, node: Expr) -> tuple[int, ...]:
-        """Which children of an expression it combines."""
+        """Which children of an expression it combines, with scalars, if it is a combination."""
         return linear_arguments(node, [not self.editor.vector(child) for child in node.children])
 
     def _picked(self, node: Expr, term: Callable[[Expr], Expr | None]) -> Expr | None:
         """A combination with other terms, None for 0."""
-        if not self.editor.vector(node) or not self._opens(node):
+        if not self.editor.vector(node) or not self._linear(node):
             return term(node)
         if isinstance(node, Reduction):
             inner = self._picked(node.arg, term)
@@ -224,42 +213,40 @@ class _Output:
         self._picked(expr, found.append)
         return found
 
-    def _product(self, term: Expr) -> WeightTimesVector | None:
-        """The product that a term is, if it is one."""
+    def _product(self, term: Expr) -> MatMul | None:
+        """The product that a term is, with the indices of the term, if it is one."""
         statement = self._definition(term.name) if isinstance(term, Variable) else None
         if not isinstance(term, Variable) or not isinstance(statement, MatMul) or statement.transposed:
             return None
         pairs = zip(statement.target.slots, term.slots, strict=True)
         values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        found = WeightTimesVector(reindexed(statement.weight, values), reindexed(statement.vector, values))
-        return None if any(map(self.editor.beyond, (term, found.weight))) else found
+        weight, vector = reindexed(statement.weight, values), reindexed(statement.vector, values)
+        beyond = self.editor.beyond(term) or self.editor.beyond(weight)
+        return None if beyond else MatMul(term, weight, vector)
 
     # -- the weights used last --------------------------------------------------------------------------------------
 
     def _last(self) -> frozenset[str]:
         """Weights of products that nothing else in the output depends on."""
         terms = self._terms(self.expr)
-        products = [(term, product) for term in terms if (product := self._product(term)) is not None]
+        products = [product for product in map(self._product, terms) if product is not None]
         if not products:
             raise NotCompiledError(f"{self.name} is no linear combination of MatMul outputs")
-        known = [term for term, _ in products]
+        known = [product.target for product in products]
         fixed = {v.name for term in terms if term not in known for v in variables(term)}
         fixed |= {v.name for v in variables(self.expr) if self.netsor.families[v.name].kind == "scalar"}
-        last = {product.weight.name for _, product in products}
-        used = last
+        weights = last = used = {product.weight.name for product in products}
         while used:
-            read = fixed | {
-                product.vector.name if product.weight.name in last else variables(term)[0].name
-                for term, product in products
-            }
-            used = last & _weights_behind(self.netsor, read)
+            read = fixed | {(p.vector if p.weight.name in last else p.target).name for p in products}
+            places = {place for name in upstream(self.netsor, read) for place in self.netsor.families[name].statements}
+            used = {s.weight.name for s in map(self.netsor.body.__getitem__, places) if isinstance(s, MatMul)} & last
             last = last - used
-            if not last:
-                again = ", ".join(sorted({product.weight.name for _, product in products}))
-                raise NotCompiledError(f"{self.name}: what else it depends on uses {again} as well")
+        if not last:
+            again = ", ".join(sorted(weights))
+            raise NotCompiledError(f"{self.name}: what else it depends on uses {again} as well")
         return frozenset(last)
 
-    def _reads(self, expr: Expr, weight: str) -> list[WeightTimesVector]:
+    def _reads(self, expr: Expr, weight: str) -> list[MatMul]:
         """The products by a weight in a combination."""
         found = (self._product(v) for v in variables(expr))
         return [product for product in found if product is not None and product.weight.name == weight]
@@ -270,22 +257,17 @@ class _Output:
         """Statements of mean and variance, under names of their own."""
         made: list[Statement] = []
         parts = [self._part(weight, made) for weight in sorted(self.last)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = Call("add", (total, part))
+        total = reduce(lambda first, second: Call("add", (first, second)), parts)
         variance = Variable(self.editor.name(f"variance_{self.name}"), self.target.slots)
         made.append(Nonlin(variance, total, span=self._span))
         self.variance = variance.name
-        rest = self._picked(self.expr, self._remainder)
+        own = {product.target for weight in self.last for product in self._reads(self.expr, weight)}
+        rest = self._picked(self.expr, lambda term: None if term in own else term)
         if rest is not None:
             mean = Variable(self.editor.name(f"mean_{self.name}"), self.target.slots)
             made.append(Nonlin(mean, rest, "" if variables(rest) else self.width, self._span))
             self.mean = mean.name
         return made
-
-    def _remainder(self, term: Expr) -> Expr | None:
-        product = self._product(term)
-        return None if product is not None and product.weight.name in self.last else term
 
     def _part(self, weight: str, made: list[Statement]) -> Expr:
         """What the members of one weight add to the variance, after the statements that it reads."""
@@ -328,7 +310,7 @@ class _Output:
         """
         if isinstance(node, Call):
             return replace(node, args=tuple(self._freed(arg, weight, fresh) for arg in node.args))
-        if not isinstance(node, Reduction) or not self._opens(node):
+        if not isinstance(node, Reduction) or not self._linear(node):
             return node
         arg, left, size = node.arg, list(node.indices), 1
         for place, new in fresh.items():
@@ -359,9 +341,3 @@ class _Output:
                 same = Call("equal", (affine_expr(slot), IndexValue(new)))
                 result = Call("multiply", (Call("where", (same, Number(1), Number(0))), result))
         return result
-
-
-def _weights_behind(netsor: Netsor, names: Iterable[str]) -> set[str]:
-    """Weights that some families depend on."""
-    places = {place for name in upstream(netsor, names) for place in netsor.families[name].statements}
-    return {found.weight.name for found in map(netsor.body.__getitem__, places) if isinstance(found, MatMul)}

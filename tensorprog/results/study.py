@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,14 @@ __all__ = ["Listener", "Settings", "Study", "constants_json", "default_out", "du
 
 MAX_PICTURED = 6  # outputs in pictures
 SHOWN = 4  # members of one family in the table of a run
-DEFAULTS: dict[str, Any] = {
-    "width": (16, 64, 256, 1024), "samples": 10_000, "seed": 0, "method": "auto", "coordinates": 1, "threads": None,
-    "max_memory": "1GiB", "dtype": "float64", "keep": (), "averages": (),
-}
 
 
 @dataclass(frozen=True)
 class Settings:
     """How to run: the command line first, then the program's `run:` section, then defaults."""
 
-    width: tuple[int, ...]
-    samples: int
+    width: tuple[int, ...] = (16, 64, 256, 1024)
+    samples: int = 10_000
     seed: int = 0
     method: str = "auto"
     coordinates: int = 1
@@ -51,16 +47,16 @@ class Settings:
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `Program.run` besides width and progress."""
-        return {"samples": self.samples, "seed": self.seed, "method": self.method, "coordinates": self.coordinates,
-                "threads": self.threads, "max_memory": self.max_memory, "dtype": self.dtype, "keep": self.keep,
-                "averages": dict(self.averages), "conditional": self.conditional}
+        return {key: value for key, value in vars(self).items() if key != "width"} | {"averages": dict(self.averages)}
 
 
 def settings_of(netsor: Netsor, given: Mapping[str, Any]) -> Settings:
     """Merge options given (those not None) with the program's defaults and ours."""
-    chosen = DEFAULTS | {key: value for key, value in netsor.run if key in DEFAULTS}
+    known = {field.name for field in fields(Settings)} - {"conditional"}
+    chosen = {key: value for key, value in netsor.run if key in known}
     chosen |= {key: value for key, value in given.items() if value is not None}
-    widths = chosen["width"] if isinstance(chosen["width"], tuple | list) else (chosen["width"],)
+    widths = chosen.get("width", Settings.width)
+    widths = widths if isinstance(widths, tuple | list) else (widths,)
     return Settings(**(chosen | {"width": tuple(dict.fromkeys(int(width) for width in widths))}))
 
 

@@ -159,7 +159,9 @@ def to_svg(graph: Any, report: Any = None) -> str:
         "<defs>" + "".join(_tip(name, colour) for name, colour in (("tip", GREY), ("path", marks.colour))) + "</defs>",
         _text(MARGIN, MARGIN, title, bold=True, size=14),
     ]
-    out += [_key(MARGIN + x, MARGIN + 14 + 22 * row, label, style) for row, x, label, style in legend]
+    for row, x, label, style in legend:
+        y = MARGIN + 14 + 22 * row
+        out.append(_rect(MARGIN + x, y, 18, 14, 4, style) + _text(MARGIN + x + 24, y + 11, label, style.ink))
     # the path on top
     for u, v, k, data in sorted(graph.edges(keys=True, data=True), key=lambda edge: marks.joins(*edge[:2])):
         colour = marks.colour if marks.joins(u, v) else ""
@@ -219,10 +221,6 @@ def _rect(x: float, y: float, w: float, h: float, radius: float, style: Style, p
     dash = f' stroke-dasharray="{style.dash}"' if style.dash and not path else ""
     return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{style.fill}" '
             f'stroke="{stroke}" stroke-width="{thick:g}"{dash}/>')
-
-
-def _key(x: float, y: float, label: str, style: Style) -> str:
-    return _rect(x, y, 18, 14, 4, style) + _text(x + 24, y + 11, label, style.ink)
 
 
 def _box(plan: Placement, node: str, data: Any, marks: Marks, tag: str, origin: tuple[float, float]) -> str:

@@ -349,7 +349,12 @@ def convergence(
 
     Shapes    one axes object for each panel, as `ax` and as what is returned
     """
-    ordered = sorted((c for c in one_or_several(comparisons, _comparison) if c.width), key=lambda c: c.width)
+    def read(value: Any) -> Comparison:
+        if not isinstance(value, Comparison):
+            raise ProgramError(f"convergence takes comparisons, one or several, not {type(value).__name__}")
+        return value
+
+    ordered = sorted((c for c in one_or_several(comparisons, read) if c.width), key=lambda c: c.width)
     if not ordered:
         raise ProgramError("there is nothing to draw: give at least one comparison of finite width")
     variable = variable or ordered[0].rows[0].variable
@@ -370,12 +375,6 @@ def convergence(
         style(panel)
         legend_above(panel)
     return np.asarray(axes, dtype=object)
-
-
-def _comparison(value: Any) -> Comparison:
-    if not isinstance(value, Comparison):
-        raise ProgramError(f"convergence takes comparisons, one or several, not {type(value).__name__}")
-    return value
 
 
 def _kl(ax: Any, series: _Series) -> str:

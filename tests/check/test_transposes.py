@@ -8,7 +8,7 @@ import pytest
 import tensorprog as tp
 from tensorprog import Report
 from tensorprog.check.clauses import Finding, check
-from tests.reading import Netsor, loads
+from tests.reading import Netsor, judge, loads
 
 
 def program(*body: str, weights: str = "W[a]: 1 & V: 1", indices: str = "a: 3, c: 2", outputs: str = "y") -> Netsor:
@@ -98,7 +98,7 @@ def test_clause_a_counts_the_transpose_as_the_same_matrix() -> None:
 
 
 def scored(first: str, second: str) -> Report:
-    return check(program(
+    return judge(program(
         "z = Nonlin(tanh(x)**2)", f"q = MatMul({first}, z)", f"k = MatMul({second}, z)", "p = Dot(q, k)",
         "v = MatMul(W[1], z)", "y = Nonlin(sigmoid(p) * v)",
     ))  # fmt: skip

@@ -7,7 +7,7 @@ Source    Sakai et al. 2025, Theorem 1; theory.md section 6 for several layers; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, Maker, rule, shown_place
@@ -86,14 +86,20 @@ def _met(check: Context, first: Maker, second: Maker) -> Iterator[Finding]:
     recurrent = structure.recurs(first.dot) or structure.recurs(second.dot)
     if max(layers) == 1 and not recurrent:
         return
-    rounds = list(structure.loops(first.position, second.position))
     behind = layers[0] < layers[1] or (recurrent and layers[0] == layers[1] and first.dot < second.dot)
-    if behind and first.position != second.position:  # one vector may serve many layers
-        rounds.append("")
-    for index in rounds:
-        verdict, _ = structure.same_member(first.position, second.position, apart=index)
+    for verdict, _, index in _used_twice(check, first.position, second.position, behind):
+        yield _again(check, first, second, verdict, index)
+
+
+def _used_twice(
+    check: Context, first: int, second: int, behind: bool
+) -> Iterator[tuple[Verdict, Mapping[str, int], str]]:
+    """How two MatMuls may use one matrix, and where: in a later round of an index, or at once if one is `behind`."""
+    at_once = ("",) if behind and first != second else ()  # one vector may serve many layers
+    for index in (*check.structure.loops(first, second), *at_once):
+        verdict, place = check.structure.same_member(first, second, apart=index)
         if verdict is not HOLDS:
-            yield _again(check, first, second, verdict, index)
+            yield verdict, place, index
 
 
 def _again(check: Context, first: Maker, second: Maker, verdict: Verdict, apart: str = "") -> Finding:
@@ -189,28 +195,22 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     structure, body = check.structure, check.netsor.body
     fixed = dict(check.netsor.fixed_widths)
     behind = []
-    for position, statement in enumerate(body):
-        if position in structure.relevant and isinstance(statement, MatMul):
+    for position in sorted(structure.relevant):
+        statement = body[position]
+        if isinstance(statement, MatMul):
             _, columns = statement.sides(check.netsor.weight[statement.weight.name])
             definers = structure.definers(position, statement.vector)
             if columns not in fixed and not structure.finite_dependent.isdisjoint(definers):
                 behind.append(position)
-    for position in behind:
-        for maker in structure.finite:
-            apart = structure.loops(maker, position)
-            rounds = ("", *apart) if maker != position and maker in structure.ancestors(position) else apart
-            met = ((index, *structure.same_member(maker, position, apart=index)) for index in rounds)
-            found = next((each for each in met if each[1] is not HOLDS), None)
-            if found is not None:
-                index, verdict, place = found
-                one, two = check.written_product(maker), check.written_product(position)
-                message = (
-                    f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
-                    f"{shown_place(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
-                )
-                way = structure.chain(maker, position)
-                yield check.used_again(verdict, maker, position, message, (way,), index)
-                return
+    for maker, position in product(structure.finite, behind):
+        for verdict, place, index in _used_twice(check, maker, position, maker in structure.ancestors(position)):
+            one, two = check.written_product(maker), check.written_product(position)
+            message = (
+                f"{one.matrix} makes {one.target}, a vector of finite width, and is used again behind it"
+                f"{shown_place(place)}, for {two.target}: given the first, {two} is no fresh Gaussian vector"
+            )
+            yield check.used_again(verdict, maker, position, message, (structure.chain(maker, position),), index)
+            return
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         yield Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width")

@@ -5,10 +5,9 @@ A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensorprog.check.certificates import Profile
 from tensorprog.check.clauses.context import (
     ASSUMPTION,
     DIVERGES,
@@ -42,14 +41,11 @@ def mean_of(check: Context, position: int) -> tuple[bool, str]:
     """
     dot = check.source(position)
     assert isinstance(dot, Dot)
-    width = check.written.families[dot.left.name].width
     product = f"E[Z^{dot.left} Z^{dot.right}]"
     mean = check.numbers.mean(check.written, dot)
-    if mean is not None:
-        return not mean.zero, f"sqrt({width}) {product}, {_told(mean, product)}"
-    argument = _argument(check, position)
-    known = f"and that is not zero ({argument})" if argument else "which is not known"
-    return bool(argument), f"sqrt({width}) {product}, {known}"
+    known = "which is not known" if mean is None else _told(mean, product)
+    grows = mean is not None and not mean.zero
+    return grows, f"sqrt({check.written.families[dot.left.name].width}) {product}, {known}"
 
 
 def _told(mean: ScoreMean, product: str) -> str:
@@ -69,33 +65,6 @@ def _told(mean: ScoreMean, product: str) -> str:
         f"and {product} given the scores upstream is random{where}: from {mean.low:.4g} to {mean.high:.4g} in "
         f"{mean.draws} draws of them, {mean.average:.4g} on average (standard error {mean.deviation:.1g}){rests}"
     )
-
-
-def _argument(check: Context, position: int) -> str:
-    """Why the mean of a score is not zero, as far as ranges tell; '' if they do not, or if it is one part of several.
-
-    The parts of a score may cancel, so that the mean of one of them says nothing of the whole.
-    """
-    if str(check.netsor.body[position].target) != check.text(position):
-        return ""
-    structure, calculus = check.structure, check.calculus
-    for left, right in check.pairs(position):
-        if check.comparable(left, right) and structure.same_weight_in_score(left.operand, right.operand)[0] is FAILS:
-            same, place = structure.same_weight_in_score(left.operand, right.operand, vectors=True)
-            profiles = [calculus.vector(side.statement.vector, side.position) for side in (left, right)]
-            return _not_zero(same is FAILS, place, profiles)
-    operands = {operand.side: operand for operand in check.sides[position]}
-    same, place = structure.same_operands(position)
-    return _not_zero(same is FAILS, place, [calculus.vector(o.reference, o.dot) for o in operands.values()])
-
-
-def _not_zero(same: bool, place: Mapping[str, int], profiles: list[Profile]) -> str:
-    """Why E[Z^x Z^x'] is not zero, as far as ranges tell; '' if they do not."""
-    if any(p.constant and p.low == 0 for p in profiles):
-        return ""
-    if all(p.low > 0 for p in profiles):
-        return "both are positive"
-    return f"the mean of a square{shown_place(place)}, unless that vanishes" if same else ""
 
 
 def average_fix(dot: Statement) -> Fix:
@@ -306,29 +275,23 @@ def _regular(check: Context) -> bool:
     makers = list(check.makers(check.operands))
     weights = {maker.statement.weight.name for maker in makers}
     variances = [check.calculus.closed(check.netsor.weight[name].variance) for name in weights]
-    plain = all(_indices(m.operand.reference) is not None and _made_apart(check, m.position) for m in makers)
-    written = all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
-    positive = all(variance is not None and variance[0] > 0 for variance in variances)
-    apart = len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
-    return plain and written and positive and apart
-
-
-def _made_apart(check: Context, position: int) -> bool:
-    """Whether the members of a MatMul are made by weights of their own, or of vectors that are made so."""
-    product = check.product(position)
-    own, read = _indices(product.weight), _indices(product.vector)
-    target = _indices(product.target)
-    if own is None or read is None or target is None or check.zeros & {position}:
-        return False
-    return target <= own or (target == own | read and _apart(check, position, product.vector))
+    return (
+        len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
+        and all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
+        and all(variance is not None and variance[0] > 0 for variance in variances)
+        and all(_apart(check, maker.dot, maker.operand.reference) for maker in makers)
+    )
 
 
 def _apart(check: Context, position: int, vector: Variable) -> bool:
-    """Whether the members of a vector are functions, the same for all, of vectors that are made apart."""
+    """Whether the members of a vector are made by weights of their own, or are functions, the same for all, of such."""
     definers = check.structure.definers(position, vector)
-    made = check.netsor.body[definers[0]] if len(definers) == 1 else None
+    made = check.netsor.body[definers[0]] if len(definers) == 1 and not check.zeros & {*definers} else None
     if isinstance(made, MatMul):
-        return _made_apart(check, definers[0])
+        target, own, read, reference = (_indices(v) for v in (made.target, made.weight, made.vector, vector))
+        if target is None or own is None or read is None or reference is None:
+            return False
+        return target <= own or (target == own | read and _apart(check, definers[0], made.vector))
     if not isinstance(made, Nonlin) or [v.slots for v in made.inputs] != [made.target.slots]:
         return False
     indexed = (n for n in walk(made.expr) if isinstance(n, IndexValue) or (isinstance(n, Constant) and n.slots))

@@ -3,7 +3,6 @@
 Modules are imported inside the commands, so that `tp --help` and `tp check` start fast.
 """
 
-from tensorprog.jobs.cli.commands import check, limit, main, plan, run, run_main, sample
-from tensorprog.jobs.cli.programs import graph, list_
+from tensorprog.jobs.cli.commands import main, run, run_main
 
-__all__ = ["check", "graph", "limit", "list_", "main", "plan", "run", "run_main", "sample"]
+__all__ = ["main", "run", "run_main"]

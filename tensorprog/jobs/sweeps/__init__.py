@@ -31,7 +31,7 @@ from tensorprog.show import plots
 __all__ = ["Outcome", "perform", "sweep"]
 
 PICTURE = "convergence"  # how the names of pictures begin
-LIMITS_HELD = 4  # cells of one setting come one after the other
+LIMITS_HELD = 2  # cells of one setting come one after the other
 
 
 @dataclass

@@ -165,13 +165,16 @@ def drawn(
 
     Raises    WorkerError when workers are lost
     """
+    def arguments(cell: Cell) -> tuple[int, tuple[str, ...], bool]:
+        return design.samples, design.variables, cell.setting.conditional is not None
+
     if executor is None:
         for cell in cells:
             def tell(done: int, total: int, cell: Cell = cell) -> None:
                 progress(cell, done / total)
 
             with named(cell.name):
-                found = draw(job_of(design, cell), *_arguments(design, cell), progress=tell)
+                found = draw(job_of(design, cell), *arguments(cell), progress=tell)
             yield cell, found
         return
     chosen = adopted(executor)
@@ -184,7 +187,7 @@ def drawn(
         with named(cell.name):
             job = job_of(design, cell)
         sent = job if inside(chosen) else pack(job, 0.0)
-        return chosen.submit(_draw, cell.name, sent, *_arguments(design, cell), threads)
+        return chosen.submit(_draw, cell.name, sent, *arguments(cell), threads)
 
     yield from finished(submit, iter(cells), 2 * workers)
 
@@ -193,10 +196,6 @@ def _draw(name: str, *arguments: Any) -> Drawn:
     """Draw a cell where a worker is, whose errors are then named there."""
     with named(name):
         return draw(*arguments)
-
-
-def _arguments(design: Design, cell: Cell) -> tuple[int, tuple[str, ...], bool]:
-    return design.samples, design.variables, cell.setting.conditional is not None
 
 
 # ---- the limits beside them -----------------------------------------------------------------------------------------

@@ -96,11 +96,6 @@ class Design:
         return tuple(name for name, _ in self.over)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """How many values each constant takes."""
-        return tuple(len(values) for _, values in self.over)
-
-    @property
     def command(self) -> str:
         """The command that makes this sweep; a program that no file holds is to be saved first."""
         parts = [f"tp sweep {self.words or 'FILE'}", f"--width {','.join(map(str, self.width))}"]

@@ -51,7 +51,7 @@ def tables(design: Design, cells: Mapping[Cell, Finished]) -> dict[str, Array]:
 
     Shapes    (*constants, width, repeat, variable)
     """
-    sizes = (*design.shape, len(design.width), design.repeats, len(design.variables))
+    sizes = (*(len(values) for _, values in design.over), len(design.width), design.repeats, len(design.variables))
     found = {name: np.full(sizes, math.nan) for name in NUMBERS}
     for cell, done in cells.items():
         place = (*cell.setting.position, design.width.index(cell.width), cell.repeat)

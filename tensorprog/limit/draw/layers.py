@@ -195,20 +195,20 @@ class Conditioned(Compiler):
     def _draw(self, name: str, box: Box) -> None:
         """Coordinates of members of a Gaussian family: all of a finite width, or one."""
         family, width = self.netsor.families[name], self.width(name)
-        values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
         at = place(box, family.ranges)
         if not family.statements:
             initial = next(entry for entry in self.netsor.initial if entry.name == name)
             block = self.normals.of(("initial", name), np.arange(self.initials[name].blocks.shape[0]))
-            values[:] = initial_draws(self, initial, block)
+            self._coordinates[name] = initial_draws(self, initial, block)
             return
-        flat = np.arange(values[0, ..., 0].size).reshape(family.shape)[at]
+        flat = np.arange(math.prod(family.shape)).reshape(family.shape)[at]
         member, column = (table[name][flat] for table in (self.columns.member, self.columns.column))
         weight = self.columns.weight[name]
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
         normals = self.normals.of(("weight", weight), members)[:, :, :stop]
         drawn = self._factor(weight, members, stop) @ normals
+        values = self._coordinates.setdefault(name, np.zeros((self.normals.draws, *family.shape, width)))
         values[(slice(None), *at)] = drawn[:, back.reshape(flat.shape), column]
 
     def coordinates(self, name: str) -> Array:

@@ -344,11 +344,8 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
         """Cov(f, g | p-ring) of vectors that are linear in Gaussian ones given the scores."""
         ranges = self.pair_ranges(f, g)
         total = self.nothing(ranges)
-        for p in self.parts.of(f):
-            for q in self.parts.of(g):
-                first, second, local = self.paired(p, q, ranges)
-                covariance = self.covariance(first.inner, second.inner, local)
-                total = total + self.summed(first, second, covariance, local, ranges)
+        for p, q, local, covariance in self.linear_pairs(self.parts.of(f), self.parts.of(g), ranges):
+            total = total + self.summed(p, q, covariance, local, ranges)
         return total
 
     def conditional_mean(self, name: str) -> IndexedFormulas:

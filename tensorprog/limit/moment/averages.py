@@ -55,9 +55,7 @@ def linear_mean(
     for part in parts:
         local = dict(ranges) | {name: compiler.parts.bound_ranges[name] for name in part.bound}
         if part.function is not None:
-            value: Value = Value.of(0.0)
-            for weight, variable, _ in part.inner:
-                value = value + compiler.number(weight, local) * compiler.base_mean(variable, local)
+            value = compiler.settle(compiler.centre(part.inner, local))
             if not np.any(value.estimate.value):
                 continue
             inner = Open(value.axes, np.abs(value.value.data)) if absolute else value.value
@@ -78,22 +76,11 @@ class LinearCovariance:
         self.compiler = compiler
         size = worst = 0.0
         self._pairs: list[tuple[Part, Part, Ranges, Equations, Value]] = []
-        for p in first:
-            for q in second:
-                if p.function is None or q.function is None:
-                    continue
-                p2, q2, local = compiler.paired(p, q, ranges)
-                for equations, value in self._covariances(p2, q2, local):
-                    self._pairs.append((p2, q2, local, equations, value))
-                    size = max(size, float(np.max(np.abs(value.estimate.value), initial=0.0)))
-                    worst = max(worst, float(np.max(value.estimate.error, initial=0.0)))
+        for p, q, local, moment in compiler.linear_pairs(first, second, ranges):
+            self._pairs += [(p, q, local, term.equations, term.value) for term in moment.terms]
+            size = max([size, *(float(term.value.bound.value) for term in moment.terms)])
+            worst = max([worst, *(float(term.value.bound.error) for term in moment.terms)])
         self.error = worst / max(size, 1e-300)  # relative, of the variables' covariances
-
-    def _covariances(self, p: Part, q: Part, ranges: Ranges) -> list[tuple[Equations, Value]]:
-        (a, u, _), (b, v, _) = p.inner[0], q.inner[0]  # linear parts have one variable each
-        moment = self.compiler.reference_covariance(u, v, ranges)
-        factor = self.compiler.number(a, ranges) * self.compiler.number(b, ranges)
-        return [(term.equations, term.value * factor) for term in moment.terms]
 
     def value(self, reader: Any, tied_names: Collection[str], absolute: bool = False) -> Open:
         """The covariance, where the second copies of the indices `tied_names` are equal to the first.

@@ -169,7 +169,8 @@ class Paths:
     def _covariance(self, f: str, first: Sequence[Array], g: str, second: Sequence[Array]) -> Array:
         at = {str(k): p[None, :, None] for k, p in enumerate(first)}
         at |= {f"{k}_": p[None, None, :] for k, p in enumerate(second)}
-        moment = self.numbers.base(f, g)
+        with self.numbers.by_itself():
+            moment = self.numbers.base(f, g)
         found = moment.at({**at, REPLICATE: np.arange(self.replicates)[:, None, None]})
         self.relative = max(self.relative, float(found.error.max() / max(np.abs(found.value).max(), 1e-300)))
         return np.broadcast_to(found.value, (self.replicates, *(len(p[0]) if p else 1 for p in (first, second))))

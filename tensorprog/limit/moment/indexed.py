@@ -67,8 +67,8 @@ def rewrite(equations: Equations, names: Mapping[str, Affine], ranges: Ranges) -
     return frozenset(result)
 
 
-def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]:
-    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first.
+def solve(equations: Equations, prefer: Sequence[str] = (), only: bool = False) -> dict[str, Affine]:
+    """Indices eliminated by the equations, each as an affine form of the remaining ones; `prefer` first, or `only`.
 
     An equation without an index of coefficient +-1 is left unsolved; it still stands in its term.
     """
@@ -82,7 +82,7 @@ def solve(equations: Equations, prefer: Sequence[str] = ()) -> dict[str, Affine]
         candidates = [
             (rank.get(name, len(rank) + (not name.endswith("_"))), name)
             for name, value in form.terms
-            if abs(value) == 1
+            if abs(value) == 1 and not (only and name not in rank)
         ]
         if not candidates:
             continue

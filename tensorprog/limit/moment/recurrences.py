@@ -76,7 +76,8 @@ class Recurrences:
                 for number in sorted(self.loops - self._started):
                     if number <= self._group[position] and self._group[position] in self.loops - self._started:
                         self._started.add(number)
-                        self._fill(number)
+                        with self.numbers.by_itself():
+                            self._fill(number)
 
     def _fill(self, number: int) -> None:
         before = self.active

@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from itertools import combinations_with_replacement
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tensorprog.check.rewrites import normalize
-from tensorprog.language.errors import NotCompiledError, ProgramError, TensorprogError
-from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute, variables
+from tensorprog.language.errors import NotCompiledError, ProgramError
+from tensorprog.language.expr import Affine, Expr, Number, Variable, reindexed, substitute
 from tensorprog.language.ir import Dot, MatMul, Netsor, Range, Statement
 from tensorprog.limit.form.definitions import (
     Reading,
@@ -61,10 +60,11 @@ class Added(Protocol):
 V = TypeVar("V", bound=Added)
 M = TypeVar("M", bound=Indexed[Any])
 V_co = TypeVar("V_co", covariant=True)
+K = TypeVar("K")
+W = TypeVar("W")
 Ranges = Mapping[str, Range]
 SMALL = 1 << 14  # numbers of a whole covariance that are computed even where fewer are asked for
-DEEP = 30  # requests for positions that stand inside each other
-Need = tuple[str, ...]  # a scalar family, or two Gaussian families whose covariance is meant
+DEEP = 20  # covariances and averages that are computed inside each other
 
 
 class Averaged(Protocol[V_co]):
@@ -123,7 +123,7 @@ class Recursion(ABC, Generic[V, M]):
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
         self._partial: dict[tuple[str, str, Equations, bool], M] = {}
-        self._in_order, self._inside = False, 0
+        self._inside = 0
 
     @property
     def layered(self) -> bool:
@@ -220,10 +220,7 @@ class Recursion(ABC, Generic[V, M]):
 
     def base(self, f: str, g: str) -> M:
         """Covariance of two Gaussian families over positions '0', ... and '0_', ...."""
-        if (f, g) not in self._base:
-            self._prepare(f, g)
-            self._base[f, g] = self.kept(self.gaussian(f, g, self.pair_ranges(f, g)))
-        return self._base[f, g]
+        return self._made(self._base, (f, g), lambda: self.kept(self.gaussian(f, g, self.pair_ranges(f, g))))
 
     def gaussian(self, f: str, g: str, ranges: Ranges, where: Equations = NOTHING) -> M:
         """Covariance of two Gaussian families over members in some ranges, `where` some positions are equal."""
@@ -283,7 +280,6 @@ class Recursion(ABC, Generic[V, M]):
     def replicated(self, f: str, g: str) -> M:
         """E[Z^f Z^g] for every draw."""
         if (f, g) not in self._second:
-            self._prepare(f, g)
             if f > g:  # so that both orders have the same values, whichever is asked for first
                 self._second[f, g] = self.swapped(self.replicated(g, f), self.pair_ranges(f, g))
             else:
@@ -410,7 +406,7 @@ class Recursion(ABC, Generic[V, M]):
         families = [self.netsor.families[name] for name in (f, g)]
         large = math.prod(size for family in families for size in family.shape) > SMALL
         whole = any(len(family.statements) > 1 for family in families) or any(map(self.recurrent, (f, g)))
-        return where if self.in_part and large and not whole and self._inside < DEEP else NOTHING
+        return where if self.in_part and large and not whole else NOTHING
 
     def second_at(self, f: str, g: str, where: Equations) -> M:
         """E[Z^f Z^g] for every draw where these equations between positions hold; elsewhere any value."""
@@ -428,14 +424,10 @@ class Recursion(ABC, Generic[V, M]):
         return self._known_at((f, g, where, True), lambda ranges: self.gaussian(f, g, ranges, where))
 
     def _known_at(self, key: tuple[str, str, Equations, bool], compute: Callable[[dict[str, Range]], M]) -> M:
-        if key not in self._partial:
-            ranges, self._inside = self.pair_ranges(key[0], key[1]), self._inside + 1
-            try:
-                impossible = solved(key[2], ranges) is None
-                self._partial[key] = self.nothing(ranges) if impossible else self.kept(compute(ranges))
-            finally:
-                self._inside -= 1
-        return self._partial[key]
+        ranges = self.pair_ranges(key[0], key[1])
+        if solved(key[2], ranges) is None:  # the equations contradict each other
+            return self.nothing(ranges)
+        return self._made(self._partial, key, lambda: self.kept(compute(ranges)))
 
     # -- affine forms inside functions ----------------------------------------------------------------------------
 
@@ -492,25 +484,14 @@ class Recursion(ABC, Generic[V, M]):
     def eliminate(self, p: Part, q: Part, equations: Equations, ranges: Ranges) -> Elimination:
         """Solve equations for bound indices first: what remains over free ones, and where bound ones stay in range."""
         bound = (*q.bound, *p.bound)
-        solution: dict[str, Affine] = {}
-        remaining: set[Affine] = set()
-        for equation in sorted(equations, key=str):
-            form = canonical(equation.at(solution))
-            if form is None:
-                continue
-            candidates = [name for name in bound if any(n == name and abs(v) == 1 for n, v in form.terms)]
-            if not candidates:
-                remaining.add(form)
-                continue
-            name = candidates[0]
-            rest = form.solved(name)
-            solution = {k: old.at({name: rest}) for k, old in solution.items()} | {name: rest}
-            remaining = {r for r in (canonical(old.at({name: rest})) for old in remaining) if r is not None}
+        solution = solve(equations, bound, only=True)
+        forms = (canonical(equation.at(solution)) for equation in equations)
+        remaining = frozenset(form for form in forms if form is not None)
         if any(name in bound for form in remaining for name in form.indices):
             raise NotCompiledError(
                 "a sum over an index with a stride inside a covariance is not compiled by this version"
             )
-        free = solve(frozenset(remaining))
+        free = solve(remaining)
         solution = {name: form.at(free) for name, form in solution.items()}
         inside = []
         for name, form in solution.items():
@@ -518,7 +499,22 @@ class Recursion(ABC, Generic[V, M]):
             if low < ranges[name][0] or high >= ranges[name][1]:
                 inside.append((form, ranges[name]))
         over = [name for name in (*p.bound, *q.bound) if name not in solution]
-        return Elimination(frozenset(remaining), solution | free, inside, over)
+        return Elimination(remaining, solution | free, inside, over)
+
+    # -- given the scores -----------------------------------------------------------------------------------------
+
+    def linear_pairs(
+        self, first: Sequence[Part], second: Sequence[Part], ranges: Ranges
+    ) -> Iterator[tuple[Part, Part, dict[str, Range], M]]:
+        """Two sums of parts that are linear, pair by pair, over all their indices, with the covariance of variables.
+
+        Given the scores the covariance of the sums is the sum over all pairs of coefficients times these.
+        """
+        for p in first:
+            for q in second:
+                if p.function is not None and q.function is not None:
+                    one, two, local = self.paired(p, q, ranges)
+                    yield one, two, local, self.settle(self.covariance(one.inner, two.inner, local))
 
     # -- averages -------------------------------------------------------------------------------------------------
 
@@ -530,11 +526,7 @@ class Recursion(ABC, Generic[V, M]):
     def _average(self, name: str) -> V:
         if name in self.random:
             raise ProgramError(f"{name} is random in the limit")
-        if name not in self._averages:
-            self._prepare(name)
-        if name not in self._averages:
-            self._averages[name] = self.whole_average(name)
-        return self._averages[name]
+        return self._made(self._averages, name, lambda: self.whole_average(name))
 
     def whole_average(self, name: str) -> V:
         """All averages of a family."""
@@ -585,87 +577,52 @@ class Recursion(ABC, Generic[V, M]):
 
         return c(left, other_left) * c(right, other_right) + c(left, other_right) * c(right, other_left)
 
-    # -- in an order in which nothing waits -----------------------------------------------------------------------
+    # -- remembered, however deep a program is ----------------------------------------------------------------------
 
-    def _prepare(self, *names: str) -> None:
-        """Compute what families are made of first, so that no computation waits for more than one statement.
+    def _made(self, known: dict[K, W], key: K, make: Callable[[], W]) -> W:
+        """What is remembered, or made now.
 
-        A covariance of layer 100 needs those of layer 99.  Asked for from the top, a hundred computations would stand
-        inside each other; asked for from the bottom, each finds what it needs.
+        A covariance of layer 100 needs those of layer 99.  What stands DEEP computations inside others is made before
+        them; they are begun again, and find it.
         """
-        if self._in_order:
-            return
-        self._in_order = True
+        if key in known:
+            return known[key]
+
+        def enter() -> None:
+            known[key] = make()
+
+        if self._inside >= DEEP:
+            raise _Waiting(enter)
+        before, waiting = self._inside, [enter]
+        self._inside += 1
         try:
-            for need in self._needs(*names):
-                if len(need) > 1:
-                    self.base(need[0], need[1])
-                else:
-                    self._average(need[0])
-        except (TensorprogError, FloatingPointError):
-            pass  # whoever needs it will meet it again
+            while waiting:
+                try:
+                    waiting[-1]()
+                    waiting.pop()
+                except _Waiting as deeper:
+                    if before:
+                        raise
+                    waiting.append(deeper.enter)
         finally:
-            self._in_order = False
+            self._inside = before
+        return known[key]
 
-    def _needs(self, *names: str) -> Iterator[Need]:
-        """All that the second moments of some families are made of, each after what it is made of itself.
+    @contextmanager
+    def by_itself(self) -> Iterator[None]:
+        """What is computed inside is not begun again: it changes what is known step by step."""
+        before, self._inside = self._inside, 0
+        try:
+            yield
+        finally:
+            self._inside = before
 
-        Recurrences, which are filled in step by step, count as known.
-        """
-        found: dict[Need, None] = {}
-        waiting: list[tuple[Need, Iterator[Need]]] = [((), self._read_by(*names))]
-        while waiting:
-            need, inner = waiting[-1]
-            following = next((other for other in inner if other not in found), None)
-            if following is not None:
-                found[following] = None
-                waiting.append((following, self._made_of(following)))
-                continue
-            waiting.pop()
-            if need:
-                yield need
 
-    def _made_of(self, need: Need) -> Iterator[Need]:
-        """What one covariance or scalar is made of."""
-        if any(map(self.recurrent, need)):
-            return
-        defined = [self.netsor.body[position] for name in need for position in self.netsor.families[name].statements]
-        if len(need) == 1:
-            for statement in defined:
-                if isinstance(statement, Dot):
-                    yield from self._read_by(statement.left.name, statement.right.name)
-                else:
-                    yield from ((v.name,) for v in statement.inputs)
-        elif len(defined) == 2 and all(isinstance(statement, MatMul) for statement in defined):
-            one, two = defined
-            assert isinstance(one, MatMul) and isinstance(two, MatMul)
-            if one.weight.name == two.weight.name and not self._in_part_only(one, two):
-                yield from self._read_by(one.vector.name, two.vector.name)
+class _Waiting(Exception):
+    """A computation is to be made before all those that it stands in."""
 
-    def _in_part_only(self, one: MatMul, two: MatMul) -> bool:
-        """Whether the covariance of two products asks for some positions of their vectors only."""
-        left, right = positions_of(one.target), positions_of(two.target, "_")
-        forms = (difference(s.at(left), t.at(right)) for s, t in zip(one.weight.slots, two.weight.slots, strict=True))
-        at = solve(frozenset(form for form in forms if form is not None))
-        names = {str(k): slot.at(left).at(at) for k, slot in enumerate(one.vector.slots)}
-        names |= {f"{k}_": slot.at(right).at(at) for k, slot in enumerate(two.vector.slots)}
-        return bool(self.wanted(one.vector.name, two.vector.name, names))
-
-    def _read_by(self, *names: str) -> Iterator[Need]:
-        """What the second moments of some families are made of: scalars, and covariances of Gaussian families."""
-        families, parts = self.netsor.families, self.parts
-        read: dict[str, None] = {}
-        for name in dict.fromkeys(names):
-            if families[name].kind == "scalar":
-                yield (name,)
-            elif parts.is_base(name) or name in parts.carried:
-                read[name] = None
-            else:
-                for position in families[name].statements:
-                    read |= dict.fromkeys(v.name for v in variables(parts.statement(position)))
-        yield from ((name,) for name in read if families[name].kind == "scalar")
-        gaussian = [name for name in read if families[name].kind == "vector" and parts.is_base(name)]
-        yield from combinations_with_replacement(gaussian, 2)
+    def __init__(self, enter: Callable[[], None]) -> None:
+        self.enter = enter
 
 
 class Forms(Generic[V]):
