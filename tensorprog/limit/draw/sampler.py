@@ -48,8 +48,7 @@ from tensorprog.limit.moment.compilable import refuse_cells
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numbers import initial_draws
-from tensorprog.limit.moment.replicates import REPLICATE
-from tensorprog.limit.moment.values import IndexedValues
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 
 __all__ = ["Box", "Sampler", "plain"]
 

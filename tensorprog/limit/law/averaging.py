@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.several import standard_errors
+from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
 from tensorprog.language.errors import AccuracyError
 from tensorprog.limit.memory import pieces
-from tensorprog.limit.moment.replicates import REPLICATES, point_sets
 
 __all__ = ["ORDERS", "Averaging", "converge"]
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.rules import product_points
-from tensorprog.gaussian.several import normal_points, standard_errors
+from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
@@ -40,7 +40,6 @@ from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Term
-from tensorprog.limit.moment.replicates import REPLICATES
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
