@@ -188,7 +188,7 @@ class Program(Builder, Shown):
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""
-        from tensorprog.limit.law.explain import explain
+        from tensorprog.limit.law.summary import explain
 
         return explain(self.limit(), name)
 
