@@ -126,12 +126,11 @@ class Program(Builder, Shown):
         check_kept(self.netsor, keep)  # not names that averages and conditional laws add
         added = with_averages(self.netsor, averages or {})
         beside = with_conditional(added.netsor) if conditional else None
-        with added.named():
-            drawn = run(
-                added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
-                coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
-                executor=executor, store=store, progress=progress,
-            )
+        drawn = run(
+            added.netsor if beside is None else beside.netsor, width, samples, seed=seed, method=method,
+            coordinates=coordinates, keep=keep, threads=threads, max_memory=max_memory, dtype=dtype,
+            executor=executor, store=store, progress=progress,
+        )
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(
@@ -189,7 +188,7 @@ class Program(Builder, Shown):
 
     def explain(self, name: str) -> str:
         """Statement, clause of Definition 1 and numbers behind one quantity such as 'p[0,1,2]'."""
-        from tensorprog.limit.law.explain import explain
+        from tensorprog.limit.law.summary import explain
 
         return explain(self.limit(), name)
 

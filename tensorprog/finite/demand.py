@@ -23,15 +23,6 @@ class Form(Enum):
     NONLINEAR = 4
 
 
-def _sum_of(forms: Collection[Form]) -> Form:
-    kinds = set(forms) - {Form.ZERO}
-    if Form.NONLINEAR in kinds:
-        return Form.NONLINEAR
-    if len(kinds) > 1:
-        return Form.AFFINE
-    return kinds.pop() if kinds else Form.ZERO
-
-
 def form_of(expr: Expr, vectors: Collection[str]) -> Form:
     """Classify an expression: linear and affine ones have scalars, constants and indices as coefficients."""
     def leaf(node: Expr) -> Form | None:
@@ -46,7 +37,10 @@ def form_of(expr: Expr, vectors: Collection[str]) -> Form:
         if all(scalars):
             return Form.ZERO if is_call(node, "multiply") and Form.ZERO in args else Form.CONSTANT
         linear = linear_arguments(node, scalars)
-        return _sum_of([args[k] for k in linear]) if linear else Form.NONLINEAR
+        kinds = {args[k] for k in linear} - {Form.ZERO}
+        if not linear or Form.NONLINEAR in kinds:
+            return Form.NONLINEAR
+        return Form.AFFINE if len(kinds) > 1 else kinds.pop() if kinds else Form.ZERO
 
     return fold(expr, {}, leaf, combined)
 

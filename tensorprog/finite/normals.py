@@ -145,7 +145,10 @@ def gaussian_vectors(
     rows = math.prod(members[name] for name in together) * columns
     lead = [members[name] for name in separate]
     drawn = np.empty((batch, *lead, rows, draw.length), dtype)
-    _fill(generator, draw, drawn)
+    if draw.plain:
+        standard_normal(generator, drawn)
+    else:
+        _fill(generator, draw, drawn)
     if not together:
         return drawn
     drawn = drawn.reshape(batch, *lead, *(members[name] for name in together), columns, draw.length)
@@ -155,10 +158,7 @@ def gaussian_vectors(
 
 
 def _fill(generator: np.random.Generator, draw: Draw, drawn: Array) -> None:
-    """Fill (batch, .., rows, length)."""
-    if draw.plain:
-        standard_normal(generator, drawn)
-        return
+    """Fill (batch, .., rows, length), where not all numbers are normals."""
     drawn[...] = 0
     for start, stop in draw.normal_ranges:
         _fill_view(generator, drawn[..., start:stop])

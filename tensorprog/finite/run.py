@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from typing import Any
@@ -91,35 +91,46 @@ def run(
     with one_blas_thread():
         job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
         way = _flight(job, samples, max_memory, threads, executor, store is not None)
-        results = _Memory(job, samples) if store is None else Store(store, job, samples)
-        _fill(results, job, samples, way, executor, progress)
+        if store is None:
+            arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
+
+            def write(number: int, values: Mapping[str, Array]) -> None:
+                start = number * job.block
+                for name, value in values.items():
+                    arrays[name][start : start + job.block] = value[: samples - start]
+
+            _fill(job, samples, way, executor, 0, range(-(-samples // job.block)), write, progress)
+        else:
+            with Store(store, job, samples) as folder:
+                _fill(job, samples, way, executor, folder.done, folder.unfinished(), folder.write, progress)
+            arrays = folder.arrays()
     return Samples(
-        netsor, results.arrays(), samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started
+        netsor, arrays, samples, seed, job.plan.method, width, coordinates, time.perf_counter() - started
     )
 
 
 def _fill(
-    results: Store | _Memory,
     job: Job,
     samples: int,
     way: Flight,
     executor: Executor | None,
+    done: int,
+    blocks: Iterable[int],
+    write: Callable[[int, Mapping[str, Array]], None],
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Draw the blocks that are missing."""
-    with results:
-        done = results.done
-        normals = (samples - done) * (job.plan.normals + job.plan.chi_squares) / way.workers
-        if progress is not None and done:
-            progress(done, samples)
-        with closing(execute(job, results.unfinished(), way, executor, normals)) as drawn:
-            for numbers, blocks in drawn:
-                for number, values in zip(numbers, blocks, strict=True):
-                    _check(values, job, number)
-                    results.write(number, values)
-                    done += min(job.block, samples - number * job.block)
-                if progress is not None:
-                    progress(done, samples)
+    """Draw the blocks that are missing, where so many networks are done."""
+    normals = (samples - done) * (job.plan.normals + job.plan.chi_squares) / way.workers
+    if progress is not None and done:
+        progress(done, samples)
+    with closing(execute(job, blocks, way, executor, normals)) as drawn:
+        for numbers, results in drawn:
+            for number, values in zip(numbers, results, strict=True):
+                _check(values, job, number)
+                write(number, values)
+                done += min(job.block, samples - number * job.block)
+            if progress is not None:
+                progress(done, samples)
 
 
 def check_store(
@@ -135,34 +146,6 @@ def check_store(
 ) -> None:
     """Raise ProgramError if a folder holds anything but this run, or the beginning of it."""
     Store(store, make_job(netsor, width, seed, method, coordinates, keep, dtype), samples).known()
-
-
-class _Memory:
-    """Results held in memory."""
-
-    done = 0
-
-    def __init__(self, job: Job, samples: int) -> None:
-        self._block, self._samples = job.block, samples
-        self._arrays = {name: np.empty((samples, *shape), job.dtype) for name, shape in job.shapes.items()}
-
-    def __enter__(self) -> _Memory:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def unfinished(self) -> range:
-        return range(-(-self._samples // self._block))
-
-    def write(self, number: int, values: Mapping[str, Array]) -> None:
-        start = number * self._block
-        stop = min(start + self._block, self._samples)
-        for name, value in values.items():
-            self._arrays[name][start:stop] = value[: stop - start]
-
-    def arrays(self) -> dict[str, Array]:
-        return self._arrays
 
 
 def _flight(

@@ -196,20 +196,15 @@ class NumericMoments(PairMoments[Estimate]):
         """The imaginary part."""
         return Estimate(np.imag(value.value), value.error)
 
-    @property
-    def _blur(self) -> tuple[float, float]:
-        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
-        return (ROOT_2, 1.0) if self.first.kind == "erf" else (1.0, 0.0)
-
     @cached_property
     def _scale(self) -> Array:
         """dV / dx."""
-        return np.asarray(self._blur[0] * self.first.a)
+        return np.asarray(self.blur[0] * self.first.a)
 
     @cached_property
     def _deviation(self) -> Array:
         """Standard deviation of V."""
-        return np.asarray(np.sqrt(self._scale**2 * self.law.vx + self._blur[1]))
+        return np.asarray(np.sqrt(self._scale**2 * self.law.vx + self.blur[1]))
 
     @property
     def slope(self) -> Estimate:
@@ -240,7 +235,7 @@ class NumericMoments(PairMoments[Estimate]):
         if self.first.distance is not None:
             return self.first.distance  # type: ignore[no-any-return]
         a, b, m = self.first.a, self.first.b, self.law.mx
-        unit, sd = self._blur[0], self._deviation
+        unit, sd = self.blur[0], self._deviation
         value, size = unit * (a * m + b), unit * np.where(m == 0, 0.0, np.abs(a * m) + np.abs(b))
         with np.errstate(over="ignore"):
             h = np.where(sd > 0, value / _positive(sd), np.where(value > 0, np.inf, -np.inf))
@@ -253,8 +248,8 @@ class NumericMoments(PairMoments[Estimate]):
         U = a x + noise n1, V = c y + noise n2: var U var V - cov^2 = a^2 c^2 det + a^2 vx n2 + c^2 vy n1 + n1 n2.
         """
         law = self.law
-        a, n1 = self._scale, self._blur[1]
-        c, n2 = self.swapped._scale, self.swapped._blur[1]
+        a, n1 = self._scale, self.blur[1]
+        c, n2 = self.swapped._scale, self.swapped.blur[1]
         u, v = a * a * law.vx + n1, c * c * law.vy + n2
         flat = (u == 0) | (v == 0)
         product = np.where(flat, 1.0, u * v)

@@ -187,6 +187,11 @@ class PairMoments(ABC, Generic[V]):
         return self.one_sign() if second not in SIGNS else self.two_signs()
 
     @property
+    def blur(self) -> tuple[Any, Any]:
+        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of the noise."""
+        return (self.root_2, 1) if self.first.kind == "erf" else (1, 0)
+
+    @property
     def second_on_boundary(self) -> Factor:
         """B(y) where A jumps."""
         return self.second

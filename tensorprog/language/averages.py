@@ -9,15 +9,14 @@ the scores, E[psi(Z) | p-ring].  An index of psi that nothing reduces makes a fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import Affine, Expr, Number, Variable, as_expr, free_indices, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin
-from tensorprog.language.parse import Names, parse_expression, parse_target
+from tensorprog.language.parse import parse_expression, parse_target
 from tensorprog.language.samples import Samples
 
 __all__ = ["Averages", "average_members", "with_averages"]
@@ -34,25 +33,6 @@ class Averages:
     netsor: Netsor
     families: Mapping[str, str]
     psi: Mapping[str, str]
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Turn what is said of the statements added into what is said of the averages."""
-        try:
-            yield
-        except ProgramError as error:
-            problems = list(error.problems)
-            for name, family in self.families.items():
-                for added in (*self._integrands(family), family):
-                    problems = [replace(p, message=p.message.replace(added, f"average {name}")) for p in problems]
-            raise ProgramError(problems) from None
-
-    def _integrands(self, family: str) -> Iterator[str]:
-        """The statement of the function that an average is over, as text, and its left side."""
-        dot = next(s for s in self.netsor.body if s.target.name == family)
-        for statement in self.netsor.body:
-            if isinstance(dot, Dot) and statement.target.name == dot.left.name:
-                yield from (f"{statement} (made for {statement.span.text})", str(statement), dot.left.name)
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, the averages apart from its own variables."""
@@ -74,7 +54,6 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     """
     if not isinstance(averages, Mapping):
         raise fail("averages are written by name", fix='averages={"m": "tanh(y[0])**2"}')
-    names = Names(netsor.scalars, frozenset(netsor.index))
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(name for name, *_ in netsor.widths),
              *dict(netsor.fixed_widths)}
     problems: list[Problem] = []
@@ -84,13 +63,13 @@ def with_averages(netsor: Netsor, averages: Mapping[str, str | Expr]) -> Average
     ones: dict[str, Variable] = {}  # by width
     for key, given in averages.items():
         try:
-            name, expr, slots, width = _read(netsor, names, str(key), given)
+            name, expr, slots, width = _read(netsor, str(key), given)
             if name in families:
                 raise fail(f"average {name} is given twice")
         except ProgramError as error:
             problems += error.problems
             continue
-        span = Span(text=f"averages: {key} = {expr}")
+        span = Span(text=f"average {key} = {expr}")
         if width not in ones:
             ones[width] = Variable(_unused(f"ones_{width}", taken))
             body.append(Nonlin(ones[width], Number(1), width))
@@ -116,21 +95,19 @@ def average_members(netsor: Netsor, psi: Mapping[str, str], name: str) -> list[t
 
 def _told(problem: Problem) -> str:
     """The message with the name of the average."""
-    name = problem.span.text.removeprefix("averages: ").partition(" = ")[0].partition("[")[0]
+    name = problem.span.text.removeprefix("average ").partition(" = ")[0].partition("[")[0]
     return f"average {name}: {problem.message}"
 
 
-def _read(
-    netsor: Netsor, names: Names, key: str, given: str | Expr
-) -> tuple[str, Expr, tuple[Affine, ...], str]:
+def _read(netsor: Netsor, key: str, given: str | Expr) -> tuple[str, Expr, tuple[Affine, ...], str]:
     """Name, psi, left side and width of one average."""
-    target = parse_target(key, names, Span(text=f"averages: {key}"))
+    target = parse_target(key, netsor.names, Span(text=f"average {key}"))
     name = target.name
     if name in netsor.families:
         raise fail(f"average {name}: the program has something of that name", fix=f"call it mean_{name}, say")
-    text = f"averages: {key} = {given}"
+    text = f"average {key} = {given}"
     try:
-        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), names, Span(text=text))
+        expr = parse_expression(given if isinstance(given, str) else str(as_expr(given)), netsor.names, Span(text=text))
     except ProgramError as error:
         problems = [replace(p, message=f"average {name}: {p.message}", span=Span(text=text)) for p in error.problems]
         raise ProgramError(problems) from None

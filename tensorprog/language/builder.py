@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail, shorten
 from tensorprog.language.expr import Constant, Expr, IndexValue, Transposed, Variable, as_expr
-from tensorprog.language.ir import ConstantDef, Draft, Netsor
+from tensorprog.language.ir import ConstantDef, Draft, Initial, Netsor, Weight
 from tensorprog.language.parse import Names, affine, parse_expression, parse_target
 from tensorprog.language.schema import (
     INDEX,
@@ -106,11 +107,8 @@ class Builder:
         self, name: str, constants: Mapping[str, Any] | None = None, *, title: str = "", reference: str = "",
         widths: Mapping[str, Any] | None = None, fixed_widths: Mapping[str, Any] | None = None,
     ) -> None:
-        self._parts: dict[str, Any] = {
-            "name": _program_name(name), "title": _line(title, "a title"),
-            "reference": _line(reference, "a reference"), "constants": (), "indices": (), "initial": (), "weights": (),
-            "body": (), "outputs": (), "widths": (), "fixed_widths": (), "run": (), "written": (),
-        }
+        self._draft = Draft(
+            _program_name(name), title=_line(title, "a title"), reference=_line(reference, "a reference"))
         self._announced: dict[str, int] = {}
         self._cache: Netsor | None = None
         for key, value in (constants or {}).items():
@@ -125,7 +123,7 @@ class Builder:
     def from_netsor(cls, netsor: Netsor) -> Self:
         """A builder that continues a program."""
         builder = cls(netsor.name)
-        builder._parts = {key: getattr(netsor, key) for key in builder._parts}
+        builder._draft = Draft(**netsor.parts)
         builder._cache = netsor
         return builder
 
@@ -133,22 +131,20 @@ class Builder:
     def netsor(self) -> Netsor:
         """The program as declared so far, validated."""
         if self._cache is None:
-            self._cache = Netsor(**self._parts)
+            self._cache = Netsor(**self._draft.parts)
         return self._cache
 
     @property
     def names(self) -> Names:
         """Constants and indices declared so far."""
-        values = {c.name: c.value if isinstance(c.value, int | float) else None for c in self._parts["constants"]}
-        return Names(values, frozenset(index.name for index in self._parts["indices"]))
+        return self._draft.names
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        for constant in self._parts["constants"]:
-            if constant.name == name:
-                return self[name]
-        known = [c.name for c in self._parts["constants"]]
+        if name in self._draft.constant:
+            return self[name]
+        known = list(self._draft.constant)
         raise _NoName(Problem(f"the program has no constant {name}", fix=did_you_mean(name, known)))
 
     def __getitem__(self, name: str) -> Any:
@@ -156,9 +152,9 @@ class Builder:
         count = self._counts().get(name)
         if count is None:
             raise fail(f"{name} is not defined", fix=did_you_mean(str(name), list(self._counts())))
-        if any(index.name == name for index in self._parts["indices"]):
+        if name in self._draft.index:
             return IndexValue(name)
-        if any(constant.name == name for constant in self._parts["constants"]):
+        if name in self._draft.constant:
             return FamilyHandle(self, name, count, constant=True) if count else Constant(name)
         return self._handle(name, count)
 
@@ -253,24 +249,21 @@ class Builder:
             if name not in self._counts():
                 raise fail(f"the output {name} is not defined", fix=did_you_mean(name, list(self._counts())))
             names.append(name)
-        self._parts["outputs"] = tuple(names)
-        self._cache = None
+        self._change(outputs=tuple(names))
 
     def defaults(self, **options: Any) -> None:
         """Defaults of `tp run`, as in the section `run:` of a file: width, samples, seed, ..."""
-        run = dict(self._parts["run"]) | {key: make_option(key, value, names=self.names)
-                                            for key, value in options.items()}
-        self._parts["run"] = tuple(run.items())
-        self._cache = None
+        made = {key: make_option(key, value, names=self.names) for key, value in options.items()}
+        self._change(run=tuple((dict(self._draft.run) | made).items()))
 
     # -- inner parts --------------------------------------------------------------------------------------------
 
     def _counts(self) -> dict[str, int]:
         """Number of indices of every name."""
-        parts = self._parts
-        counts = {entry.name: len(entry.indices) for key in ("constants", "initial", "weights") for entry in parts[key]}
-        counts |= {index.name: 0 for index in parts["indices"]}
-        return counts | self._announced | {s.target.name: len(s.target.slots) for s in parts["body"]}
+        draft = self._draft
+        declared: tuple[ConstantDef | Initial | Weight, ...] = (*draft.constants, *draft.initial, *draft.weights)
+        counts = dict.fromkeys(draft.index, 0) | {entry.name: len(entry.indices) for entry in declared}
+        return counts | self._announced | {s.target.name: len(s.target.slots) for s in draft.body}
 
     def _handle(self, name: str, count: int) -> Handle:
         return FamilyHandle(self, name, count) if count else Variable(name)
@@ -282,21 +275,23 @@ class Builder:
 
     def _written(self, name: str, value: Any) -> None:
         if isinstance(value, str | Expr) and plain_number(str(value)) is None:
-            self._parts["written"] += ((name, str(value).strip()),)
+            self._change(written=(*self._draft.written, (name, str(value).strip())))
+
+    def _change(self, **parts: Any) -> None:
+        """Put other parts in the place of those so far."""
+        self._draft = replace(self._draft, **parts)
+        self._cache = None
 
     def _add(self, part: str, record: Any) -> None:
         """Add a declaration, if the program so far stays valid."""
-        before = self._parts
-        self._parts = before | {part: (*before[part], record)}
-        draft = Draft(**self._parts | {"body": (), "outputs": ()})
-        problems = problems_of(draft, {"outputs"})
+        added: dict[str, Any] = {part: (*getattr(self._draft, part), record)}
+        problems = problems_of(replace(self._draft, **added, body=(), outputs=()), {"outputs"})
         name = record[0] if isinstance(record, tuple) else record.name
-        if name in {statement.target.name for statement in before["body"]} | set(self._announced):
+        if name in {statement.target.name for statement in self._draft.body} | set(self._announced):
             problems.append(Problem(f"{name} is bound twice", fix="give one of them another name"))
         if problems:
-            self._parts = before
             raise ProgramError(problems)
-        self._cache = None
+        self._change(**added)
 
     def _state(
         self, target: str, instruction: str, args: Sequence[Any], keywords: Iterable[tuple[str, str]] = ()
@@ -312,16 +307,15 @@ class Builder:
         counts = self._counts()
         if counts.get(left.name, len(left.slots)) != len(left.slots):
             raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", statement.span)
-        parts = self._parts | {"body": (*self._parts["body"], statement)}
+        body = (*self._draft.body, statement)
         # families defined in parts (s[0] and s[t]) may still lack members: their ranges are checked by `netsor`
-        partial = {s.target.name for s in parts["body"] if any(not slot.terms for slot in s.target.slots)}
-        problems = problems_of(Draft(**parts), {*self._announced, *partial}, last=True)
+        partial = {s.target.name for s in body if any(not slot.terms for slot in s.target.slots)}
+        problems = problems_of(replace(self._draft, body=body), {*self._announced, *partial}, last=True)
         if problems:
             raise ProgramError([
                 Problem(p.message, p.span, p.fix or "announce a family that is defined later: P.family(\"s[t]\")")
                 if p.message.endswith("is not defined") else p for p in problems])
-        self._parts = parts
-        self._cache = None
+        self._change(body=body)
         return self._handle(left.name, len(left.slots))
 
     def _readable(self, expr: Expr, names: Names, span: Span) -> None:

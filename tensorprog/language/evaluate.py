@@ -33,7 +33,7 @@ from tensorprog.language.records import Draft, Nonlin, Range, Table
 
 __all__ = [
     "BATCH", "COORDINATE", "Open", "Scope", "add", "affine_values", "align", "broadcast", "constant_array", "contract",
-    "evaluate", "gather", "index_array", "multiply", "overflow", "take", "union",
+    "elementwise", "evaluate", "gather", "index_array", "multiply", "overflow", "take", "union",
 ]
 
 BATCH, COORDINATE = "#", "@"
@@ -277,18 +277,14 @@ def _reduced(expr: Reduction, scope: Scope) -> Open:
 def overflow(statement: Nonlin, value: Open) -> str:
     """What is wrong with the values that a statement took: inf or no number; '' if nothing, and -inf may be a mask.
 
-    A statement that was added to a program is told with what it was made for, which its span has.
+    It is told as it was written; of what was added to a program, its span says what it was made for.
     """
     with np.errstate(all="ignore"):
         if bool((value.data < np.inf).all()):
             return ""
-    of = statement.span.text
-    written = not of or of.partition("=")[0].replace(" ", "") == str(statement.target).replace(" ", "")
-    made = "" if written else f" (made for {of})"
-    return (
-        f"{statement}{made} took values that are not finite numbers: it overflows, or leaves the domain of a "
-        "function (log, sqrt, division)"
-    )
+    what = statement.span.text or str(statement)
+    reason = "it overflows, or leaves the domain of a function (log, sqrt, division)"
+    return f"{what} took values that are not finite numbers: {reason}"
 
 
 def _sizes(value: Open, scope: Scope) -> dict[str, int]:

@@ -355,7 +355,8 @@ def function(name: str) -> Function:
     Raises    ProgramError with the closest name
     """
     if name not in ATOMS and name not in REDUCTIONS and name not in PAIRWISE:
-        raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names())))
+        own = "; one of your own is declared in Python, by tp.atom, before the file is read"
+        raise ProgramError(Problem(f"there is no function {name}", fix=did_you_mean(name, function_names()) + own))
     return Function(name)
 
 

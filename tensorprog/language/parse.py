@@ -14,7 +14,6 @@ from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import Problem, ProgramError, Span, did_you_mean, fail
 from tensorprog.language.expr import (
     MAX_INTEGER,
-    PAIRWISE,
     Affine,
     Call,
     Constant,
@@ -26,7 +25,6 @@ from tensorprog.language.expr import (
     call,
     fold,
     function,
-    function_names,
     is_call,
 )
 
@@ -45,7 +43,6 @@ _COMPARE: dict[type[ast.AST], str] = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
     ast.NotEq: "not_equal",
 }
-_OPERATORS = {*_BINARY.values(), *_COMPARE.values(), "negative", *PAIRWISE.values()}
 INSTRUCTIONS = ("MatMul", "Nonlin", "Dot")
 _EXACT: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "negative": lambda a: -a,
@@ -229,31 +226,25 @@ class _Reader:
         if name in INSTRUCTIONS:
             raise _Error(f"{name} is an instruction and must stand alone", node,
                          f"give it a statement of its own: name = {name}(...)")
-        if name in _OPERATORS or name not in function_names():
-            own = "; one of your own is declared in Python, by tp.atom, before the file is read"
-            known = [other for other in function_names() if other not in _OPERATORS]
-            raise _Error(f"there is no function {name}", node, did_you_mean(name, known) + own)
+        with _at(node):
+            found = function(name)
         if len(node.args) > MAX_DEPTH:
             raise _Error(f"{name} takes at most {MAX_DEPTH} arguments", node, "nest several of them")
-        keywords: dict[str, Expr] = {}
-        for keyword in node.keywords:
-            if keyword.arg is None or keyword.arg in keywords:
-                raise _Error("** is not part of the language here" if keyword.arg is None
-                             else f"{keyword.arg} is given twice", node)
-            keywords[keyword.arg] = self.expression(keyword.value)
+        if any(keyword.arg is None for keyword in node.keywords):
+            raise _Error("** is not part of the language here", node)
+        keywords = {str(keyword.arg): self.expression(keyword.value) for keyword in node.keywords}
         args = [self.expression(arg) for arg in node.args]
         with _at(node):
-            return function(name).applied(args, keywords, node.col_offset)
+            return found.applied(args, keywords, node.col_offset)
 
     def apply(self, name: str, node: ast.expr, *args: Expr) -> Expr:
         with _at(node):
             return call(name, *args, column=node.col_offset)
 
     def reduction(self, node: ast.Call, head: ast.Subscript) -> Expr:
-        name = head.value.id if isinstance(head.value, ast.Name) else ""
-        if name not in REDUCTIONS:
-            raise _Error(f"{name or 'this'} does not act over indices", node,
-                         did_you_mean(name, list(REDUCTIONS)) if name not in ATOMS else f"{name}(x)")
+        if not isinstance(head.value, ast.Name):
+            raise _Error("only functions of the language can be called", node, "see `tp list --atoms`")
+        name = head.value.id
         indices = []
         for part in _parts(head):
             if not isinstance(part, ast.Name) or part.id not in self.names.indices:
@@ -306,10 +297,11 @@ def _source(operator: ast.AST) -> str:
 
 
 def _kind(node: ast.AST) -> str:
-    return {"Attribute": "an attribute (a dot)", "Lambda": "lambda", "ListComp": "a comprehension", "List": "a list",
-            "GeneratorExp": "a comprehension", "Dict": "a dictionary", "IfExp": "if ... else", "Tuple": "a tuple",
-            "JoinedStr": "a string", "Slice": "a slice", "NamedExpr": ":="}.get(type(node).__name__,
-                                                                              type(node).__name__)
+    return {
+        "Attribute": "an attribute (a dot)", "Lambda": "lambda", "ListComp": "a comprehension", "List": "a list",
+        "GeneratorExp": "a comprehension", "Dict": "a dictionary", "IfExp": "if ... else", "Tuple": "a tuple",
+        "JoinedStr": "a string", "Slice": "a slice", "NamedExpr": ":=",
+    }.get(type(node).__name__, type(node).__name__)
 
 
 def affine(expr: Expr, names: Names) -> Affine:

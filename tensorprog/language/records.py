@@ -10,7 +10,7 @@ A name with slots is a *family*; nothing here has a member of a family as an obj
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import Problem, Span
 from tensorprog.language.expr import Affine, Call, Expr, Transposed, Variable, index_names, variables, walk
+from tensorprog.language.parse import Names
 
 __all__ = [
     "ConstantDef", "Dot", "Draft", "Family", "Index", "Initial", "Kind", "MatMul", "Nonlin", "Range", "Statement",
@@ -237,6 +238,16 @@ class Draft:
     # what the rules make of it: nothing as yet
     families: Mapping[str, Family] = field(init=False, compare=False, repr=False, default_factory=dict)
     warnings: tuple[Problem, ...] = field(init=False, compare=False, repr=False, default=())
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All declarations and statements, by the names of the fields that make another program of them."""
+        return {part.name: getattr(self, part.name) for part in fields(Draft) if part.init}
+
+    @cached_property
+    def names(self) -> Names:
+        """What the names in texts mean: constants and indices."""
+        return Names(self.scalars, frozenset(self.index))
 
     @cached_property
     def index(self) -> dict[str, Index]:

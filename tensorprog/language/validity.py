@@ -424,7 +424,11 @@ def _hidden(expr: Expr, known: Hidden) -> Expr | None:
         if isinstance(node, Variable) and node.name in known:
             own, found = known[node.name]
             return substitute(found, dict(zip(own, node.slots, strict=True)))
-        return Number(1) if node == Number(-math.inf) else None
+        if node == Number(-math.inf):
+            return Number(1)
+        if any(isinstance(n, Variable) for n in walk(node)) or not is_call(node, "log", "divide", "power"):
+            return None
+        return Call("equal", (node, Number(-math.inf)))  # log(i) at i = 0
 
     return fold(expr, HIDDEN, leaf, lambda *_: None)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.evaluate import BATCH, COORDINATE, Open, affine_values, align, broadcast
+from tensorprog.language.evaluate import BATCH, COORDINATE, Open, add, affine_values, align, broadcast, elementwise
 from tensorprog.language.ir import Family, MatMul, Range
 
 __all__ = ["Grouping"]
@@ -66,22 +66,16 @@ class Grouping:
 
         A slot beyond a zero boundary has no weight: number -1.
         """
-        total: NDArray[Any] = np.zeros((), dtype=np.int64)
-        outside: NDArray[Any] = np.zeros((), dtype=bool)
-        axes: tuple[str, ...] = ()
+        total, outside = Open((), np.zeros((), dtype=np.int64)), Open((), np.zeros((), dtype=bool))
         for slot, (start, stop), rule in zip(
             self.statement.weight.slots, self.weight.ranges, self.weight.boundaries, strict=True
         ):
             value = affine_values(slot, self.ranges)
-            position = value.data - start
-            if rule == "wrap":
-                position = position % (stop - start)
-            joined = (*axes, *(name for name in value.axes if name not in axes))
+            position = (value.data - start) % (stop - start) if rule == "wrap" else value.data - start
             beyond = (position < 0) | (position >= stop - start)
-            total = align(Open(axes, total), joined) * (stop - start) + align(Open(value.axes, position), joined)
-            outside = align(Open(axes, outside), joined) | align(Open(value.axes, beyond), joined)
-            axes = joined
-        return Open(axes, np.where(outside, -1, total))
+            total = add(Open(total.axes, total.data * (stop - start)), Open(value.axes, position))
+            outside = elementwise(np.logical_or, outside, Open(value.axes, beyond))
+        return Open(total.axes, np.where(outside.data, -1, total.data))
 
     @cached_property
     def members(self) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 from zipfile import ZipFile
 
@@ -33,7 +33,7 @@ def dump(netsor: Draft, schema: str = "") -> str:
     """
     written = dict(netsor.written)
     sections: list[tuple[str, list[tuple[str, str | _Block]]]] = [
-        ("constants", [(_family(c.name, c.indices), _constant(c, written)) for c in netsor.constants]),
+        ("constants", [(_family(c.name, c.indices), _value(written.get(c.name, c.value))) for c in netsor.constants]),
         ("indices", [(index.name, _entry(index, INDEX)) for index in netsor.indices]),
         ("widths", [(name, _scalar(text)) for name, _, text in netsor.widths]),
         ("fixed_widths", [(name, _scalar(written.get(name, str(size)))) for name, size in netsor.fixed_widths]),
@@ -53,9 +53,8 @@ def dump(netsor: Draft, schema: str = "") -> str:
     for target, statement in zip(targets, netsor.body, strict=True):
         lines.append(f"  - {target:{column}} = {str(statement)[len(target) + 3:]}")
     lines.append(f"outputs: [{', '.join(netsor.outputs)}]")
-    options = [(key, _option(value)) for key, value in netsor.run]
-    if options:
-        lines += _section("run", options, True)
+    if netsor.run:
+        lines += _section("run", [(key, _value(value)) for key, value in netsor.run], True)
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_TEXT or text.count(",") + text.count("\n") > MAX_NODES // 2:
         raise fail("the program is too large for a file", fix="give its tables as .npy files")
@@ -122,40 +121,24 @@ def _table(table: Table) -> str | _Block:
     return _Block(f"- {_rows(row)}" for row in values) if len(table.shape) > 1 else _rows(values)
 
 
-def _constant(constant: ConstantDef, written: Mapping[str, str]) -> str | _Block:
-    if isinstance(constant.value, Table):
-        return _table(constant.value)
-    if isinstance(constant.value, Expr):
-        return _scalar(str(constant.value))
-    return _scalar(written.get(constant.name, repr(constant.value)))
-
-
-def _options(options: Sequence[tuple[str, str | _Block]]) -> str | _Block:
-    """Options in braces, or below each other where one of them is a matrix."""
-    if not any(isinstance(value, _Block) for _, value in options):
-        return f"{{{', '.join(f'{key}: {value}' for key, value in options)}}}"
-    lines = _section("", options, False)[1:]
-    return _Block(line[2:] for line in lines)
-
-
-def _value(value: Expr | Table | str | tuple[str, ...]) -> str | _Block:
+def _value(value: Any) -> str | _Block:
+    """A value as the text behind its key: numbers of a table, a list of texts, texts by name, or one text."""
     if isinstance(value, Table):
         return _table(value)
-    return f"[{', '.join(value)}]" if isinstance(value, tuple) else _scalar(str(value))
-
-
-def _entry(record: Index | Initial | Weight, what: Entries) -> str | _Block:
-    """An entry with its options; text that is the default is left out."""
-    options = options_of(record)
-    shown = {key: _value(value) for key, value in options.items()
-             if what.options[key].numeric or value != what.options[key].default}
-    return shown[what.short] if [*shown] == [what.short] else _options([*shown.items()])
-
-
-def _option(value: Any) -> str | _Block:
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         return _Block(f"{name}: {_scalar(text, flow=False)}" for name, text in value)
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else _scalar(str(value))
+
+
+def _entry(record: Index | Initial | Weight, what: Entries) -> str | _Block:
+    """An entry with its options, below each other where one is a matrix; text that is the default is left out."""
+    shown = {key: _value(value) for key, value in options_of(record).items()
+             if what.options[key].numeric or value != what.options[key].default}
+    if [*shown] == [what.short]:
+        return shown[what.short]
+    if any(isinstance(value, _Block) for value in shown.values()):
+        return _Block(line[2:] for line in _section("", [*shown.items()], False)[1:])
+    return f"{{{', '.join(f'{key}: {value}' for key, value in shown.items())}}}"
 
 
 # ---- archives -----------------------------------------------------------------------------------------------------
@@ -221,7 +204,5 @@ def _with_tables(netsor: Netsor, tables: Mapping[str, Table]) -> Draft:
         found: dict[str, Any] = {part: tables.get(f"{entry.name}.{part}", value) for part, value in parts.items()}
         return replace(entry, **found)
 
-    whole: dict[str, Any] = {part.name: getattr(netsor, part.name) for part in fields(netsor) if part.init}
-    whole["constants"] = tuple(map(constant, netsor.constants))
-    whole["initial"] = tuple(map(initial, netsor.initial))
-    return Draft(**whole)
+    whole = {"constants": tuple(map(constant, netsor.constants)), "initial": tuple(map(initial, netsor.initial))}
+    return Draft(**netsor.parts | whole)

@@ -143,6 +143,7 @@ class _Output:
         self.width = self.netsor.families[self.name].width
         self._span = Span(text=f"the conditional law of {self.name}")
         self.target, self.expr = self._combination()
+        self._free = tuple(slot.bare for slot in self.target.slots if slot.bare is not None)  # its indices
         self.last = self._last()
 
     # -- the combination --------------------------------------------------------------------------------------------
@@ -287,11 +288,6 @@ class _Output:
         variance = substitute(declared.variance, dict(zip(declared.indices, values, strict=True)))
         part = square if variance == Number(1) else Call("multiply", (variance, square))
         return Reduction("sum", tuple(fresh.values()), part) if fresh else part
-
-    @property
-    def _free(self) -> tuple[str, ...]:
-        """Indices of the output."""
-        return tuple(slot.bare for slot in self.target.slots if slot.bare is not None)
 
     def _members(self, weight: str) -> list[Affine]:
         """Which member of a weight an output reads, slot by slot: a form in its indices, or a new index."""

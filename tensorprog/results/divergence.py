@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -94,7 +94,7 @@ def kl(samples: Any, law: Any, variable: str) -> tuple[float, float]:
 # ---- draws ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class GaussianDraws:
     """Gaussians N(mean, var), one row for each network, in groups of networks.
 
@@ -103,6 +103,8 @@ class GaussianDraws:
 
     mean: Array
     var: Array
+    cuts: Array = field(init=False)  # where groups begin, and the number of networks
+    shares: Array = field(init=False)  # of each group in the networks
 
     @classmethod
     def of(cls, samples: Any, variable: str) -> GaussianDraws:
@@ -120,17 +122,8 @@ class GaussianDraws:
     def __post_init__(self) -> None:
         if len(self.var) < 2:
             raise ProgramError("an error needs two networks at least")
-
-    @cached_property
-    def cuts(self) -> Array:
-        """Where groups begin, and the number of networks."""
-        count = len(self.var)
-        return np.linspace(0, count, min(GROUPS, count) + 1).astype(np.int64)
-
-    @property
-    def shares(self) -> Array:
-        """Share of each group in the networks."""
-        return np.asarray(np.diff(self.cuts) / len(self.var))
+        self.cuts = np.linspace(0, len(self.var), min(GROUPS, len(self.var)) + 1).astype(np.int64)
+        self.shares = np.diff(self.cuts) / len(self.var)
 
     @cached_property
     def _nodes(self) -> tuple[Array, Array] | None:
@@ -185,7 +178,6 @@ def _normal(distance: Array, var: Array) -> Array:
 # ---- integrals ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TrapezoidalGrid:
     """y(t) = centre + b (t + exp(-T) sinh t): steps of b over `flat` = b T to both sides, then growing with distance.
 
@@ -193,32 +185,19 @@ class TrapezoidalGrid:
     max(b, d - flat).  With flat = 0 this is y = b (t + sinh t).
     """
 
-    centre: float
-    finest: float
-    flat: float
-    reach: float
-
-    @cached_property
-    def _scales(self) -> tuple[float, float]:
-        """b and T; b is wider than asked for where half the points allowed would not do."""
-        finest = max(self.finest, self.flat * 8 / (MOST_POINTS * FIRST_STEP))
-        return finest, self.flat / finest
-
-    @property
-    def end(self) -> float:
-        """A t beyond which y is beyond the reach."""
-        b, flat = self._scales
-        return flat + math.asinh(max(0.0, self.reach - self.flat) / b)
+    def __init__(self, centre: float, finest: float, flat: float, reach: float) -> None:
+        self.centre = centre
+        self.b = max(finest, flat * 8 / (MOST_POINTS * FIRST_STEP))  # wider where half the points would not do
+        self.flat = flat / self.b
+        self.end = self.flat + math.asinh(max(0.0, reach - flat) / self.b)  # a t beyond which y is beyond the reach
 
     def points(self, t: Array) -> Array:
         """y(t)."""
-        b, flat = self._scales
-        return np.asarray(self.centre + b * (t + 0.5 * (np.exp(t - flat) - np.exp(-t - flat))))
+        return np.asarray(self.centre + self.b * (t + 0.5 * (np.exp(t - self.flat) - np.exp(-t - self.flat))))
 
     def slopes(self, t: Array) -> Array:
         """dy / dt."""
-        b, flat = self._scales
-        return np.asarray(b * (1 + 0.5 * (np.exp(t - flat) + np.exp(-t - flat))))
+        return np.asarray(self.b * (1 + 0.5 * (np.exp(t - self.flat) + np.exp(-t - self.flat))))
 
 
 def _integrate(

@@ -132,10 +132,14 @@ class Reference(Shown):
         if name not in self._moments:
             size = math.prod(self.netsor.families[name].shape)
             asked = {"mean": self.law.mean, "variance": self.law.var, "kurtosis": self.law.kurtosis}
+            found = {}
             try:
-                found = {key: _full(ask(name, with_error=True), size) for key, ask in asked.items()}
-            except Exception as error:
-                self.failed[name] = error
+                for key, ask in asked.items():
+                    flat = (np.reshape(part, -1) for part in ask(name, with_error=True))
+                    value, error = (np.array(np.broadcast_to(part, (size,)), dtype=np.float64) for part in flat)
+                    found[key] = value, error
+            except Exception as reason:
+                self.failed[name] = reason
                 raise
             found["kurtosis"][0][~(found["variance"][0] > 0)] = _NAN
             self._moments[name] = found
@@ -183,10 +187,10 @@ class Reference(Shown):
         # points crowd at the centre and grow exponentially apart in the tails
         t = np.linspace(-1, 1, CURVE_POINTS) * math.asinh(reach / 0.3)
         grid = centre + spread * 0.3 * np.sinh(t)
-        self._curves[variable, reach] = self._ask(variable, grid)
+        self._curves[variable, reach] = self._on(grid, variable)
         return self._curves[variable, reach]
 
-    def _ask(self, variable: str, grid: Array) -> LawCurve | None:
+    def _on(self, grid: Array, variable: str) -> LawCurve | None:
         try:
             smoothed = getattr(self.law, "density_method", lambda _: "conditional")(variable) == "kernel"
             density = np.asarray(self.law.density(variable, grid), dtype=np.float64)
@@ -276,9 +280,3 @@ class Reference(Shown):
 
 def _with_error(value: float, error: float) -> str:
     return "0" if abs(value) < 1e-15 and not error > 1e-15 else quantity(value, error)
-
-
-def _full(answer: tuple[Any, Any], size: int) -> tuple[Array, Array]:
-    """Flat copies of a family's numbers and their errors."""
-    value, error = (np.broadcast_to(np.asarray(x, dtype=np.float64).reshape(-1), (size,)).copy() for x in answer)
-    return value, error

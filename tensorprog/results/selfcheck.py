@@ -14,7 +14,7 @@ weights used last enter by these Gaussians, with far less noise than by draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -178,6 +178,18 @@ def check_law(
     return LawCheck(law.netsor.name, tuple(rows), samples, seed, widths, networks, tuple(check.missing))
 
 
+@dataclass(frozen=True)
+class _Stated:
+    """A number that the law states; `scale` is the size of what rounds, `deviation` that of one draw by the law."""
+
+    text: str
+    kind: str
+    family: str
+    number: Number
+    scale: float
+    deviation: float = 0.0
+
+
 class _Check:
     """The law, the members compared, and what it says of them, asked once."""
 
@@ -225,10 +237,10 @@ class _Check:
                 pieces[variable].append(column(drawn, family, split(self.netsor, variable)[1])[:, 0].copy())
         return {variable: np.concatenate(arrays) for variable, arrays in pieces.items()}
 
-    def _row(self, text: str, kind: str, family: str, stated: Number, found: Number, against: str = "draws",
-             scale: float = 0.0) -> LawRow:  # fmt: skip
-        value, error, other, se = map(float, (*stated, *found))
-        return LawRow(text, kind, family, against, value, error, other, se, _score(stated, found, ROUNDING * scale))
+    def _row(self, stated: _Stated, found: Number, against: str = "draws") -> LawRow:
+        value, error, other, se = map(float, (*stated.number, *found))
+        z = _score(stated.number, found, ROUNDING * stated.scale)
+        return LawRow(stated.text, stated.kind, stated.family, against, value, error, other, se, z)
 
     def _share(
         self, text: str, kind: str, family: str, stated: Number, hits: int, count: int, low: float | None = None,
@@ -246,43 +258,57 @@ class _Check:
     def drawn(self) -> Iterator[LawRow]:
         """The law beside its own draws."""
         values = self._draws(self.samples, self.seed)
+        columns = {variable: x[:, None] for variable, x in values.items()}
+        for stated, (value, error) in self._statistics(columns).items():
+            # draws without a rare large value suggest too small an error
+            yield self._row(stated, (value, max(error, stated.deviation / math.sqrt(self.samples))))
         for family, variable in self.every:
             x = values[variable]
-            yield from self._moments(family, variable, x)
             yield from self._probabilities(family, variable, x)
             if variable == self.variables[family][0] and family in self.law.outputs:
                 yield from self._divergence(family, variable, x)
-        yield from self._covariances(values)
 
-    def _moments(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
-        """Mean, variance and kurtosis.
+    def _statistics(
+        self, draws: Mapping[str, Array], laws: Mapping[str, tuple[Array, Array]] | None = None
+    ) -> dict[_Stated, Number]:
+        """Moments and covariances of draws, with their errors; moments by the Gaussians that the draws are of.
 
-        The standard errors are the larger of those that the draws and the law itself suggest: draws without a rare
-        large value have too small ones, and such that have it too large ones.
+        Shapes    draws, and means and variances of the Gaussians: (networks, coordinates)
         """
-        mean, variance, kurtosis = self.moments[variable]
-        if mean is None or variance is None:
-            return
-        size = math.sqrt(max(0.0, variance[0])) + abs(mean[0]) if math.isfinite(variance[0]) else math.inf
-        found = moments_of_one(x[:, None])
-        (middle, error), (second, wrong), (value, vague) = found["mean"], found["variance"], found["kurtosis"]
-        n = math.sqrt(len(x))
-        spread = math.sqrt(max(0.0, variance[0])) / n
-        yield self._row(f"mean {variable}", "mean", family, mean, (middle, max(error, spread)), scale=size)
-        stated = variance[0] * math.sqrt(max(0.0, kurtosis[0])) / n if kurtosis and kurtosis[0] > 0 else 0.0
-        wrong = max(wrong, stated if math.isfinite(stated) else 0.0)
-        yield self._row(f"var {variable}", "variance", family, variance, (second, wrong), scale=size**2)
-        if kurtosis is None or not second > (ROUNDING * size) ** 2 or not variance[0] > variance[1]:
-            return  # a constant has no kurtosis
-        vague = max(vague, self._kurtosis_error(variable, variance[0], kurtosis[0]))
-        yield self._row(f"kurtosis {variable}", "kurtosis", family, kurtosis, (value, vague), scale=value)
+        found = {}
+        for family, variable in self.every:
+            mean, variance, kurtosis = self.moments[variable]
+            if variable not in draws or mean is None or variance is None:
+                continue
+            own = moments_of_one(*(laws or {}).get(variable, (draws[variable],)))
+            size, spread = self._size(variable), math.sqrt(max(0.0, variance[0]))
+            top = max(0.0, (kurtosis or (0.0,))[0])
+            wide = variance[0] * math.sqrt(top) if math.isfinite(variance[0] * top) else 0.0
+            found[_Stated(f"mean {variable}", "mean", family, mean, size, spread)] = own["mean"]
+            found[_Stated(f"var {variable}", "variance", family, variance, size**2, wide)] = own["variance"]
+            if kurtosis is not None and own["variance"][0] > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
+                wide = self._kurtosis_deviation(variable, variance[0], kurtosis[0]) if laws is None else 0.0
+                found[_Stated(f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0, wide)] = own["kurtosis"]
+        for family, first, second, number in self.covariances():
+            if first in draws and second in draws:
+                x, y = (draws[name] - draws[name].mean() for name in (first, second))
+                top = max(0.0, *((self.moments[name][2] or (3.0,))[0] for name in (first, second)))
+                stated = _Stated(f"cov({first}, {second})", "covariance", family, number,
+                                 self._size(first) * self._size(second), abs(number[0]) * math.sqrt(top))
+                product = (x * y).mean(axis=1)
+                found[stated] = float(product.mean()), _error(product)
+        return found
 
-    def _kurtosis_error(self, variable: str, variance: float, kurtosis: float) -> float:
-        """The standard error that the law's own moments of orders 6 and 8 give."""
+    def _size(self, variable: str) -> float:
+        mean, variance, _ = self.moments[variable]
+        return math.sqrt(max(0.0, variance[0])) + abs(mean[0]) if math.isfinite(variance[0]) else math.inf
+
+    def _kurtosis_deviation(self, variable: str, variance: float, kurtosis: float) -> float:
+        """The deviation that the law's own moments of orders 6 and 8 give."""
         with suppress(NotCompiledError, MemoryLimitError, OverflowError):
             sixth, eighth = (float(self.law.moment(variable, k)) / variance ** (k / 2) for k in (6, 8))
             square = eighth - 4 * kurtosis * sixth + 4 * kurtosis**3
-            return math.sqrt(max(0.0, square) / self.samples) if math.isfinite(square) else 0.0
+            return math.sqrt(max(0.0, square)) if math.isfinite(square) else 0.0
         return 0.0
 
     def _probabilities(self, family: str, variable: str, x: Array) -> Iterator[LawRow]:
@@ -363,18 +389,7 @@ class _Check:
             found = float(log.mean()) + entropy, float(log.std()) / math.sqrt(len(log))
         elif math.isfinite(stated[0]):
             found = math.nan, math.nan  # draws where the density is 0 or infinite
-        yield self._row(f"KL of {variable} to a Gaussian", "divergence", family, stated, found)
-
-    def _covariances(self, values: dict[str, Array]) -> Iterator[LawRow]:
-        for family, first, second, stated in self.covariances():
-            x, y = (values[v] - self.moments[v][0][0] for v in (first, second))
-            sizes = [math.sqrt(max(0.0, self.moments[v][1][0])) + abs(self.moments[v][0][0]) for v in (first, second)]
-            most = max((self.moments[v][2] or (3.0,))[0] for v in (first, second))
-            n = math.sqrt(len(x))
-            found = float(np.mean(x * y) - np.mean(x) * np.mean(y))
-            error = max(float(np.std(x * y)) / n, abs(stated[0]) * math.sqrt(most) / n if most > 0 else 0.0)
-            yield self._row(f"cov({first}, {second})", "covariance", family, stated, (found, error),
-                            scale=math.prod(sizes))  # fmt: skip
+        yield self._row(_Stated(f"KL of {variable} to a Gaussian", "divergence", family, stated, 0.0), found)
 
     def covariances(self) -> Iterator[tuple[str, str, str, Number]]:
         """Of the members compared all pairs in one family, and in two outputs: family, both, value with error."""
@@ -403,12 +418,11 @@ class _Check:
         """The law of the outputs beside networks of these widths, extrapolated to infinite width."""
         each = [self._networks(width, networks) for width in widths]
         for key in dict.fromkeys(key for found in each for key in found):
-            text, kind, family, stated, scale = key
             values, errors = zip(*(found[key] for found in each), strict=True)
-            found = _intercept(np.asarray(widths), np.asarray(values), np.asarray(errors) + 1e-14 * scale)
-            yield self._row(text, kind, family, stated, found, "networks", scale)
+            found = _intercept(np.asarray(widths), np.asarray(values), np.asarray(errors) + 1e-14 * key.scale)
+            yield self._row(key, found, "networks")
 
-    def _networks(self, width: int, networks: int) -> dict[tuple[str, str, str, Number, float], Number]:
+    def _networks(self, width: int, networks: int) -> dict[_Stated, Number]:
         """Values at one width with their standard errors over networks, by what is stated of them."""
         gaussian = None
         with suppress(NotCompiledError):
@@ -417,37 +431,27 @@ class _Check:
         drawn: Any = run(gaussian.netsor if gaussian else self.netsor, width, networks, seed=self.seed,
                          coordinates=coordinates)
         drawn = gaussian.separate(drawn) if gaussian else drawn
-        found: dict[tuple[str, str, str, Number, float], Number] = {}
-        columns: dict[str, Array] = {}
+        draws: dict[str, Array] = {}
+        laws: dict[str, tuple[Array, Array]] = {}
+        shares: dict[_Stated, Number] = {}
         for family, variable in self.every:
-            mean, variance, kurtosis = self.moments[variable]
-            if family not in self.law.outputs or mean is None or variance is None:
+            if family not in self.law.outputs or None in self.moments[variable][:2]:
                 continue
             place = split(self.netsor, variable)[1]
-            size = math.sqrt(max(0.0, variance[0])) + abs(mean[0])
-            y = columns[variable] = column(drawn, family, place)
-            m, v = gaussians(drawn, family, place) if family in drawn.conditional else (y, None)
-            own = moments_of_one(m, v)
-            found[f"mean {variable}", "mean", family, mean, size] = own["mean"]
-            found[f"var {variable}", "variance", family, variance, size**2] = own["variance"]
-            if kurtosis is not None and own["variance"][0] > (ROUNDING * size) ** 2 and variance[0] > variance[1]:
-                found[f"kurtosis {variable}", "kurtosis", family, kurtosis, 1.0] = own["kurtosis"]
+            draws[variable] = column(drawn, family, place)
+            m: Array = draws[variable]
+            v: Array | None = None
+            if family in drawn.conditional:
+                m, v = laws[variable] = gaussians(drawn, family, place)
             points = self.points(variable, tails=False)
             asked = self._stated("cdf", variable, points)
             if asked is not None and not tied(self.pilot[variable]):
                 for point, value, error in zip(points, *asked, strict=True):
                     share = _below(point, m, v).mean(axis=1)
                     least = math.sqrt(max(value * (1 - value), 0.0)) / networks
-                    key = f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0
-                    found[key] = float(share.mean()), max(_error(share), least)
-        for family, first, second, stated in self.covariances():
-            if first in columns and second in columns:
-                x, y = columns[first] - columns[first].mean(), columns[second] - columns[second].mean()
-                scale = math.sqrt(abs(self.moments[first][1][0] * self.moments[second][1][0]))
-                product = (x * y).mean(axis=1)
-                found[f"cov({first}, {second})", "covariance", family, stated, scale] = (
-                    float(product.mean()), _error(product))
-        return found
+                    key = _Stated(f"P({variable} <= {point:.4g})", "probability", family, (value, error), 1.0)
+                    shares[key] = float(share.mean()), max(_error(share), least)
+        return self._statistics(draws, laws) | shares
 
 
 def _error(effect: Array) -> float:

@@ -327,7 +327,6 @@ mexican hat: bounded, 1
 
 morlet wavelet: bounded, 1
   cos(5*u)*exp(-u**2/2)
-  cos(5*u)/exp(u**2/2)
 
 laplace kernel: bounded, 1
   exp(-abs(u))
@@ -387,9 +386,6 @@ tanh by pade: unbounded, 1
   u*(27 + u**2)/(27 + 9*u**2)
   (27*u + u**3)/(27 + 9*u*u)
   u*((27 + u**2)/(27 + 9*u**2))
-
-pade unit: unbounded, 1
-  (0.02 + 0.6*u + 1.2*u**2 + 0.5*u**3)/(1 + 0.1*u + 0.6*u**2)
 
 safe pade unit: unbounded, 1
   (0.02 + 0.6*u + 1.2*u**2 + 0.5*u**3)/(1 + abs(0.1*u) + abs(0.6*u**2))
@@ -582,7 +578,6 @@ normalised sigmoid attention: unbounded, 2
 
 normalised softplus attention: unbounded, 2
   sum[j](softplus(p[j])*v[j])/sum[j](softplus(p[j]))
-  sum[j](log(1 + exp(p[j]))*v[j])/sum[j](log(1 + exp(p[j])))
 
 linear attention of elu features: unbounded, 2
   sum[j]((elu(p[j]) + 1)*v[j])/sum[j](elu(p[j]) + 1)
@@ -623,10 +618,6 @@ cosine similarity with epsilons inside: bounded, 1
   sum[j](v[j]/sqrt(0.01 + sum[k](v[k]**2))*p[j]/sqrt(0.01 + sum[k](p[k]**2)))
   sum[j](v[j]*p[j])/sqrt((0.01 + sum[j](v[j]**2))*(0.01 + sum[j](p[j]**2)))
 
-cosine similarity with floors: bounded, 1
-  sum[j](v[j]*p[j])/(max(sqrt(sum[j](v[j]**2)), 0.01)*max(sqrt(sum[j](p[j]**2)), 0.01))
-  sum[j](v[j]*p[j])/max(sqrt(sum[j](v[j]**2)), 0.01)/max(sqrt(sum[j](p[j]**2)), 0.01)
-
 root mean square norm: bounded, 1
   v[i]/sqrt(0.001 + mean[j](v[j]**2))
   v[i]*(mean[j](v[j]**2) + 0.001)**-0.5
@@ -635,7 +626,6 @@ root mean square norm: bounded, 1
 
 layer norm over tokens: bounded, 1
   (v[i] - mean[j](v[j]))/sqrt(0.001 + mean[j]((v[j] - mean[k](v[k]))**2))
-  (v[i] - mean[j](v[j]))/sqrt(0.001 + mean[j](v[j]**2) - mean[j](v[j])**2)
 
 unit vector with epsilon: bounded, 1
   v[i]/(0.001 + sqrt(sum[j](v[j]**2)))
@@ -659,10 +649,6 @@ squashed capsule: bounded, 1
 divisive normalisation: bounded, 1
   u/sqrt(1 + 0.1*u**2 + 0.2*w**2)
   u*(1 + 0.1*u*u + 0.2*w*w)**-0.5
-
-local response normalisation: bounded, 1
-  u/(2 + 0.001*(u**2 + w**2))**0.75
-  u*(2 + 0.001*(u**2 + w**2))**-0.75
 
 energy model: bounded, 1
   u**2/(1 + u**2 + w**2)

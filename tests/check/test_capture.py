@@ -6,7 +6,7 @@ import numpy as np
 from networks import Network, draw
 
 from tensorprog import Law
-from tensorprog.check.certificates.inline import inline
+from tensorprog.check.certificates.program import inline
 from tensorprog.check.graph import Structure
 from tensorprog.language.expr import Affine, Reduction, Variable, free_indices, substitute
 from tests.reading import loads

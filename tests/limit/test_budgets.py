@@ -14,7 +14,7 @@ import pytest
 
 import tensorprog as tp
 from tensorprog import Program
-from tensorprog.limit.draw import weight_factors as rows
+from tensorprog.limit.draw import sampler
 from tensorprog.limit.memory import Budget, amount, need
 from tensorprog.limit.moment import carried
 from tests.reading import loads
@@ -134,7 +134,7 @@ def test_numbers_do_not_depend_on_how_many_are_worked_on_together(
 
     first = numbers()
     monkeypatch.setattr(carried, "TOGETHER", 1)
-    monkeypatch.setattr(rows, "TOGETHER", 1)
+    monkeypatch.setattr(sampler, "TOGETHER", 1)
     for one, other in zip(first, numbers(), strict=True):
         np.testing.assert_array_equal(one, other)
 

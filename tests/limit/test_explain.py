@@ -6,7 +6,7 @@ import pytest
 
 from tensorprog import Law
 from tensorprog.limit.law import averaging
-from tensorprog.limit.law.explain import explain
+from tensorprog.limit.law.summary import explain
 from tests.reading import loads
 
 DEEP = """

@@ -18,7 +18,7 @@ from tensorprog import Law
 from tensorprog.limit.draw.layers import Conditioned, Layers
 from tensorprog.limit.draw.normals import Points
 from tensorprog.limit.moment.compilable import bases_of
-from tensorprog.limit.moment.replicates import REPLICATE
+from tensorprog.limit.moment.values import REPLICATE
 from tests.reading import loads
 
 from . import oracles

@@ -88,7 +88,7 @@ def test_a_law_on_disk_and_in_words(tmp_path) -> None:  # type: ignore[no-untype
     law.save(tmp_path / "law.npz")
     again = tp.Law.load(tmp_path / "law.npz")
     np.testing.assert_array_equal(np.asarray(again.cov("y")), np.asarray(law.cov("y")))
-    from tensorprog.limit.law.explain import explain
+    from tensorprog.limit.law.summary import explain
 
     assert "MatMul(W, s[b,t - 1])" in explain(law, "u[0,1]").replace("b, t", "b,t")
     assert "mean" in explain(law, "s[0,2]")

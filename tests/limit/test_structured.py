@@ -136,13 +136,15 @@ def test_draws_do_not_depend_on_how_many_there_are(law: Law) -> None:
 def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
     program = tp.load("attention_correlated", s=32, H=3)
     law = program.limit(max_memory="8MiB")
-    assert law.cov("p").sample(1).shape == (1, 3, 32, 32)  # (3 * 32**2)**2 entries would take 72 MiB
+    assert law.cov("q").sample(1).shape == (1, 3, 32)
     with pytest.raises(tp.MemoryLimitError, match="draw fewer"):
-        law.cov("p").sample(1000)
+        law.cov("q").sample(20_000)
+    with pytest.raises(tp.MemoryLimitError, match=r"1024 members, which are not independent, .*law\.sample"):
+        law.cov("p").sample(1)
     with pytest.raises(tp.MemoryLimitError, match="max_memory"):
         np.asarray(law.cov("p"))
     summed = Law(loads(ATTENTION.replace("s: 3, H: 2", "s: 64, H: 16")), max_memory=1 << 24)
-    with pytest.raises(tp.MemoryLimitError, match="no structure separates"):
+    with pytest.raises(tp.MemoryLimitError, match="not independent"):
         summed.cov("m").sample(1)
     drawn = law.sample(500)
     with pytest.raises(tp.MemoryLimitError, match="500 draws of y, p"):
@@ -304,7 +306,6 @@ def test_memory_does_not_grow_with_all_scores() -> None:
             return tracemalloc.get_traced_memory()[1] - before
 
         assert peak(lambda: law.sample(12)) < 6 * scores
-        assert peak(lambda: law.cov("p").sample(2)) < 8 * scores
         assert peak(lambda: law.cov("o").sample(10)) < 2 * scores
         assert peak(lambda: law.cov("p").at((0, 1, 2), (0, 2, 1))) < scores
         values = law.sample(2)["p"]

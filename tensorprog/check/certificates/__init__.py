@@ -2,7 +2,7 @@
 
 `knowledge` is what a rule may ask; `composition` is the walk, `relations` the tuple of rules about parts; `program`
 applies both to a program's statements.  `profile` is what is certified, and says whether an expression is bounded;
-`factors`, `expansions`, `exponentials` and `squares` serve the relations.
+`factors`, `expansions` and `exponentials` serve the relations.
 """
 
 from tensorprog.check.certificates.profile import Fault, Profile

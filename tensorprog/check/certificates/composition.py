@@ -5,6 +5,7 @@ Source    Sakai et al. 2025, Def. 2, Prop. 6, Lemma 7; theory.md section 3
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -15,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorprog.check.certificates.inline import put
+from tensorprog.check.certificates.factors import put
 from tensorprog.check.certificates.knowledge import (
     MAX_GRID,
     ROUNDING,
@@ -27,7 +28,6 @@ from tensorprog.check.certificates.knowledge import (
 )
 from tensorprog.check.certificates.profile import (
     GAUSSIAN,
-    Assumes,
     Fault,
     Kinks,
     Profile,
@@ -40,15 +40,13 @@ from tensorprog.check.certificates.profile import (
     meet,
     moved,
     product,
-    product_parity,
-    relative_modulus,
     shown,
     sum_parity,
-    sum_steepness,
     tidy,
     times,
     trend,
     unary_kinks,
+    unknown,
 )
 from tensorprog.language.atoms import ATOMS, REDUCTIONS, Interval, Regularity
 from tensorprog.language.atoms.outward import LARGEST, hull, near, quotient, sums
@@ -113,23 +111,12 @@ class Composition(Knowledge):
         if expr in self._known:
             low, high = self._known[expr]
             if max(found.low, low) <= min(found.high, high):
-                found = tidy(replace(found, low=max(found.low, low), high=min(found.high, high)))
+                found = tidy(found, low=max(found.low, low), high=min(found.high, high))
         if found.depends == {"average"} and (found.growth or found.modulus or found.partial):
             # a number in the limit: what counts is its limiting value
-            found = replace(
-                found,
-                growth=0.0,
-                modulus=0.0,
-                exponent=0.0,
-                lipschitz=INF,
-                rough=None,
-                wild=None,
-                partial=None,
-                rises=True,
-                falls=True,
-                kinks=(),
-                assumes=tuple(dict.fromkeys((*found.assumes, _smooth(expr, self.ranges)))),
-            )
+            needs = dict.fromkeys((*found.assumes, _smooth(expr, self.ranges)))
+            found = Profile(found.low, found.high, 0.0, 0.0, INF, 0.0, found.parity, rises=True, falls=True, kinks=(),
+                            depends=found.depends, masked=found.masked, open=found.open, assumes=tuple(needs))
         return found
 
     def _node(self, expr: Expr) -> Profile:
@@ -179,8 +166,7 @@ class Composition(Knowledge):
     def _infinite(self, expr: Number) -> Profile:
         if expr.value < 0:
             return replace(constant(-INF, -INF), masked=True)
-        fault = Fault(expr, self.at, "inf is no number; only -inf may stand for a value, as a mask")
-        return Profile(-INF, INF, INF, INF, INF, INF, rough=fault, wild=fault, partial=fault)
+        return unknown(Fault(expr, self.at, "inf is no number; only -inf may stand for a value, as a mask"))
 
     def _unmasked(self, expr: Expr) -> Interval | None:
         """Interval of the values of an expression of constants and indices that are not -inf, if others are."""
@@ -207,59 +193,34 @@ class Composition(Knowledge):
     def _applied(self, node: Call, args: list[Profile]) -> Profile:
         atom = ATOMS[node.atom]
         depends = frozenset[str]().union(*(p.depends for p in args))
-        assumes = assumed(*args)
-        inherited = next((p.rough for p in args if p.rough), None)
-        partial = next((p.partial for p in args if p.partial), None)
-        wild = next((p.wild for p in args if p.wild), None)
         if any(p.masked for p in args):
             return self._masked(node, args, depends)
-        if node.atom == "multiply":
-            found = product(args[0], args[1])
-            if node.args[0] == node.args[1]:  # a square
-                found = replace(found, low=max(found.low, 0.0))
-        elif node.atom == "divide":
-            found, partial, more = self._quotient(node, args, partial)
-            assumes += more
-            inherited = inherited or partial
-        elif atom.arity == 1:
-            found = self._unary(node, args[0])
-            low, high = atom.domain
-            if partial is None and not (low <= args[0].low and args[0].high <= high):
-                partial = Fault(node, self.at, _unreal(node, args[0]))
-                inherited = inherited or partial
-            if partial is None and (found.low >= LARGEST or found.high <= -LARGEST):
-                partial = Fault(node, self.at, f"{node} is infinite")
-                inherited = inherited or partial
-            if partial is None and not self._real(node, args[0].interval):
-                partial = Fault(node, self.at, _unreal(node, args[0]))
-                inherited = inherited or partial
-        else:
-            bound = (
-                atom.image(*(p.interval for p in args))
-                if atom.image
-                else (atom.bounds() if atom.bounds and not atom.params else (-INF, INF))
-            )
-            regularity = atom.regularity
-            if all(p.depends == frozenset() for p in args):
-                regularity = Regularity(0, 0, 0)
-            found = compose(regularity, args, bound)
-            if node.atom in ("add", "subtract"):
-                second = args[1] if node.atom == "add" else replace(args[1], low=-args[1].high, high=-args[1].low)
-                found = replace(
-                    found,
-                    parity=sum_parity(args),
-                    lipschitz=args[0].lipschitz + args[1].lipschitz,
-                    relative=sum_steepness(args[0], second),
-                )
-            elif node.atom in ("minimum", "maximum"):  # locally one of the two
-                found = replace(found, relative=max(p.steepness for p in args))
-            found = moved(node, args, found)
-        found = tidy(replace(found, depends=depends, assumes=tuple(dict.fromkeys(assumes))))
-        rough = (inherited or Fault(node, self.at, self._why_rough(node, args))) if found.modulus == INF else None
+        found = RULES.get(node.atom, Composition._unary if atom.arity == 1 else Composition._several)(self, node, args)
+        partial = next((p.partial for p in args if p.partial), None) or found.partial
+        wild = next((p.wild for p in args if p.wild), None)
+        found = tidy(found, depends=depends, assumes=assumed(*args, found), partial=partial, rough=None, wild=None)
+        rough = None
+        if found.modulus == INF:
+            inherited = next((p.rough for p in args if p.rough), None) or partial
+            rough = inherited or Fault(node, self.at, self._why_rough(node, args))
         if found.exponent >= GAUSSIAN and found.growth == INF:
             known = f"{node} outgrows exp(C |x|**r) for every r < 2"
             wild = wild or Fault(node, self.at, f"no growth is declared of {atom.name}" if atom.declared else known)
-        return tidy(replace(found, rough=rough, partial=partial, wild=wild))
+        return tidy(found, rough=rough, wild=wild)
+
+    def _several(self, node: Call, args: list[Profile]) -> Profile:
+        """A function of several arguments: a sum, a maximum, a comparison."""
+        atom = ATOMS[node.atom]
+        numbers = all(p.depends == frozenset() for p in args)
+        bound = atom.image(*(p.interval for p in args)) if atom.image else (-INF, INF)
+        found = compose(Regularity(0, 0, 0) if numbers else atom.regularity, args, bound)
+        if node.atom in ("add", "subtract"):
+            found = replace(found, parity=sum_parity(args), lipschitz=args[0].lipschitz + args[1].lipschitz)
+        return moved(node, args, found)
+
+    def _multiply(self, node: Call, args: list[Profile]) -> Profile:
+        found = product(*args)
+        return replace(found, low=max(found.low, 0.0)) if node.args[0] == node.args[1] else found  # a square
 
     def _why_rough(self, node: Call, args: Sequence[Profile]) -> str:
         atom = ATOMS[node.atom]
@@ -305,80 +266,57 @@ class Composition(Knowledge):
             ends.append((p,) if exact else (p - ROUNDING * abs(p), p + ROUNDING * abs(p)))
         return itertools.product(*ends)
 
-    def _real(self, node: Call, interval: Interval) -> bool:
-        """Whether an atom's growth is known on an interval: it is not where the value may be no real number."""
-        atom, choices = ATOMS[node.atom], self._params(node)
+    def _unary(self, node: Call, args: list[Profile]) -> Profile:
+        (inner,), atom, choices = args, ATOMS[node.atom], self._params(node)
         if choices is None:
-            return False
-        return atom.declared or all(atom.regularity_on(interval, *params).exponent < INF for params in choices)
+            return unknown(Fault(node, self.at, _unreal(node, inner)))
+        found = functools.reduce(join, [self._with_parameters(node, inner, params) for params in choices])
+        # where the value may be no real number, the growth is not known
+        grows = all(atom.regularity_on(inner.interval, *params).exponent < INF for params in choices) or atom.declared
+        if not (grows and atom.domain[0] <= inner.low and inner.high <= atom.domain[1]):
+            return replace(found, partial=Fault(node, self.at, _unreal(node, inner)))
+        if found.low >= LARGEST or found.high <= -LARGEST:
+            return replace(found, partial=Fault(node, self.at, f"{node} is infinite"))
+        return found
 
-    def _unary(self, node: Call, inner: Profile) -> Profile:
+    def _with_parameters(self, node: Call, inner: Profile, params: tuple[float, ...]) -> Profile:
         atom = ATOMS[node.atom]
-        choices = self._params(node)
-        if choices is None:
-            return Profile(-INF, INF, INF, INF, INF, INF)
-        result: Profile | None = None
-        for params in choices:
-            regularity = atom.regularity_on(inner.interval, *params)
-            bound = hull(*(atom.range_on(inner.interval, *near) for near in self._nearby(node, params)))
-            one = tidy(compose(regularity, [inner], bound))
-            parity = 0
-            if inner.parity == 1:
-                parity = 1
-            elif inner.parity == -1:
-                parity = atom.parity
-                if node.atom == "power" and params[0] == int(params[0]):
-                    parity = -1 if params[0] % 2 else 1
-                if node.atom == "clip" and params[0] == -params[1]:
-                    parity = -1
-            rises, falls = trend(atom, inner, params)
-            kinks = unary_kinks(atom, node.args[0], inner, params)
-            one = replace(one, parity=parity, rises=rises, falls=falls, kinks=kinks)
-            one = tidy(replace(one, relative=relative_modulus(atom, inner, params)))
-            result = one if result is None else join(result, one)
-        assert result is not None
-        return result
+        bound = hull(*(atom.range_on(inner.interval, *near) for near in self._nearby(node, params)))
+        found = tidy(compose(atom.regularity_on(inner.interval, *params), [inner], bound))
+        parity = atom.parity
+        if node.atom == "power" and params[0] == int(params[0]):
+            parity = -1 if params[0] % 2 else 1
+        if node.atom == "clip" and params[0] == -params[1]:
+            parity = -1
+        rises, falls = trend(atom, inner, params)
+        return tidy(found, parity={1: 1, -1: parity, 0: 0}[inner.parity], rises=rises, falls=falls,
+                    kinks=unary_kinks(atom, node.args[0], inner, params))
 
-    def _quotient(
-        self, node: Call, args: list[Profile], partial: Fault | None
-    ) -> tuple[Profile, Fault | None, Assumes]:
-        top, bottom = args
-        inverse = self.closed(Call("divide", (Number(1), node.args[1])))
+    def _divide(self, node: Call, args: list[Profile]) -> Profile:
+        (top, bottom), under = args, node.args[1]
+        inverse = self.closed(Call("divide", (Number(1), under)))
         if inverse is not None:  # numbers of either sign, none of them 0
-            return product(top, constant(*inverse)), partial, ()
+            return product(top, constant(*inverse))
         low, high = bottom.interval
         gap = low if low > 0 else -high if high < 0 else 0.0
         if gap == 0 and bottom.depends == {"average"}:
-            return (
-                replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF),
-                partial,
-                (_apart(node.args[1], self.ranges),),
-            )
+            return replace(product(top, replace(constant(-INF, INF), lipschitz=INF)), low=-INF, high=INF,
+                           assumes=(_apart(under, self.ranges),))
         if gap == 0:
-            fault = Fault(
-                node,
-                self.at,
-                f"the denominator {node.args[1]} is not kept away from 0: its range is {shown(bottom.interval)}",
-            )
-            bound = _quotient_image(top.interval, bottom.interval)
-            zero = crossing((node.args[1], Number(0)), (bottom, constant(0.0, 0.0)))
-            kinks = join_kinks(top.kinks, bottom.kinks, zero)
-            wild = Profile(*bound, growth=INF, modulus=INF, lipschitz=INF, exponent=INF, kinks=kinks)
-            return wild, partial or fault, ()
-        under = tidy(
-            replace(
-                bottom,
-                low=quotient(1.0, high)[0],
-                high=quotient(1.0, low)[1],
-                growth=0.0,
-                exponent=0.0,
-                modulus=bottom.steepness,  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
-                lipschitz=times(bottom.lipschitz, 1 / gap / gap),
-                rises=bottom.falls,
-                falls=bottom.rises,
-            )
+            reason = f"the denominator {under} is not kept away from 0: its range is {shown(bottom.interval)}"
+            zero = crossing((under, Number(0)), (bottom, constant(0.0, 0.0)))
+            return replace(unknown(Fault(node, self.at, reason)), kinks=join_kinks(top.kinks, bottom.kinks, zero))
+        inverted = tidy(  # |d(1/h)| = |dh| / h**2, where |h| is at least the gap
+            bottom,
+            low=quotient(1.0, high)[0],
+            high=quotient(1.0, low)[1],
+            growth=0.0,
+            exponent=0.0,
+            lipschitz=times(bottom.lipschitz, 1 / gap / gap),
+            rises=bottom.falls,
+            falls=bottom.rises,
         )
-        return replace(product(top, under), parity=product_parity(top, bottom)), partial, ()
+        return replace(product(top, inverted), parity=top.parity * bottom.parity)
 
     def _where(self, node: Call) -> Profile:
         condition, first, second = node.args
@@ -411,20 +349,10 @@ class Composition(Knowledge):
         if glued or given.depends == {"average"}:  # one branch near the limits, as is assumed
             return found
         found = replace(found, rises=False, falls=False)
-        jump = Fault(
-            node,
-            self.at,
-            f"{node} switches where its condition changes; it is continuous only if both branches agree there",
-        )
-        return tidy(
-            replace(
-                found,
-                modulus=INF if not found.constant else 0.0,
-                relative=INF,
-                lipschitz=INF,
-                rough=found.rough or jump,
-            )
-        )
+        reason = f"{node} switches where its condition changes; it is continuous only if both branches agree there"
+        jump = Fault(node, self.at, reason)
+        modulus = 0.0 if found.constant else INF
+        return tidy(found, modulus=modulus, lipschitz=INF, rough=found.rough or jump)
 
     def within(self, expr: Expr, known: dict[Expr, Interval]) -> Profile:
         """Facts of an expression where subexpressions lie in intervals."""
@@ -515,10 +443,8 @@ class Composition(Knowledge):
         if _keeps_mask(node.atom, args):
             found = self._applied(node, [replace(p, masked=False) for p in args])
             return replace(found, masked=True, open=_first_open(args))
-        fault = Fault(
-            node, self.at, f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
-        )
-        return Profile(-INF, INF, INF, INF, INF, INF, depends=depends, rough=fault, wild=fault, partial=fault)
+        reason = f"{node.atom} meets the value -inf of a mask; only softmax, logsumexp, max and exp take it"
+        return unknown(Fault(node, self.at, reason), depends)
 
     def reduce(self, node: Reduction) -> Profile:
         """Facts of a reducer over indices."""
@@ -526,56 +452,27 @@ class Composition(Knowledge):
         count = self.count(node)
         reducer = REDUCTIONS[node.reducer]
         if inner.masked and reducer.linear:
-            fault = Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask")
-            return Profile(-INF, INF, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=fault)
-        found = replace(
-            inner,
-            masked=False,
-            open=None,
-            partial=inner.partial or inner.open,
-            relative=INF,
-            kinks=_unprimed(inner.kinks, node.indices),
-        )
+            return unknown(Fault(node, self.at, f"{node.reducer} meets the value -inf of a mask"), inner.depends)
+        found = replace(inner, masked=False, open=None, partial=inner.partial or inner.open,
+                        kinks=_unprimed(inner.kinks, node.indices))
         if node.reducer == "sum":
-            return tidy(
-                replace(
-                    found,
-                    low=products(inner.low, count)[0],
-                    high=products(inner.high, count)[1],
-                    lipschitz=times(inner.lipschitz, count),
-                    relative=sum_steepness(inner, inner),
-                )
-            )
-        if node.reducer in ("mean", "max"):
-            linear = node.reducer == "mean"
-            kinks = found.kinks if linear or not found.depends else None
-            relative = sum_steepness(inner, inner) if linear else inner.steepness
-            parity = found.parity if linear or found.parity == 1 else 0
-            return tidy(replace(found, parity=parity, kinks=kinks, relative=relative))
+            low, high = products(inner.low, count)[0], products(inner.high, count)[1]
+            return tidy(found, low=low, high=high, lipschitz=times(inner.lipschitz, count))
+        if node.reducer == "mean":
+            return found
         parity = 1 if inner.parity == 1 else 0
+        if node.reducer == "max":
+            return tidy(found, parity=parity, kinks=None if found.depends else found.kinks)
         if node.reducer == "logsumexp":
-            return tidy(replace(found, high=sums(inner.high, near(math.log(count), 1.0)[1])[1], parity=parity))
-        if node.reducer == "softmax":
-            fixed = inner.rises and inner.falls
-            return tidy(
-                replace(
-                    found,
-                    low=0.0,
-                    high=1.0,
-                    growth=0.0,
-                    exponent=0.0,
-                    lipschitz=inner.lipschitz / 2,
-                    parity=parity,
-                    rises=fixed,
-                    falls=fixed,
-                    wild=None,
-                )
-            )
-        fault = Fault(node, self.at, f"nothing is known of {node.reducer}")
-        bound = reducer.bounds or (-INF, INF)
-        return tidy(
-            Profile(*bound, INF, INF, INF, INF, depends=inner.depends, rough=fault, wild=fault, partial=inner.partial)
-        )
+            return tidy(found, high=sums(inner.high, near(math.log(count), 1.0)[1])[1], parity=parity)
+        assert node.reducer == "softmax"
+        fixed = inner.rises and inner.falls
+        return tidy(found, low=0.0, high=1.0, growth=0.0, exponent=0.0, lipschitz=inner.lipschitz / 2, parity=parity,
+                    rises=fixed, falls=fixed, wild=None)
+
+
+Rule = Callable[[Composition, Call, list[Profile]], Profile]
+RULES: dict[str, Rule] = {"multiply": Composition._multiply, "divide": Composition._divide}
 
 
 def _settled(p: Profile) -> bool:
@@ -650,9 +547,3 @@ def _in_program(expr: Expr, ranges: Collection[str]) -> Expr:
     if len(set(names.values())) < len(names):
         return expr
     return substitute(expr, {old: Affine(((new, 1),)) for old, new in names.items() if old != new}, along=True)
-
-
-def _quotient_image(top: Interval, bottom: Interval) -> Interval:
-    image = ATOMS["divide"].image
-    assert image is not None
-    return image(top, bottom)

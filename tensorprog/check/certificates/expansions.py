@@ -1,17 +1,21 @@
-"""Functions of one real variable by their expansions at its infinite ends, and by being tame between them.
+"""Functions of one real variable by their sizes at its infinite ends, and by being tame between them.
 
 Near an end, with t -> inf the distance from 0, a function is written as a sum of terms c t**k exp(q(t)), q a sum of
-powers of t, plus a remainder R with |R| <= C r and |R'| <= C s for such terms r and s.  Sums and products of such
-expansions are expansions.  If one term l outweighs all others and the remainder, f = l (1 + d) with d -> 0, and
+powers of t, plus a remainder R with |R| <= C r for such a term r.  Sums and products of such expansions are expansions.
+If one term l outweighs all others and the remainder, f = l (1 + d) with d -> 0, and
 
-    f**a = l**a (1 + a d + ..),   exp(g + c + d) = exp(g) exp(c) (1 + d + ..),   log f = log l + d - ..
+    f**a = l**a (1 + a d + O(d**2)),   exp(g + c + d) = exp(g) exp(c) (1 + d + O(d**2)),   log f = log l + d + O(d**2)
 
-are expansions as well, the error of a series that stops after d**N being O(d**(N + 1)), its derivative O(d**N d').
-tanh, sigmoid, softplus, gelu and others are made of these; erf(f) - 1 is O(exp(-f**2)) where f -> inf.  Of a function
-with slopes up to K nothing is lost but the terms: |f(g)| and its derivative are at most what those of g are.
+are expansions as well.  tanh, sigmoid, softplus, gelu and others are made of these; erf(f) - 1 is O(exp(-f**2)) where
+f -> inf.  Of what is bounded, or Lipschitz, a bound remains where its argument's sign is not known.
 
-So if f is Lipschitz on every bounded interval (`tame`: no jump, no root or logarithm of what touches 0, no denominator
-with a zero), the largest term bounds f at the end, and its derivative's bounds f': growth and modulus of f.
+All these functions lie in a Hardy field: each is 0, positive or negative near the end, and so are their derivatives.
+So if |f| <= C t**k, then |f'| <= C' t**max(k - 1, 0): by l'Hopital's rule t f' / f has the limit of log |f| / log t, at
+most k, if |f| grows without bound, and else f' -> 0.  (Waves such as sin are in no such field, and have no expansion.)
+If f is Lipschitz on every bounded interval too (`tame`: no jump, no root or logarithm of what touches 0, no denominator
+with a zero), the largest terms bound its growth and modulus.
+
+Source    Hardy 1912; Rosenlicht, Trans. AMS 280 (1983), on Hardy fields closed under exp, log and integration
 """
 
 from __future__ import annotations
@@ -22,25 +26,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tensorprog.check.certificates.factors import linear
 from tensorprog.check.certificates.knowledge import ONE, ZERO, Enclosure, Knowledge, Undecided, increasing, outward
 from tensorprog.language.atoms import ATOMS, Regularity
 from tensorprog.language.atoms.outward import sums
-from tensorprog.language.expr import Call, Expr, Number, variables
+from tensorprog.language.expr import Call, Expr, variables
 
 __all__ = ["behaviour", "positive", "tame"]
 
 INF = math.inf
-SERIES = 3  # terms of an expansion in what tends to 0
 LONGEST = 8  # terms of an expansion; smaller ones go to the remainder
 WHOLE = 12  # powers that are multiplied out
 CLOSE = Fraction(1, 10**9)  # numbers in exponents that differ by less, relative to them, may be rounded equals
 NEAR = Fraction(1, 10**12)  # the accuracy of numbers that are computed here
 SMOOTH = ("exp", "tanh", "sigmoid", "erf", "gaussian", "softplus", "gelu", "silu", "elu", "selu", "sin", "cos", "abs",
           "relu", "leaky_relu", "clip", "negative", "add", "subtract", "multiply", "minimum", "maximum")  # tame
-OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0)}  # ranges whose ends are no values
-LIPSCHITZ = {"tanh": 0, "sigmoid": 0, "erf": 0, "gaussian": 0, "sin": 0, "cos": 0, "softplus": 1, "gelu": 1, "silu": 1,
-             "elu": 1, "selu": 1, "abs": 1, "relu": 1, "leaky_relu": 1}  # and their growth
+OPEN = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "elu": (-1.0, INF)}  # ends are no values
+BOUNDED = ("tanh", "sigmoid", "erf", "gaussian")
+LIPSCHITZ = ("softplus", "gelu", "silu", "elu", "selu", "abs", "relu", "leaky_relu", "minimum", "maximum")
 
 
 # ---- expansions at an end -------------------------------------------------------------------------------------------
@@ -62,14 +64,6 @@ class Monomial:
     def raised(self, a: Fraction) -> Monomial:
         """The a-th power."""
         return Monomial(self.power * a, _ordered({degree: c * a for degree, c in self.exponent}))
-
-    @property
-    def slope(self) -> Monomial | None:
-        """A bound of the derivative; None if it is 0."""
-        if not self.exponent:
-            return Monomial(self.power - 1) if self.power else None
-        degree = self.exponent[0][0]
-        return self if degree == INF else Monomial(self.power + Fraction(degree) - 1, self.exponent)
 
     def exceeds(self, other: Monomial) -> int:
         """+1, 0, -1: whether it is larger than another at the end, alike up to a factor, or smaller."""
@@ -110,21 +104,15 @@ def _times(a: Monomial | None, b: Monomial | None) -> Monomial | None:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function near an end: terms, and bounds of the remainder and of its derivative (None: 0)."""
+    """A function near an end: terms, and a bound of the remainder (None: 0)."""
 
     terms: dict[Monomial, Enclosure] = field(default_factory=dict)
     rest: Monomial | None = None
-    steep: Monomial | None = None
 
     @property
     def size(self) -> Monomial | None:
         """A bound of the function."""
         return _largest([*self.terms, self.rest])
-
-    @property
-    def slope(self) -> Monomial | None:
-        """A bound of the derivative."""
-        return _largest([*(m.slope for m in self.terms), self.steep])
 
     @property
     def lead(self) -> Monomial:
@@ -148,33 +136,26 @@ class Expansion:
         terms = dict(self.terms)
         for m, c in other.terms.items():
             terms[m] = terms[m] + c if m in terms else c
-        return _kept(terms, [self.rest, other.rest], [self.steep, other.steep])
+        return _kept(terms, [self.rest, other.rest])
 
     def __mul__(self, other: Expansion) -> Expansion:
         terms: dict[Monomial, Enclosure] = {}
         for (m, c), (n, d) in ((x, y) for x in self.terms.items() for y in other.terms.items()):
             terms[m * n] = terms[m * n] + c * d if m * n in terms else c * d
-        rests, steeps = [], []
-        for f, g in ((self, other), (other, self)):
-            rests.append(_times(f.size, g.rest))
-            steeps += [_times(f.slope, g.rest), _times(f.size, g.steep)]
-        return _kept(terms, rests, steeps)
+        return _kept(terms, [_times(self.size, other.rest), _times(self.rest, other.size)])
 
     def __neg__(self) -> Expansion:
-        return Expansion({m: -c for m, c in self.terms.items()}, self.rest, self.steep)
+        return Expansion({m: -c for m, c in self.terms.items()}, self.rest)
 
     def __sub__(self, other: Expansion) -> Expansion:
         return self + -other
 
 
-def _kept(terms: dict[Monomial, Enclosure], rests: list[Monomial | None], steeps: list[Monomial | None]) -> Expansion:
+def _kept(terms: dict[Monomial, Enclosure], rests: list[Monomial | None]) -> Expansion:
     """An expansion without zeros, of its largest terms."""
     terms = {m: c for m, c in terms.items() if c != ZERO}
     order = sorted(terms, key=functools.cmp_to_key(Monomial.exceeds), reverse=True)
-    rest, steep = _largest(rests), _largest(steeps)
-    cut = [m for k, m in enumerate(order) if k >= LONGEST]
-    rest, steep = _largest([rest, *cut]), _largest([steep, *(m.slope for m in cut)])
-    return Expansion({m: terms[m] for m in order[:LONGEST]}, rest, steep)
+    return Expansion({m: terms[m] for m in order[:LONGEST]}, _largest([*rests, *order[LONGEST:]]))
 
 
 def _number(value: Enclosure) -> Expansion:
@@ -185,23 +166,9 @@ def _whole(value: int) -> Expansion:
     return _number(Enclosure(Fraction(value), Fraction(value)))
 
 
-def _rough(f: Expansion, growth: int) -> Expansion:
-    """A Lipschitz function of another one."""
-    bounded = growth == 0 or f.size is None
-    return Expansion({}, UNIT if bounded else _largest([f.size, UNIT]), f.slope)
-
-
-def _series(d: Expansion, coefficients: list[Fraction]) -> Expansion:
-    """A power series in what tends to 0, to the order of the coefficients; the remainder is of the next order."""
-    total, power = Expansion(), _whole(1)
-    for k, a in enumerate(coefficients):
-        power = power * d if k else power
-        total = total + power * _number(Enclosure(a, a))
-    size, slope = d.size, d.slope
-    if size is None:
-        return total
-    last = size.raised(Fraction(len(coefficients) - 1))
-    return total + Expansion({}, last * size, _times(last, slope))
+def _near(start: int, d: Expansion, slope: Fraction = Fraction(1)) -> Expansion:
+    """start + slope d + O(d**2)."""
+    return _whole(start) + d * _number(Enclosure(slope, slope)) + Expansion({}, _times(d.size, d.size))
 
 
 def _relative(f: Expansion) -> tuple[Monomial, Enclosure, Expansion]:
@@ -210,7 +177,7 @@ def _relative(f: Expansion) -> tuple[Monomial, Enclosure, Expansion]:
     c = f.terms[lead]
     if not c.sign:
         raise Undecided
-    others = Expansion({m: x for m, x in f.terms.items() if m != lead}, f.rest, f.steep)
+    others = Expansion({m: x for m, x in f.terms.items() if m != lead}, f.rest)
     d = others * Expansion({lead.raised(Fraction(-1)): c.inverse()})
     if d.size is not None and d.size.exceeds(UNIT) >= 0:
         raise Undecided
@@ -223,10 +190,7 @@ def _power(f: Expansion, a: Fraction) -> Expansion:
     lead, c, d = _relative(f)
     if a.denominator > 1 and c.sign != 1:
         raise Undecided
-    binomial = [Fraction(1)]
-    for k in range(SERIES):
-        binomial.append(binomial[-1] * (a - k) / (k + 1))
-    return Expansion({lead.raised(a): _raised(c, a)}) * _series(d, binomial)
+    return Expansion({lead.raised(a): _raised(c, a)}) * _near(1, d, a)
 
 
 def _raised(c: Enclosure, a: Fraction) -> Enclosure:
@@ -235,10 +199,6 @@ def _raised(c: Enclosure, a: Fraction) -> Enclosure:
         return Enclosure(c.low ** int(a), c.low ** int(a))
     if c == ONE:
         return ONE
-    if a.denominator == 2 and c.exact:
-        root = Fraction(math.isqrt(c.low.numerator), math.isqrt(c.low.denominator))
-        if root * root == c.low and abs(a) <= WHOLE:
-            return Enclosure(root ** int(2 * a), root ** int(2 * a))
     sign = 1 if c.sign == 1 or int(a) % 2 == 0 else -1
     ends = sorted(abs(float(end)) ** float(a) for end in (c.low, c.high))
     found = outward(*ends)
@@ -258,20 +218,20 @@ def _exp(f: Expansion) -> Expansion:
     if lead is not None and lead.exponent and lead.exceeds(UNIT) > 0:  # exp of what grows as exp does
         if f.sign > 0:
             raise Undecided
-        return Expansion({}, TINY, TINY)
+        return Expansion({}, TINY)
     grown = {m.power: c for m, c in f.terms.items() if m.exceeds(UNIT) > 0}
     if any(m.exponent for m in f.terms if m.exceeds(UNIT) >= 0):
         raise Undecided
     head = Monomial(exponent=_ordered({degree: _single(c) for degree, c in grown.items()}))
     start = f.terms.get(UNIT, ZERO)
     factor = ONE if start == ZERO else increasing(math.exp, start)
-    small = Expansion({m: c for m, c in f.terms.items() if m.exceeds(UNIT) < 0}, f.rest, f.steep)
+    small = Expansion({m: c for m, c in f.terms.items() if m.exceeds(UNIT) < 0}, f.rest)
     beside = 1 if f.rest is None else -f.rest.exceeds(UNIT)
     if beside < 0:
         raise Undecided
     if beside == 0:  # a bounded factor
-        return Expansion({}, head, _times(head, f.slope))
-    return Expansion({head: factor}) * _series(small, [Fraction(1, math.factorial(k)) for k in range(SERIES + 1)])
+        return Expansion({}, head)
+    return Expansion({head: factor}) * _near(1, small)
 
 
 def _log(f: Expansion) -> Expansion:
@@ -281,9 +241,8 @@ def _log(f: Expansion) -> Expansion:
     terms = {Monomial(Fraction(degree)): Enclosure(a, a) for degree, a in lead.exponent}
     if c != ONE:
         terms[UNIT] = increasing(math.log, c)
-    series = _series(d, [Fraction(0), *(Fraction(-(-1) ** k, k) for k in range(1, SERIES + 1))])
-    power = Expansion({}, Monomial(Fraction(1)), Monomial(Fraction(-1))) if lead.power else Expansion()  # log t <= t
-    return Expansion(terms) + power + series
+    power = Expansion({}, Monomial(Fraction(1))) if lead.power else Expansion()  # log t <= t
+    return Expansion(terms) + power + _near(0, d)
 
 
 def _diverges(f: Expansion) -> int:
@@ -316,9 +275,8 @@ def _softplus(f: Expansion) -> Expansion:
 def _erf(f: Expansion) -> Expansion:
     way = _diverges(f)
     if way == 0:
-        return Expansion({}, f.size, f.slope)  # |erf x| <= 2 |x|
-    tail = _exp(-(f * f)).size
-    return _whole(way) + Expansion({}, tail, _times(f.slope, tail))
+        return Expansion({}, f.size)  # |erf x| <= 2 |x|
+    return _whole(way) + Expansion({}, _exp(-(f * f)).size)
 
 
 def _elu(f: Expansion, alpha: Expansion) -> Expansion:
@@ -370,8 +328,8 @@ def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Expansion:
     if expr.atom == "where":
         if variables(expr.args[0]):
             raise Undecided
-        branches = [_expansion(known, arg, u, side) for arg in expr.args[1:]]
-        return _either(*branches)
+        f, g = (_expansion(known, arg, u, side) for arg in expr.args[1:])
+        return f if f == g else Expansion({}, _largest([f.size, g.size]))
     if expr.atom == "divide" and isinstance(expr.args[1], Call) and expr.args[1].atom == "exp":
         top, exponent = expr.args[0], Call("negative", expr.args[1].args)
         return _expansion(known, top, u, side) * _exp(_expansion(known, exponent, u, side))
@@ -387,25 +345,17 @@ def _expanded(known: Knowledge, expr: Expr, u: Expr, side: int) -> Expansion:
     return _chosen(expr.atom, *args)
 
 
-def _either(f: Expansion, g: Expansion) -> Expansion:
-    """Whichever of two functions: their common terms, and the larger of what remains."""
-    common = {m: c for m, c in f.terms.items() if g.terms.get(m) == c}
-    others = [Expansion({m: c for m, c in x.terms.items() if m not in common}, x.rest, x.steep) for x in (f, g)]
-    return Expansion(common, _largest(x.size for x in others), _largest(x.slope for x in others))
-
-
 def _chosen(atom: str, *args: Expansion) -> Expansion:
-    if atom in MADE:
-        try:
-            return MADE[atom](*args)  # type: ignore[no-any-return, operator]
-        except (Undecided, OverflowError):
-            if atom not in LIPSCHITZ and atom not in ("minimum", "maximum"):
-                raise
-    if atom in ("minimum", "maximum"):
-        return Expansion({}, _largest(x.size for x in args), _largest(x.slope for x in args))
-    if atom in LIPSCHITZ:
-        return _rough(args[0], LIPSCHITZ[atom])
-    raise Undecided
+    if atom not in MADE:
+        raise Undecided
+    try:
+        return MADE[atom](*args)  # type: ignore[no-any-return, operator]
+    except (Undecided, OverflowError):
+        if atom in BOUNDED:
+            return Expansion({}, UNIT)
+        if atom not in LIPSCHITZ:
+            raise
+        return Expansion({}, _largest([UNIT, *(x.size for x in args)]))
 
 
 # ---- between the ends -----------------------------------------------------------------------------------------------
@@ -427,44 +377,14 @@ def _positive(known: Knowledge, expr: Expr) -> bool:
     if expr.atom in ("add", "subtract") and _inside(known, expr):
         return True
     signs = [positive(known, arg) for arg in expr.args]
-    if expr.atom in ("multiply", "divide", "minimum") or (expr.atom == "add" and all(signs)):
-        return all(signs)
+    if expr.atom in ("multiply", "divide", "minimum", "where"):
+        return all(signs[1:] if expr.atom == "where" else signs)
     if expr.atom in ("sqrt", "power", "relu"):
         return signs[0]
     if expr.atom == "maximum":
         return any(signs)
-    if expr.atom == "where":
-        return all(signs[1:])
-    if expr.atom == "log":
-        return _exceeds_one(known, expr.args[0])
-    if expr.atom == "abs":
-        return signs[0] or positive(known, Call("negative", expr.args))
-    if expr.atom == "add":
-        for k, one in enumerate(signs):
-            if one and known.of(expr.args[1 - k]).low >= 0:
-                return True
-        curve, one_more = expr.args if isinstance(expr.args[0], Call) else expr.args[::-1]
-        if isinstance(curve, Call) and curve.atom == "elu" and {known.number(x) for x in (*curve.params, one_more)} == {
-            1.0
-        }:
-            return True  # elu(v) + 1 is exp(v) or 1 + v
-    return _definite(known, expr)
-
-
-def _definite(known: Knowledge, expr: Expr) -> bool:
-    """Whether a value is a x**2 + b x + c without a zero and above 0."""
-    parts, constant = linear(known, expr)
-    for x, b in parts.items():
-        a = parts.get(Call("power", (x, Number(2))), Fraction(0))
-        if len(parts) == 2 and a > 0 and b * b < 4 * a * constant.low:
-            return True
-    return False
-
-
-def _exceeds_one(known: Knowledge, expr: Expr) -> bool:
-    """Whether a value is 1, or more, plus something positive, as 1 + exp(v) is."""
-    parts, constant = linear(known, expr)
-    return constant.low >= 1 and bool(parts) and all(a > 0 and positive(known, x) for x, a in parts.items())
+    terms = zip(signs, expr.args[::-1], strict=True) if expr.atom == "add" else ()
+    return any(one and known.of(other).low >= 0 for one, other in terms)
 
 
 def _inside(known: Knowledge, expr: Call) -> bool:
@@ -522,20 +442,18 @@ def behaviour(known: Knowledge, expr: Expr, u: Expr) -> Regularity | None:
     """Growth and modulus of a function of u on the range of u; None if they are not seen."""
     if not tame(known, expr, u):
         return None
-    growth = modulus = exponent = 0.0
+    growth = exponent = 0.0
     for side, end in ((1, known.of(u).high), (-1, -known.of(u).low)):
         if end < INF:
             continue
         try:
-            f = _expansion(known, expr, u, side)
-            size, slope = f.size, f.slope
-            values = [_grows(size), _grows(slope)]
+            size = _expansion(known, expr, u, side).size
         except Undecided:
             return None
-        growth, modulus = max(growth, values[0]), max(modulus, values[1])
-        if values[0] == INF and size is not None:
+        growth = max(growth, _grows(size))
+        if size is not None and _grows(size) == INF:
             exponent = max(exponent, float(size.exponent[0][0]))
-    return Regularity(growth, modulus, INF, exponent)
+    return Regularity(growth, max(growth - 1, 0.0), INF, exponent)
 
 
 def _grows(size: Monomial | None) -> float:

@@ -4,10 +4,10 @@ Sums, products and quotients of exponentials are exp(a) with a such a combinatio
 (v) = L(0, v), softmax(v) = exp(v - L(v)), where L is the log sum exp.  Of any other positive expression the logarithm
 is a part.  With weights w >= 0 of sum 1 that are the gradient of L (or of max: one of them is 1),
 
-    t_k <= max t <= L(t) <= max t + log count,    L(t) >= mean t + log count,    dL = sum_k w_k dt_k
+    t_k <= max t <= L(t) <= max t + log count,    dL = sum_k w_k dt_k
 
-so that a is bounded above if it is when each L that is subtracted is replaced by one of its terms, or by their mean,
-and each that is added by any of its terms; and a is Lipschitz in its parts, so exp(a) is where a is bounded above.
+so that a is bounded above if it is when each L that is subtracted is replaced by one of its terms and each that is
+added by any of its terms; and a is Lipschitz in its parts, so exp(a) is where a is bounded above.
 """
 
 from __future__ import annotations
@@ -309,12 +309,6 @@ def _upper(known: Knowledge, form: Combination, budget: list[int]) -> float:
     for term in peak.terms:
         for chosen in _members(known, peak, term, form):
             best = min(best, _upper(known, rest.plus(chosen, a), budget))
-    if not peak.indices and len(peak.terms) > 1 and not _masked(known, peak.terms):
-        middle = Combination()
-        for term in peak.terms:
-            middle = middle.plus(term, Fraction(1, len(peak.terms)))
-        gain = math.log(len(peak.terms)) * (1 - 1e-15) if peak.soft else 0.0
-        best = min(best, _upper(known, rest.plus(middle, a), budget) + float(a) * gain)
     return best
 
 
@@ -376,7 +370,7 @@ def _composed(known: Knowledge, form: Combination, regularity: Regularity, bound
     found = compose(regularity, [replace(p, masked=False) for p in parts], bound)
     kinks = join_kinks(*(p.kinks for p in parts)) if _smooth(form) else None
     depends = frozenset[str]().union(*(p.depends for p in parts))
-    return tidy(replace(found, depends=depends, assumes=assumed(*parts), kinks=kinks))
+    return tidy(found, depends=depends, assumes=assumed(*parts), kinks=kinks)
 
 
 def _own_names(expr: Expr) -> list[str]:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from tensorprog.check.certificates.inline import instance
 from tensorprog.check.certificates.knowledge import ZERO, Enclosure, Knowledge
 from tensorprog.language.expr import (
     Affine,
@@ -17,16 +16,18 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
+    free_indices,
     fresh_substitute,
     indices_of,
     product_of,
+    rebuild,
     substitute,
     variables,
     walk,
 )
 from tensorprog.language.ir import Range
 
-__all__ = ["apart", "base", "built", "linear", "meeting", "powers", "same_up_to_indices", "written"]
+__all__ = ["apart", "base", "built", "instance", "linear", "meeting", "powers", "put", "same_up_to_indices"]
 
 
 def powers(known: Knowledge, expr: Expr, power: Fraction = Fraction(1)) -> Iterator[tuple[Expr, Fraction]]:
@@ -194,3 +195,26 @@ def _canonical(expr: Expr, ranges: Mapping[str, Range]) -> Expr:
     """The expression with its reduced indices named by their order and their ranges."""
     numbers = itertools.count()
     return fresh_substitute(expr, {}, lambda name: f"#{next(numbers)} in {ranges[name]}")
+
+
+def instance(expr: Expr, bound: dict[str, Affine], ranges: dict[str, Range], fresh: Iterator[int]) -> Expr:
+    """Replace indices by affine forms; reduced indices get fresh names."""
+
+    def renamed(name: str) -> str:
+        new = f"{name}#{next(fresh)}"
+        ranges[new] = ranges[name]
+        return new
+
+    return fresh_substitute(expr, bound, renamed)
+
+
+def put(expr: Expr, u: Expr, value: Expr) -> Expr:
+    """The expression where a subexpression has a value; softmaxes over its indices read other members, and stay."""
+    own = set(free_indices(u))
+
+    def change(node: Expr) -> Expr | None:
+        if node == u:
+            return value
+        return node if isinstance(node, Reduction) and own.intersection(node.indices) else None
+
+    return rebuild(expr, change)

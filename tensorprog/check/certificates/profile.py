@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tensorprog.language.atoms import Atom, Interval, Regularity
 from tensorprog.language.atoms.outward import hull
@@ -16,34 +17,9 @@ from tensorprog.language.atoms.outward import product as products
 from tensorprog.language.expr import Call, Expr
 
 __all__ = [
-    "GAUSSIAN",
-    "SCORE",
-    "VECTOR",
-    "Assumes",
-    "Fault",
-    "Kinks",
-    "Profile",
-    "assumed",
-    "compose",
-    "constant",
-    "crossing",
-    "join",
-    "join_kinks",
-    "meet",
-    "moved",
-    "product",
-    "product_parity",
-    "product_trend",
-    "relative_modulus",
-    "same",
-    "shown",
-    "shown_kinks",
-    "sum_parity",
-    "sum_steepness",
-    "tidy",
-    "times",
-    "trend",
-    "unary_kinks",
+    "GAUSSIAN", "SCORE", "VECTOR", "Assumes", "Fault", "Kinks", "Profile", "assumed", "compose", "constant",
+    "crossing", "join", "join_kinks", "meet", "moved", "product", "product_trend", "same", "shown", "shown_kinks",
+    "sum_parity", "tidy", "times", "trend", "unary_kinks", "unknown",
 ]
 
 INF = math.inf
@@ -70,11 +46,10 @@ class Profile:
     """What is certified of a function f of all its arguments together; the defaults are those of one argument.
 
     `low`, `high`: its range lies between them.  `growth`, `modulus`, `lipschitz`, `exponent` as in `Regularity`, inf
-    where nothing is certified.  `relative` r: near x, f varies by at most K (1 + |x|**r) (1 + |f(x)|) per distance, as
-    exp does with r = 0; so where values stay bounded, r is a modulus.  `rises`, `falls`: nondecreasing, nonincreasing
-    when vectors and scores move up together, member by member; a constant does both.  `kinks`: see `Kinks`.
-    `depends`: kinds of arguments that occur.  `rough`, `partial`: why there is no modulus, why f may be no real number
-    somewhere; `open`: why all entries may be masked.  `assumes`: what the limiting values of averages must satisfy.
+    where nothing is certified.  `rises`, `falls`: nondecreasing, nonincreasing when vectors and scores move up
+    together, member by member; a constant does both.  `kinks`: see `Kinks`.  `depends`: kinds of arguments that occur.
+    `rough`, `partial`: why there is no modulus, why f may be no real number somewhere; `open`: why all entries may be
+    masked.  `assumes`: what the limiting values of averages must satisfy.
     """
 
     low: float = -INF
@@ -93,18 +68,12 @@ class Profile:
     wild: Fault | None = None  # where growth leaves every exp(C |x|**r) with r < 2
     partial: Fault | None = None
     assumes: Assumes = ()
-    relative: float = INF
     open: Fault | None = None
 
     @property
     def real(self) -> bool:
         """Whether the value is a real number everywhere."""
         return self.partial is None and not self.masked
-
-    @property
-    def steepness(self) -> float:
-        """The best known modulus relative to the function's own value."""
-        return min(self.relative, self.modulus)
 
     @property
     def interval(self) -> Interval:
@@ -137,11 +106,6 @@ class Profile:
         return 1 if self.rises else -1 if self.falls else 0
 
     @property
-    def smooth(self) -> bool:
-        """Whether two continuous derivatives are certified."""
-        return self.kinks == () and self.partial is None
-
-    @property
     def order(self) -> float:
         """The papers' pseudo-Lipschitz order."""
         return self.modulus + 1
@@ -151,8 +115,9 @@ VECTOR = Profile(parity=-1, rises=True, kinks=(), depends=frozenset({"vector"}))
 SCORE = replace(VECTOR, depends=frozenset({"score"}))
 
 
-def tidy(p: Profile) -> Profile:
-    """Draw the conclusions that link the fields."""
+def tidy(profile: Profile, **changes: Any) -> Profile:
+    """The profile with some fields changed, and the conclusions that link the fields."""
+    p = replace(profile, **changes) if changes else profile
     low, high, growth, exponent, modulus, rough = p.low, p.high, p.growth, p.exponent, p.modulus, p.rough
     if math.isnan(low) or math.isnan(high) or low > high:
         low, high = -INF, INF
@@ -163,8 +128,6 @@ def tidy(p: Profile) -> Profile:
         p = replace(p, lipschitz=0.0, parity=1, rises=True, falls=True, kinks=())
     if low > -INF and high < INF:
         growth = 0.0
-    if p.partial is None:
-        modulus = min(modulus, p.relative + growth)
     if modulus < INF:
         growth, rough = min(growth, modulus + 1), None
     if growth < INF:
@@ -181,7 +144,6 @@ def tidy(p: Profile) -> Profile:
         rough=rough,
         wild=wild,
         lipschitz=lipschitz,
-        relative=min(p.relative, modulus),
     )
 
 
@@ -190,9 +152,13 @@ def constant(low: float, high: float) -> Profile:
     return Profile(low, high, 0.0, 0.0, 0.0, 0.0, 1, rises=True, falls=True, kinks=())
 
 
+def unknown(fault: Fault, depends: frozenset[str] = frozenset()) -> Profile:
+    """Profile of what may be no real number somewhere."""
+    return Profile(-INF, INF, INF, INF, INF, INF, depends=depends, rough=fault, wild=fault, partial=fault)
+
+
 def join(first: Profile, second: Profile) -> Profile:
     """What holds of both."""
-    parity = first.parity if first.parity == second.parity else 0
     return tidy(
         Profile(
             min(first.low, second.low),
@@ -201,7 +167,7 @@ def join(first: Profile, second: Profile) -> Profile:
             max(first.modulus, second.modulus),
             max(first.lipschitz, second.lipschitz),
             max(first.exponent, second.exponent),
-            parity,
+            first.parity if first.parity == second.parity else 0,
             first.rises and second.rises,
             first.falls and second.falls,
             join_kinks(first.kinks, second.kinks),
@@ -211,7 +177,6 @@ def join(first: Profile, second: Profile) -> Profile:
             first.wild or second.wild,
             first.partial or second.partial,
             assumed(first, second),
-            max(first.steepness, second.steepness),
             first.open or second.open,
         )
     )
@@ -225,22 +190,19 @@ def assumed(*parts: Profile) -> Assumes:
 def meet(first: Profile, second: Profile) -> Profile:
     """What is known when both are certified of the same function; `second` brings range and regularity only."""
     both = tidy(
-        replace(
-            first,
-            low=max(first.low, second.low),
-            high=min(first.high, second.high),
-            growth=min(first.growth, second.growth),
-            modulus=min(first.modulus, second.modulus),
-            lipschitz=min(first.lipschitz, second.lipschitz),
-            exponent=min(first.exponent, second.exponent),
-            relative=min(first.relative, second.relative),
-            parity=first.parity or second.parity,
-            rises=first.rises or second.rises,
-            falls=first.falls or second.falls,
-            kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
-            partial=None if second.partial is None else first.partial,
-            wild=None if second.wild is None else first.wild,
-        )
+        first,
+        low=max(first.low, second.low),
+        high=min(first.high, second.high),
+        growth=min(first.growth, second.growth),
+        modulus=min(first.modulus, second.modulus),
+        lipschitz=min(first.lipschitz, second.lipschitz),
+        exponent=min(first.exponent, second.exponent),
+        parity=first.parity or second.parity,
+        rises=first.rises or second.rises,
+        falls=first.falls or second.falls,
+        kinks=min((k for k in (first.kinks, second.kinks) if k is not None), key=len, default=None),
+        partial=None if second.partial is None else first.partial,
+        wild=None if second.wild is None else first.wild,
     )
     alone = [one.assumes for one in (first, second) if _claims(one) == _claims(both)]
     return replace(both, assumes=min(alone, key=len, default=assumed(first, second)))
@@ -308,18 +270,6 @@ def same(a: Profile | None, b: Profile | None) -> bool:
     return claims(a) == claims(b) and (a.partial is None) == (b.partial is None)
 
 
-def sum_steepness(a: Profile, b: Profile) -> float:
-    """Relative modulus of a sum: of one side's terms, |f| + |g| is at most C (1 + |f + g|)."""
-    one_sided = min(a.low, b.low) > -INF or max(a.high, b.high) < INF
-    held = any(p.low > -INF and p.high < INF for p in (a, b))
-    return max(a.steepness, b.steepness) if one_sided or held else INF
-
-
-def product_parity(a: Profile, b: Profile) -> int:
-    """Parity of a product."""
-    return a.parity * b.parity
-
-
 def sum_parity(args: Sequence[Profile]) -> int:
     """Parity of a sum."""
     kept = [p.parity for p in args if not (p.constant and p.low == 0)]
@@ -357,10 +307,9 @@ def product(a: Profile, b: Profile) -> Profile:
         max(parts, default=0.0),
         times(reach[0], b.lipschitz) + times(reach[1], a.lipschitz),
         max(a.exponent, b.exponent),
-        product_parity(a, b),
+        a.parity * b.parity,
         *product_trend(a, b),
         join_kinks(a.kinks, b.kinks),
-        relative=min((q.steepness for p, q in ((a, b), (b, a)) if not p.depends and p.growth == 0), default=INF),
     )
 
 
@@ -379,7 +328,7 @@ def shown_kinks(kinks: Kinks) -> str:
     return "; ".join(places) or "none"
 
 
-# ---- monotonicity, kinks and relative moduli of atoms on an interval; functions move up "member by member" -----------
+# ---- monotonicity and kinks of atoms on an interval; functions move up "member by member" -----------
 
 Moves = tuple[bool, bool]  # rises, falls
 
@@ -424,20 +373,6 @@ def trend(atom: Atom, inner: Profile, params: Sequence[float]) -> Moves:
         (rises and inner.rises) or (falls and inner.falls) or (inner.rises and inner.falls),
         (rises and inner.falls) or (falls and inner.rises) or (inner.rises and inner.falls),
     )
-
-
-# |x f'(x)| <= C (1 + |f(x)|): f varies, relative to its value, no more than its argument does relative to its own
-STEADY = ("negative", "abs", "relu", "leaky_relu", "elu", "selu", "gelu", "silu", "softplus", "clip", "tanh", "sigmoid",
-          "erf", "gaussian")
-
-
-def relative_modulus(atom: Atom, inner: Profile, params: Sequence[float]) -> float:
-    """Modulus of f(g) relative to its own value (`Profile.relative`)."""
-    if atom.name == "exp":  # its own slope; and x exp(x) is bounded where x is bounded above
-        return min(inner.modulus, inner.steepness if inner.high < math.inf else math.inf)
-    away = inner.low > 0 or inner.high < 0
-    regular = params[0] >= 1 or away if atom.name == "power" else atom.name in STEADY
-    return inner.steepness if regular or (away and atom.name in ("sqrt", "log")) else math.inf
 
 
 def unary_kinks(atom: Atom, argument: Expr, inner: Profile, params: Sequence[float]) -> Kinks:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from tensorprog.check.certificates.composition import Composition
-from tensorprog.check.certificates.inline import fixed, inline
+from tensorprog.check.certificates.factors import instance
 from tensorprog.check.certificates.profile import (
     SCORE,
     VECTOR,
@@ -24,7 +25,6 @@ from tensorprog.check.certificates.profile import (
     meet,
     same,
     shown,
-    shown_kinks,
     tidy,
     times,
 )
@@ -32,16 +32,26 @@ from tensorprog.check.certificates.relations import RELATIONS
 from tensorprog.check.falsifier.witness import Probe, Witness
 from tensorprog.check.graph import Structure
 from tensorprog.check.overlaps import crossed
-from tensorprog.language.expr import Call, Expr, Reduction, Variable
+from tensorprog.language.expr import (
+    MAX_NODES,
+    Call,
+    Expr,
+    Number,
+    Reduction,
+    Variable,
+    replace_variables,
+    walk,
+    with_stars,
+)
 from tensorprog.language.facts import FAILS, HOLDS, UNKNOWN, Fact
-from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin
+from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Range
 
-__all__ = ["PROPERTIES", "Calculus"]
+__all__ = ["PROPERTIES", "Calculus", "inline"]
 
 INF = math.inf
 MAX_SEARCHED = 40_000  # members that one evaluation may read
 ROUNDS = 200  # of a recurrence, one after the other
-MOST_REACH, SETTLING, NARROWING = 24, 8, 40  # powers of 4 by which ranges are moved on, and rounds after that
+SETTLING = 8  # rounds after ranges that grow are given up
 LINEAR = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "divide")  # blame looks through these
 
 
@@ -116,7 +126,7 @@ class Calculus(Composition):
     def _initial(self, initial: Initial) -> Profile:
         value = fixed(initial)
         interval = None if value is None else self.closed(value)
-        return VECTOR if interval is None else tidy(replace(constant(*interval), depends=VECTOR.depends))
+        return VECTOR if interval is None else tidy(constant(*interval), depends=VECTOR.depends)
 
     def _single(self, position: int) -> Profile:
         self._remembered.clear()  # profiles of others may have changed
@@ -187,31 +197,22 @@ class Calculus(Composition):
                 self._profiles[p] = self._single(p)
 
     def _widened(self, group: tuple[int, ...], before: Mapping[int, Profile | None]) -> bool:
-        """Whether ranges that grow from round to round have bounds that a round keeps; then the profiles have them.
+        """Whether a round keeps the profiles once ranges that grow from round to round count as not known.
 
-        Such bounds hold for recurrences of any length.  A range that only stays finite in every round counts as not
-        known, with the growth of what is bounded.
+        Then they hold for recurrences of any length: what is bounded in one round is bounded in the next.
         """
         found = {p: self._profiles[p] for p in group}
         moves = {p: (found[p].low - old.low, found[p].high - old.high) for p, old in before.items() if old is not None}
-        for reach in (*(4.0**k for k in range(4, MOST_REACH)), INF):
-            for p, (down, up) in moves.items():
-                low, high = found[p].low + times(down, reach), found[p].high + times(up, reach)
-                self._profiles[p] = replace(found[p], low=low, high=high)
-            for _ in range(SETTLING if reach == INF else 1):
-                held = {p: self._profiles[p] for p in group}
-                again = {p: self._single(p) for p in group}
-                if all(same(join(held[p], again[p]), held[p]) for p in group):
-                    if reach < INF:
-                        self._narrow(group)
-                    return True
-                self._profiles |= {p: join(held[p], again[p]) for p in group}
+        for p, (down, up) in moves.items():
+            low, high = found[p].low + times(down, INF), found[p].high + times(up, INF)
+            self._profiles[p] = replace(found[p], low=low, high=high)
+        for _ in range(SETTLING):
+            held = {p: self._profiles[p] for p in group}
+            again = {p: self._single(p) for p in group}
+            if all(same(join(held[p], again[p]), held[p]) for p in group):
+                return True
+            self._profiles |= {p: join(held[p], again[p]) for p in group}
         return False
-
-    def _narrow(self, group: tuple[int, ...]) -> None:
-        """Take up what a few rounds say of profiles that a round keeps: it holds as well."""
-        for _ in range(NARROWING):
-            self._profiles |= {p: meet(self._profiles[p], self._single(p)) for p in group}
 
     def _depth(self, group: tuple[int, ...]) -> int:
         """How long a chain of members of a recurrence can be at most."""
@@ -244,17 +245,6 @@ class Calculus(Composition):
         if name == "bounded" and not isinstance(statement, Nonlin):
             witness = f"{statement.target} is Gaussian"
         return Fact(name, FAILS if witness else UNKNOWN, fault.reason, source, witness)
-
-    def facts(self, position: int) -> tuple[Fact, ...]:
-        """All facts of a statement's value; of its shape, what is not certified is unknown, never refuted."""
-        p = self.statement(position)
-        shape = {
-            "even" if p.parity > 0 else "odd": (p.parity != 0, "under a change of sign of all vectors and scores"),
-            "nonincreasing" if p.monotone < 0 else "nondecreasing": (p.monotone != 0, "in all vectors and scores"),
-            "twice differentiable": (p.smooth, "" if p.smooth else f"kinks: {shown_kinks(p.kinks)}"),
-        }
-        regular = tuple(self.fact(name, position) for name in PROPERTIES)
-        return regular + tuple(Fact(name, HOLDS if known else UNKNOWN, why) for name, (known, why) in shape.items())
 
     def cut_short(self, position: int) -> str:
         """What to say of a statement whose facts are not known, where relations were not looked for to the end."""
@@ -342,3 +332,78 @@ def _passed(node: Expr) -> Sequence[Expr]:
     if isinstance(node, Call):
         return node.arguments[: 1 if node.atom == "divide" else None] if node.atom in LINEAR else ()
     return node.children if isinstance(node, Reduction) else ()
+
+
+# ---- definitions written out -----------------------------------------------------------------------------------------
+
+
+class TooLarge(Exception):
+    """An expression cannot be written out within bounds."""
+
+
+def inline(
+    structure: Structure, expr: Expr, position: int, first: bool = False
+) -> tuple[Expr, dict[str, Range]] | None:
+    """Replace references to Nonlins by their definitions; with `first`, for the statement's first member only.
+
+    Returns   the expression over G-vars, initial vectors, scores and averages, with the ranges of its (renamed)
+              reduction indices; None where a recurrence or the size forbids it
+    """
+    declared = structure.netsor.ranges
+    ranges: dict[str, Range] = with_stars(declared)  # see `Reduction.at`
+    fresh = iter(range(10**6))
+    body = structure.netsor.body
+    free = {name: span for name, span in declared.items() if name in [s.bare for s in body[position].target.slots]}
+    pinned = ChainMap({name: (start, start + 1) for name, (start, _) in free.items()}, ranges)
+
+    def definition(node: Variable, at: int, depth: int) -> Expr | None:
+        plain = not crossed(structure.netsor, node, ranges)
+        initial = structure.initial.get(node.name)
+        if initial is not None:
+            value, places = fixed(initial), dict(zip(initial.indices, node.slots, strict=True))
+            return instance(value, places, ranges, fresh) if value is not None and plain else None
+        # a reference whose indices were replaced may read any statement of its family
+        definers = structure.definers(at, node) or structure.netsor.families[node.name].statements
+        if not any(isinstance(body[d], Nonlin) for d in definers):
+            return None
+        if len(definers) == 1 and plain and not structure.cyclic(definers[0]):
+            chosen = definers[0]
+        else:
+            found = next((d for d in definers if first and _inside(node, body[d].target, pinned)), None)
+            if found is None:
+                raise TooLarge
+            chosen = found
+        inner = body[chosen]
+        if depth > 40:
+            raise TooLarge
+        if not isinstance(inner, Nonlin):
+            return None
+        slots = dict(zip([s.bare for s in inner.target.slots], node.slots, strict=True))
+        bound = {k: v for k, v in slots.items() if k is not None}
+        return go(instance(inner.expr, bound, ranges, fresh), chosen, depth + 1)
+
+    def go(node: Expr, at: int, depth: int) -> Expr:
+        result = replace_variables(node, lambda reference: definition(reference, at, depth))
+        if sum(1 for _ in walk(result)) > MAX_NODES:
+            raise TooLarge
+        return result
+
+    try:
+        return go(expr, position, 0), ranges
+    except TooLarge:
+        return None
+
+
+def fixed(initial: Initial) -> Expr | None:
+    """The value of an initial vector without variance, whose coordinates are all the same number."""
+    still = isinstance(initial.cov, Number) and initial.cov.value == 0
+    return initial.mean if still and isinstance(initial.mean, Expr) else None
+
+
+def _inside(reference: Variable, target: Variable, ranges: Mapping[str, Range]) -> bool:
+    """Whether all members that a reference reads are among those that a definition binds."""
+    for slot, own in zip(reference.slots, target.slots, strict=True):
+        (low, high), (least, most) = slot.bounds(ranges), own.bounds(ranges)
+        if low < least or high > most:
+            return False
+    return True

@@ -4,25 +4,27 @@ Each relation takes a function with what is known of its parts, and gives what i
 product is taken apart into powers of factors, so that u * exp(u) / (1 + exp(u)) and u * (exp(u) / (1 + exp(u))) are the
 same; what holds of some factors together leaves the rest to composition.  Functions of one value are judged by their
 expansions at infinity (`expansions`), quotients of sums of exponentials by one exponential (`exponentials`), norms by
-the squares under them (`squares`).
+the squares under them.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+
+import numpy as np
 
 from tensorprog.check.certificates.expansions import behaviour, positive
 from tensorprog.check.certificates.exponentials import Combination, combination, logarithm, value, weight
-from tensorprog.check.certificates.factors import apart, base, built, powers
-from tensorprog.check.certificates.inline import put
+from tensorprog.check.certificates.factors import apart, base, built, powers, put, same_up_to_indices
 from tensorprog.check.certificates.knowledge import Knowledge, Undecided
-from tensorprog.check.certificates.profile import Profile, assumed, compose, meet, product, tidy
-from tensorprog.check.certificates.squares import over_squares, share, squares
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, variables
+from tensorprog.check.certificates.profile import Fault, Profile, assumed, compose, meet, product, tidy
+from tensorprog.language.atoms import Regularity
+from tensorprog.language.expr import Call, Expr, Number, Reduction, product_of, variables
 
 __all__ = ["RELATIONS"]
 
@@ -46,7 +48,7 @@ def _ends(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
     if regularity is None:
         return None
     found = compose(regularity, [inner], (-INF, INF))
-    return tidy(replace(found, depends=inner.depends, assumes=inner.assumes))
+    return tidy(found, depends=inner.depends, assumes=inner.assumes)
 
 
 def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
@@ -61,12 +63,12 @@ def _exponential(known: Knowledge, node: Call, composed: Profile) -> Profile | N
     return None
 
 
-def _squares(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
-    """A sum of squares, or a variance, is not negative."""
-    if node.atom not in ("add", "subtract") or composed.low >= 0 or not composed.real:
+def _nonnegative(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
+    """A sum of squares is not negative."""
+    if node.atom != "add" or composed.low >= 0 or not composed.real:
         return None
-    found = squares(known, node)
-    return tidy(replace(composed, low=max(composed.low, found[0]))) if found is not None and found[1] else None
+    found = _squares(known, node)
+    return tidy(composed, low=max(composed.low, found[0])) if found is not None and found[1] else None
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def _joint(parts: list[Profile]) -> Profile:
     """What is known of a product."""
     result = parts[0]
     for other in parts[1:]:
-        result = tidy(replace(
+        result = tidy(
             product(result, other),
             depends=result.depends | other.depends,
             rough=result.rough or other.rough,
@@ -96,7 +98,7 @@ def _joint(parts: list[Profile]) -> Profile:
             partial=result.partial or other.partial,
             assumes=assumed(result, other),
             masked=result.masked or other.masked,
-        ))
+        )
     return result
 
 
@@ -111,7 +113,7 @@ def _product(known: Knowledge, node: Call, composed: Profile) -> Profile | None:
         for x, a in moving.items():
             if a < 0 or a.denominator > 1:
                 found += _divided(known, factors, x)
-        whole = _by_base(known, factors)
+        whole = _by_value(known, factors)
         found += [] if whole is None else [whole]
     best = functools.reduce(meet, found) if found else None
     if best is not None and best.pseudo_lipschitz and best.bounded:
@@ -129,26 +131,16 @@ def _divided(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
     """What holds of a power of one factor and what has to do with it."""
     power = -factors[bottom]
     tops = [(x, a) for x, a in factors.items() if x != bottom]
-    normed = over_squares(known, tops, bottom, float(power))
+    normed = _over_squares(known, tops, bottom, float(power))
     if normed is not None:
         used = [x for x in factors if x == bottom or x not in dict(normed[1])]
         yield _joint([normed[0], *_others(known, factors, *used)])
     if power > 0:
         yield from _weighed(known, factors, bottom)
-    if power != 1:
-        return
-    for x, a in tops:
-        if a >= 1:
-            part = share(known, x, bottom)
-            if part is not None:
-                again = {y: b - (y == x) for y, b in factors.items() if y != bottom and b - (y == x)}
-                yield _joint([part, *_others(known, again)])
 
 
 def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profile]:
     """All factors with logarithms as one exponential."""
-    if isinstance(base(known, bottom), Variable):
-        return  # a function of one value
     forms = {x: logarithm(known, x) for x in factors}
     if forms[bottom] is None:
         return
@@ -162,16 +154,13 @@ def _weighed(known: Knowledge, factors: Factors, bottom: Expr) -> Iterator[Profi
         yield _joint([found, *_others(known, factors, *used)])
 
 
-def _by_base(known: Knowledge, factors: Factors) -> Profile | None:
-    """Factors of one value together, where there are several values."""
+def _by_value(known: Knowledge, factors: Factors) -> Profile | None:
+    """Functions of one value together, where there are several values."""
     groups: dict[Expr | None, Factors] = {}
     for x, a in factors.items():
         groups.setdefault(base(known, x), {})[x] = a
-    numbers = groups.pop(None, {})
-    if len(groups) < 2:
-        return None
     parts = [known.of(built(group)) for group in groups.values()]
-    return _joint(parts + ([known.of(built(numbers))] if numbers else []))
+    return _joint(parts) if len(groups.keys() - {None}) > 1 else None
 
 
 def _spread(known: Knowledge, factors: Factors) -> Profile | None:
@@ -216,4 +205,94 @@ def _gate(known: Knowledge, node: Call, _: Profile) -> Profile | None:
     return known.expression(Call("where", (Call("greater", (u, Number(0))), rest, other)), known.at)
 
 
-RELATIONS = (_ends, _exponential, _squares, _product, _gate)
+# ---- products over sums of squares: norms, root mean squares ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Square:
+    """A term weight * base**2, for all members over some reduced indices."""
+
+    weight: float
+    base: Expr
+    indices: tuple[str, ...] = ()
+
+
+def _over_squares(
+    known: Knowledge, tops: Sequence[tuple[Expr, Fraction]], bottom: Expr, power: float
+) -> tuple[Profile, list[tuple[Expr, Fraction]]] | None:
+    """x_1 ... x_d / Q**r with Q = c + sum_k a_k x_k**2: regular as |x|**(d - 2r), and smooth where c > 0.
+
+    |x_k| <= sqrt(Q / a_k) and |dQ/dx| <= C sqrt(Q); so |f| <= C Q**(d/2 - r), |df/dx| <= C Q**((d-1)/2 - r).
+    Returns   what is known of it, and the factors that are no x_k; None if Q is no sum of squares
+    """
+    found = _squares(known, bottom)
+    if found is None:
+        return None
+    floor, terms = found
+    taken: list[Square] = []
+    rest: list[tuple[Expr, Fraction]] = []
+    for factor, copies in tops:
+        part = factor.children[0] if isinstance(factor, Call) and factor.atom == "abs" else factor
+        match = next((s for s in terms if same_up_to_indices(known, s.base, part, s.indices)), None)
+        if match is not None and copies in (1, 2, 3, 4):
+            taken += [match] * int(copies)
+        else:
+            rest.append((factor, copies))
+    excess = len(taken) - 2 * power
+    singular = floor == 0 and not (power <= 0 and excess >= 1)  # a norm is Lipschitz at 0 too
+    if not terms or (singular and not (excess == 0 and isinstance(bottom, Reduction))):
+        return None
+    inner = [known.of(s.base) for s in terms]
+    if not all(p.real for p in inner):
+        return None
+    with np.errstate(all="ignore"):  # an infinite bound is no bound
+        weights = np.prod([s.weight**-0.5 for s in taken]) * (np.float64(floor) ** (excess / 2) if excess else 1.0)
+    reach = math.nextafter(float(weights) * (1 + 1e-9), INF) if excess <= 0 else INF
+    share = tidy(compose(Regularity(max(excess, 0.0), max(excess - 1, 0.0)), inner, (-reach, reach)))
+    assumes = assumed(*inner)
+    rough = None
+    if singular:
+        whole = product_of([x for x, _ in tops])
+        node = Call("divide", (whole, Call("sqrt", (bottom,))))
+        norm = re.sub(r"#\d+", "", str(node.args[1]))  # indices under the names they had before inlining
+        share = replace(share, modulus=INF, lipschitz=INF)
+        rough = Fault(node, known.at, f"{node} is discontinuous where {norm} is 0")
+        assumes = (*assumes, (f"{norm} is not 0, almost surely, in the limit", None))
+    depends = frozenset[str]().union(*(p.depends for p in inner))
+    return tidy(share, depends=depends, rough=rough, assumes=assumes, kinks=None), rest
+
+
+def _squares(known: Knowledge, expr: Expr) -> tuple[float, list[Square]] | None:
+    """(c, squares) of an expression that is at least c >= 0 plus the squares, and no more than a multiple of that."""
+    constant = known.closed(expr)
+    if constant is not None:
+        return (constant[0], []) if constant[0] >= 0 else None
+    if isinstance(expr, Call) and expr.atom == "add":
+        first, second = (_squares(known, arg) for arg in expr.args)
+        return None if first is None or second is None else (first[0] + second[0], first[1] + second[1])
+    if isinstance(expr, Reduction) and expr.reducer in ("sum", "mean"):
+        inner = _squares(known, expr.arg)
+        count = known.count(expr)
+        floor, weight = (count, 1.0) if expr.reducer == "sum" else (1, 1 / count)
+        return None if inner is None else (
+            inner[0] * floor, [replace(s, weight=s.weight * weight, indices=s.indices + expr.indices) for s in inner[1]]
+        )
+    if not isinstance(expr, Call):
+        return None
+    weight = 1.0
+    root: dict[Expr, Fraction] = {}
+    for x, a in powers(known, expr):
+        interval = known.closed(x)
+        if interval is not None and a in (1, -1):
+            factor = interval[0] if a > 0 else 1 / interval[1] if interval[0] > 0 else 0.0
+            weight *= factor
+        elif a < 0:
+            return None  # what is divided by is no square
+        else:
+            root[x] = root.get(x, Fraction(0)) + a / 2
+    if weight <= 0 or any(a.denominator > 1 for a in root.values()):
+        return None
+    return 0.0, [Square(weight, built(root))]
+
+
+RELATIONS = (_ends, _exponential, _nonnegative, _product, _gate)

@@ -54,48 +54,36 @@ def _guarded(call: Callable[[], Any]) -> NoReturn:
     prepare()
     try:
         code = call()
-    except TensorprogError as error:
-        code = _say(_whole(str(error), error), error.exit_code)
-    except click.ClickException as error:
-        code = _say(str(_usage_problem(error)), BAD_INPUT)
-    except (KeyboardInterrupt, click.Abort):
-        code = _say("interrupted; what was finished is on disk", INTERRUPTED)
-    except MemoryError as error:
-        said = "there is not enough memory: ask for fewer --samples or a smaller --width"
-        code = _say(_whole(said, error), NOT_MET)
     except _ReaderGoneError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere
         code = BROKEN_PIPE
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        code = _say(_whole(str(Problem(f"{error.filename or 'a file'}: {reason}")), error), BAD_INPUT)
-    except Exception as error:
-        if os.environ.get("TENSORPROG_DEBUG"):
-            raise
-        said = f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}"
-        code = _say(_whole(said, error) + "\n"
-                    "Please report it with the program file and the command. The environment variable "
-                    "TENSORPROG_DEBUG=1 shows where it happened.", OUR_BUG)
+    except (Exception, KeyboardInterrupt) as error:
+        text, code = _said(error)
+        with contextlib.suppress(OSError):  # with the notes of the error: where it happened
+            print("\n  ".join([text, *getattr(error, "__notes__", ())]), file=sys.stderr, flush=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _whole(text: str, error: BaseException) -> str:
-    """A message with the notes of its error: where it happened."""
-    return "\n".join([text, *(f"  {note}" for note in getattr(error, "__notes__", ()))])
-
-
-def _say(text: str, code: int) -> int:
-    with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
-    return code
-
-
-def _usage_problem(error: click.ClickException) -> Problem:
-    context = getattr(error, "ctx", None)
-    message = error.format_message().rstrip(".")
-    command = context.command_path if context is not None else "tp"
-    message = message[:1].lower() + message[1:] if not message.startswith(("'", "-")) else message
-    return Problem(message, fix=f"{command} --help")
+def _said(error: BaseException) -> tuple[str, int]:
+    """What is said of an error, and its exit code."""
+    if isinstance(error, TensorprogError):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        message = error.format_message().rstrip(".")
+        message = message if message.startswith(("'", "-")) else message[:1].lower() + message[1:]
+        return str(Problem(message, fix=f"{context.command_path if context else 'tp'} --help")), BAD_INPUT
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted; what was finished is on disk", INTERRUPTED
+    if isinstance(error, MemoryError):
+        return "there is not enough memory: ask for fewer --samples or a smaller --width", NOT_MET
+    if isinstance(error, OSError):
+        return str(Problem(f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}")), BAD_INPUT
+    if os.environ.get("TENSORPROG_DEBUG"):
+        raise error
+    return (f"This is a bug of tensorprog, not a mistake of yours: {type(error).__name__}: {error}\n"
+            "Please report it with the program file and the command. The environment variable TENSORPROG_DEBUG=1 shows "
+            "where it happened."), OUR_BUG
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
@@ -159,6 +147,14 @@ class Command(click.Command):
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
             formatter.write_text("; ".join(f"{code} {MEANING[code]}" for code in self.exits))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words of the line; what is wrong with them is told with the command that they are for."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run and write all that was printed; click would take a closed pipe for exit code 1."""

@@ -76,24 +76,6 @@ def _power_terms(exponent: float) -> tuple[tuple[float, int, str, float, float],
     return ((1.0, int(exponent), "one", 1.0, 0.0),) if whole else None
 
 
-def _compare(name: str, operator: str, doc: str) -> None:
-    ufunc = getattr(np, name)
-    register(
-        Atom(
-            name=name,
-            arity=2,
-            operator=operator,
-            numpy=lambda a, b: ufunc(a, b),
-            sympy=lambda sp, a, b: {"<": sp.Lt, "<=": sp.Le, ">": sp.Gt, ">=": sp.Ge, "==": sp.Eq, "!=": sp.Ne}[
-                operator
-            ](a, b),
-            image=lambda *_: (0.0, 1.0),
-            regularity=Regularity(0, INF),
-            doc=doc,
-        )
-    )
-
-
 register(
     Atom(
         name="negative",
@@ -175,39 +157,31 @@ register(
         doc="x ** number",
     )
 )
-for _name, _operator, _doc in (
-    ("less", "<", "x < y"),
-    ("less_equal", "<=", "x <= y"),
-    ("greater", ">", "x > y"),
-    ("greater_equal", ">=", "x >= y"),
-    ("equal", "==", "x == y"),
-    ("not_equal", "!=", "x != y"),
-):
-    _compare(_name, _operator, _doc)
-register(
-    Atom(
-        name="logical_and",
-        arity=2,
-        operator="&",
-        numpy=np.logical_and,
-        sympy=lambda sp, a, b: sp.And(a, b),
-        image=lambda *_: (0.0, 1.0),
-        regularity=Regularity(0, INF),
-        doc="both conditions",
+
+
+def _condition(name: str, operator: str, relation: str, doc: str) -> None:
+    register(
+        Atom(
+            name=name,
+            arity=2,
+            operator=operator,
+            numpy=getattr(np, name),
+            sympy=lambda sp, a, b: getattr(sp, relation)(a, b),
+            image=lambda *_: (0.0, 1.0),
+            regularity=Regularity(0, INF),
+            doc=doc,
+        )
     )
-)
-register(
-    Atom(
-        name="logical_or",
-        arity=2,
-        operator="|",
-        numpy=np.logical_or,
-        sympy=lambda sp, a, b: sp.Or(a, b),
-        image=lambda *_: (0.0, 1.0),
-        regularity=Regularity(0, INF),
-        doc="either condition",
-    )
-)
+
+
+_condition("less", "<", "Lt", "x < y")
+_condition("less_equal", "<=", "Le", "x <= y")
+_condition("greater", ">", "Gt", "x > y")
+_condition("greater_equal", ">=", "Ge", "x >= y")
+_condition("equal", "==", "Eq", "x == y")
+_condition("not_equal", "!=", "Ne", "x != y")
+_condition("logical_and", "&", "And", "both conditions")
+_condition("logical_or", "|", "Or", "either condition")
 register(
     Atom(
         name="where",

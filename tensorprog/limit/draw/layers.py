@@ -36,8 +36,7 @@ from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
 from tensorprog.limit.moment.products import written
 from tensorprog.limit.moment.recurrences import Box
-from tensorprog.limit.moment.replicates import REPLICATE, Settled, members_read
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value, members_read
 
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "Layers", "given_scalars"]
 

@@ -114,16 +114,17 @@ class SymbolicMoments(PairMoments[Any]):
         """The imaginary part of a polynomial in i."""
         return sp.Add(*(term / sp.I for term in _apart(value) if term.has(sp.I)))
 
-    def _sign(self) -> tuple[Any, Any]:
-        """V = unit (a x + b) + noise is the sign variable behind A: the unit, and the variance of V."""
-        unit, noise = (self.root_2, ONE) if self.first.kind == "erf" else (ONE, ZERO)
-        return unit, unit**2 * self.first.a**2 * self.law.variance + noise
+    @property
+    def _variance(self) -> Any:
+        """Of the sign variable behind A."""
+        unit, noise = self.blur
+        return unit**2 * self.first.a**2 * self.law.variance + noise
 
     @property
     def slope(self) -> Any:
         """The jump of A times the density of V where V is as probable as can be."""
-        unit, variance = self._sign()
-        return (2 if self.first.kind == "erf" else 1) * unit * self.first.a / (ROOT_2PI * sp.sqrt(variance))
+        jump = 2 if self.first.kind == "erf" else 1
+        return jump * self.blur[0] * self.first.a / (ROOT_2PI * sp.sqrt(self._variance))
 
     @property
     def threshold(self) -> Any:
@@ -133,8 +134,7 @@ class SymbolicMoments(PairMoments[Any]):
     @property
     def distance(self) -> Any:
         """E V / sd_V."""
-        unit, variance = self._sign()
-        return unit * (self.first.a * self.law.mx + self.first.b) / sp.sqrt(variance)
+        return self.blur[0] * (self.first.a * self.law.mx + self.first.b) / sp.sqrt(self._variance)
 
     def one_sign(self) -> Any:
         """E[A(x)], the weight included."""
@@ -143,10 +143,9 @@ class SymbolicMoments(PairMoments[Any]):
 
     def two_signs(self) -> Any:
         """E[A(x) B(y)], the weight included."""
-        (one, u), (two, v) = self._sign(), self.swapped._sign()
         h, k = self.distance, self.swapped.distance
-        cov = one * two * self.first.a * self.second.a * self.law.covariance
-        both: Any = Phi2(h, k, cov / sp.sqrt(u * v))
+        cov = self.blur[0] * self.swapped.blur[0] * self.first.a * self.second.a * self.law.covariance
+        both: Any = Phi2(h, k, cov / sp.sqrt(self._variance * self.swapped._variance))
         if self.first.kind == "erf":
             both = 4 * both - 2 * Phi(h) - 2 * Phi(k) + 1
         elif self.second.kind == "erf":

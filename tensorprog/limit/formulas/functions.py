@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy as sp
 
@@ -17,10 +17,21 @@ def _density(x: Any) -> Any:
     return sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi)
 
 
-class phi(sp.Function):  # type: ignore[misc]
+class _Named(sp.Function):  # type: ignore[misc]
+    """A function with a name in LaTeX."""
+
+    tex: ClassVar[str]
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = f"^{{{exp}}}" if exp else ""
+        return rf"{self.tex}{power}\left({', '.join(map(printer._print, self.args))}\right)"
+
+
+class phi(_Named):
     """Density of N(0, 1) at x."""
 
     nargs = 1
+    tex = r"\varphi"
 
     @classmethod
     def eval(cls, x: Any) -> Any:
@@ -43,14 +54,12 @@ class phi(sp.Function):  # type: ignore[misc]
     def _eval_evalf(self, prec: int) -> Any:
         return _density(self.args[0])._eval_evalf(prec)
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return _latex(r"\varphi", self.args, printer, exp)
 
-
-class Phi(sp.Function):  # type: ignore[misc]
+class Phi(_Named):
     """Distribution function of N(0, 1) at x."""
 
     nargs = 1
+    tex = r"\Phi"
 
     @classmethod
     def eval(cls, x: Any) -> Any:
@@ -75,14 +84,12 @@ class Phi(sp.Function):  # type: ignore[misc]
     def _eval_evalf(self, prec: int) -> Any:
         return (sp.erfc(-self.args[0] / sp.sqrt(2)) / 2)._eval_evalf(prec)
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return _latex(r"\Phi", self.args, printer, exp)
 
-
-class Phi2(sp.Function):  # type: ignore[misc]
+class Phi2(_Named):
     """P(xi <= h, eta <= k) for standard normal xi, eta of correlation r."""
 
     nargs = 3
+    tex = r"\Phi_2"
 
     @classmethod
     def eval(cls, h: Any, k: Any, r: Any) -> Any:
@@ -135,11 +142,3 @@ class Phi2(sp.Function):  # type: ignore[misc]
             end = mpmath.asin(r)
             value = mpmath.ncdf(h) * mpmath.ncdf(k) + mpmath.quad(density, [0, end / 2, end]) / (2 * mpmath.pi)
             return sp.Float._new(value._mpf_, prec)
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return _latex(r"\Phi_2", self.args, printer, exp)
-
-
-def _latex(name: str, args: Any, printer: Any, exp: str | None) -> str:
-    power = f"^{{{exp}}}" if exp else ""
-    return rf"{name}{power}\left({', '.join(map(printer._print, args))}\right)"

@@ -215,6 +215,5 @@ class SymbolicLaw(Shown):
     def entry(self, cases: IndexedFormulas, positions: dict[str, int]) -> Any:
         """The formula of one member, in symbols without assumptions, Phi and phi written by erf and exp."""
         formula = self.formulas.expand(cases.entry(positions))
-        formula = formula.replace(Phi, lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2)
-        formula = formula.replace(phi, lambda x: sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi))
+        formula = formula.replace(Phi, lambda x: Phi(x).rewrite(sp.erf)).replace(phi, lambda x: phi(x).rewrite(sp.exp))
         return readable(formula.xreplace(self._plain), {})

@@ -15,7 +15,7 @@ from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Statement, Tabl
 from tensorprog.limit.formulas.nodes import index_symbol
 
 __all__ = [
-    "expression_tex", "form_tex", "index_names", "initial_tex", "pair_names", "readable", "reference_tex",
+    "expression_tex", "form_tex", "initial_tex", "pair_names", "readable", "reference_tex",
     "sides", "statement_tex", "tex_name",
 ]  # fmt: skip
 
@@ -44,22 +44,17 @@ KNOWN = {
 }
 
 
-def index_names(netsor: Netsor, family: str) -> list[str]:
-    """The indices of a family as the program writes them."""
-    positions = netsor.families[family].statements
-    if positions:
-        slots = netsor.body[positions[0]].target.slots
-        return [slot.bare or f"k{number}" for number, slot in enumerate(slots)]
-    declared = next((entry.indices for entry in netsor.initial if entry.name == family), ())
-    return list(declared)
-
-
 def pair_names(netsor: Netsor, families: Iterable[str]) -> dict[str, str]:
-    """Position names '0', '0_', ... of one or two families by the names of their indices."""
+    """Position names '0', '0_', ... of one or two families by the names of their indices in the program."""
     found: dict[str, str] = {}
     for copy, family in enumerate(families):
-        for k, name in enumerate(index_names(netsor, family)):
-            found[f"{k}{'_' * copy}"] = f"{name}{'_' * copy}"
+        positions = netsor.families[family].statements
+        if positions:
+            slots = netsor.body[positions[0]].target.slots
+            names = [slot.bare or f"k{number}" for number, slot in enumerate(slots)]
+        else:
+            names = next((list(entry.indices) for entry in netsor.initial if entry.name == family), [])
+        found |= {f"{k}{'_' * copy}": f"{name}{'_' * copy}" for k, name in enumerate(names)}
     return found
 
 

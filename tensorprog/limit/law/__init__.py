@@ -10,5 +10,5 @@ In goes a program, through the compiler of `moment` and the draws of `draw`; out
     mixture, convolution, joint     densities and distribution functions from what was averaged
 
 `conditional_law` is `law.given`, `infinite_heads` the Gaussian for infinitely many heads, `structured_covariance` what
-`law.cov` returns, `explain` a quantity in words, `summary` what a notebook shows, `score_checks` what the check asks.
+`law.cov` returns, `summary` a law and its quantities in words, `score_checks` what the check asks.
 """

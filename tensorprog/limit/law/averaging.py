@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.gaussian.several import standard_errors
+from tensorprog.gaussian.several import REPLICATES, point_sets, standard_errors
 from tensorprog.language.errors import AccuracyError
-from tensorprog.limit.law.panels import Panels
 from tensorprog.limit.memory import pieces
-from tensorprog.limit.moment.replicates import REPLICATES, point_sets
 
-__all__ = ["ORDERS", "Averaging", "Quadrature", "converge"]
+__all__ = ["ORDERS", "Averaging", "converge"]
 
 Array = NDArray[Any]
 MIN_LOG2, AIM_LOG2, MAX_LOG2 = 8, 15, 18  # points per replicate: first, last without and with an accuracy asked for
@@ -49,18 +47,6 @@ class Averaging:
         with np.errstate(invalid="ignore"):
             error = 3 * np.abs(sets[1] - sets[0])
         return np.asarray(np.where(np.isnan(error), np.inf, error))
-
-
-@dataclass(frozen=True)
-class Quadrature:
-    """Nodes of two rules for the standard normals of a block: a finer and a coarser one, and panels of one normal.
-
-    Shapes    points (draws, dim), weights (draws,), of each
-    """
-
-    points: tuple[Array, Array]
-    weights: tuple[Array, Array]
-    panels: Panels | None = None
 
 
 def converge(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from tensorprog.limit.memory import need, pieces
 from tensorprog.limit.moment.compilable import bases_of
 from tensorprog.limit.moment.compiler import Compiler
 
-__all__ = ["CHUNK_NUMBERS", "DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "is_linear"]
+__all__ = ["DrawSource", "Given", "OneLayer", "ScoreBlocks", "SeveralLayers", "is_linear"]
 
 Array = NDArray[Any]
 Member = tuple[str, Box]  # a variable: members of a family in a box
@@ -39,31 +39,6 @@ def is_linear(compiler: Compiler, name: str) -> bool:
     """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
     vector = compiler.netsor.families[name].kind == "vector" and not compiler.is_finite(name)
     return vector and all(map(compiler.parts.gaussian, compiler.parts.of(name)))
-
-
-class Given(Protocol):
-    """Variables given some draws, by their numbers in the order in which they were asked for."""
-
-    def gaussian(self) -> tuple[Array, ...]:
-        """Means and variances of the first variable where it is Gaussian given the draws, else values of it alone.
-
-        Shapes    each (draws, *members)
-        """
-        ...
-
-    def mean(self, k: int) -> Array:
-        """Means of a variable given the draws, or values of it.
-
-        Shapes    (draws, *members)
-        """
-        ...
-
-    def cov(self, k: int, m: int) -> Array | None:
-        """Covariances given the draws; None where they are 0, as of values.
-
-        Shapes    (draws, *members of k, *members of m)
-        """
-        ...
 
 
 class DrawSource(ABC):
@@ -108,7 +83,7 @@ class ScoreBlocks(DrawSource):
         yield list(zip(self.blocks, np.split(points, ends[:-1], axis=1), strict=True))
 
     def numbers(self, results: int) -> int:
-        """See `DrawSource.numbers`."""
+        """Numbers that one draw takes, of which `results` are wanted."""
         return max(results, sum(block.sampler.demanded for block in self.blocks), 1)
 
 
@@ -124,43 +99,53 @@ class OneLayer(DrawSource):
         self.dim = self.sampler.dim
 
     @contextmanager
-    def at(self, points: Array) -> Iterator[Given]:
-        """See `DrawSource.at`."""
+    def at(self, points: Array) -> Iterator[_GivenScores]:
+        """The variables given the draws."""
         yield _GivenScores(self, points)
         errors = (rows.error for rows in self.sampler.rows.values())
         self.relative = max(errors, default=0.0) if self.block is None else self.block.error
         self.inner = self.sampler.inner
 
     def numbers(self, results: int) -> int:
-        """See `DrawSource.numbers`."""
+        """Numbers that one draw takes, of which `results` are wanted."""
         return max(results, self.sampler.demanded, 1)
 
     def hidden(self, mass: float) -> float:
-        """See `DrawSource.hidden`."""
+        """Most that a set of that mass can add to a second moment."""
         return 0.0 if self.block is None else float(self.block.region.hidden(mass)[0].max(initial=0.0))
 
 
 class _GivenScores:
-    """`Given` draws of the scores of one layer."""
+    """Variables given draws of the scores of one layer, by their numbers in the order in which they were asked for."""
 
     def __init__(self, source: OneLayer, points: Array) -> None:
         self.source, self.draws = source, len(points)
         self.values = source.sampler.draw(points)
 
     def gaussian(self) -> tuple[Array, ...]:
+        """Means and variances of the first variable where it is Gaussian given the draws, else values of it alone.
+
+        Shapes    each (draws, *members)
+        """
         if self.source.block is None:
             return (self.mean(0),)
         return self.mean(0), self.source.block.var(0, self.values, self.draws)[:, 0]
 
     def mean(self, k: int) -> Array:
+        """Means of a variable given the draws, or values of it.
+
+        Shapes    (draws, *members)
+        """
         if self.source.block is None:
             return plain(self.source.sampler.wanted_value(self.source.names[k], self.values), self.draws)
         return self.source.block.mean(k, self.values, self.draws)[:, 0]
 
     def cov(self, k: int, m: int) -> Array | None:
-        if self.source.block is None:
-            return None
-        return self.source.block.cov(k, m, self.values, self.draws)
+        """Covariances given the draws; None where they are 0, as of values.
+
+        Shapes    (draws, *members of k, *members of m)
+        """
+        return None if self.source.block is None else self.source.block.cov(k, m, self.values, self.draws)
 
 
 class SeveralLayers(DrawSource):
@@ -198,7 +183,7 @@ class SeveralLayers(DrawSource):
         self.dim = self.layers.dim
 
     def numbers(self, results: int) -> int:
-        """See `DrawSource.numbers`."""
+        """Numbers that one draw takes, of which `results` are wanted."""
         return self.layers.width
 
     def together(self, results: int, what: str) -> int:
@@ -207,8 +192,8 @@ class SeveralLayers(DrawSource):
         return 1 << max(0, (pieces(NUMBERS, ARRAYS) // max(self.layers.width, results)).bit_length() - 1)
 
     @contextmanager
-    def at(self, points: Array) -> Iterator[Given]:
-        """See `DrawSource.at`."""
+    def at(self, points: Array) -> Iterator[_GivenLayers]:
+        """The variables given the draws."""
         found = self.layers.at(points)
         yield _GivenLayers(self, found)
         self.relative, self.inner = max(self.relative, found.relative), self.layers.inner
@@ -259,7 +244,7 @@ class SeveralLayers(DrawSource):
 
 
 class _GivenLayers:
-    """`Given` draws of several layers."""
+    """The same given draws of several layers."""
 
     def __init__(self, source: SeveralLayers, found: Conditioned) -> None:
         self.source, self.found, self.draws = source, found, found.normals.draws
@@ -296,3 +281,6 @@ class _GivenLayers:
     def _drawn(self, name: str, box: Box) -> Array:
         values = plain(self.source.layers.drawn(self.found, name), self.draws)
         return values[(slice(None), *place(box, self.source.netsor.families[name].ranges))]
+
+
+Given = _GivenScores | _GivenLayers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from tensorprog.language.errors import ProgramError, check_count, did_you_mean
 from tensorprog.language.ir import Netsor
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.law.law import NumericLaw, check_levels, check_order, check_points
-from tensorprog.limit.law.mixture import Marginals, Mixture
+from tensorprog.limit.law.mixture import Mixture
 from tensorprog.limit.law.summands import LinearVector, Summands
 from tensorprog.limit.memory import Budget, budgeted
 from tensorprog.limit.moment.compiler import Compiler
@@ -83,10 +84,9 @@ class InfiniteHeads:
         return Summands(compiler, [LinearVector(compiler, name, compiler.netsor.families[name].ranges)])
 
     def _check_mean(self, name: str) -> None:
-        mixture = self._law._mixture(name, self._law.compiled.families[name].ranges)
-        for each in mixture.each if isinstance(mixture, Marginals) else [mixture]:
-            zero = np.zeros_like(each.mean)
-            heads = replace(each, mean=zero, var=zero)
+        for start in itertools.product(*(range(*span) for span in self._law.compiled.families[name].ranges)):
+            each = self._law._mixture(name, tuple((i, i + 1) for i in start))
+            heads = replace(each, mean=np.zeros_like(each.mean), var=np.zeros_like(each.var))
             value, error = heads.expected()
             if np.any(np.abs(value) > error + 1e-12 * np.sqrt(heads.moment(2)[0])):
                 raise ProgramError(
@@ -129,19 +129,19 @@ class InfiniteHeads:
 
     def moment(self, name: str, order: int, with_error: bool = False) -> Any:
         """Central moment: (order - 1)!! var**(order / 2) for even orders, 0 for odd ones."""
-        order = check_order(order)
-        var, error = (np.asarray(x) for x in self.var(name, True))
-        factor = float(np.prod(np.arange(order - 1, 0, -2))) if order % 2 == 0 else 0.0
-        value = factor * var ** (order // 2)
-        error = factor * (order // 2) * var ** max(order // 2 - 1, 0) * error
-        answer = [float(x) if np.ndim(x) == 0 else x for x in (value, error)]
-        return tuple(answer) if with_error else answer[0]
+        return self._of_gaussian(name, "moment", check_order(order), with_error)
 
     def kurtosis(self, name: str, with_error: bool = False) -> Any:
         """3, exactly."""
-        value = 3.0 + 0.0 * np.asarray(self.var(name))
-        three = 3.0 if value.ndim == 0 else value
-        return (three, 0.0 * value) if with_error else three
+        return self._of_gaussian(name, "standardised", 4, with_error)
+
+    def _of_gaussian(self, name: str, method: str, order: int, with_error: bool) -> Any:
+        mean, (var, error) = np.asarray(self.mean(name)), (np.asarray(x) for x in self.var(name, True))
+        value, wrong = getattr(Mixture((), mean, var), method)(order)
+        if method == "moment":
+            wrong = order / 2 * np.abs(value) * np.divide(error, var, out=np.zeros_like(var), where=var > 0)
+        answer = [float(x) if np.ndim(x) == 0 else x for x in (value, wrong)]
+        return tuple(answer) if with_error else answer[0]
 
     def averaged(self, name: str) -> Mixture:
         """The Gaussian of one member, as `Law.averaged` gives other densities."""

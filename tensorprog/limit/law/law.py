@@ -33,7 +33,7 @@ from tensorprog.limit.form.sums_of_functions import position_names
 from tensorprog.limit.law.conditional_law import ConditionalLaw
 from tensorprog.limit.law.convolution import Convolution
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import Marginals, Mixture, crossing
+from tensorprog.limit.law.mixture import Mixture, crossing
 from tensorprog.limit.law.outputs import Outputs
 from tensorprog.limit.law.structured_covariance import Covariance
 from tensorprog.limit.memory import Budget, budgeted
@@ -70,7 +70,6 @@ class NumericLaw:
             self.compiler = Compiler(netsor, expanded, max_memory // 12)
         self.compiled = self.compiler.netsor
         self._outputs = Outputs(self.compiler, accuracy, max_memory, seed)
-        self._mixtures: dict[tuple[str, Box, bool, bool], Mixture | Marginals] = {}
         self._curves: dict[tuple[str, Box], Mixture | Convolution] = {}
         self._joints: dict[tuple[tuple[str, Box], ...], Joint] = {}
         self._cov: dict[tuple[str, str], tuple[Array, Array]] = {}
@@ -161,7 +160,7 @@ class NumericLaw:
         if family in self.compiler.scores and not self.compiler.is_finite(self.compiler.dot(family).left.name):
             value = error = np.zeros([b - a for a, b in box])
         else:
-            value, error = self._known_mean(family, box) or self._mixture(family, box).expected()
+            value, error = self._known_mean(family, box) or self._from_mixture(family, box, "expected")
         self._note(error, value, f"the mean of {name}")
         return self._answer(value, error, single, with_error)
 
@@ -245,11 +244,14 @@ class NumericLaw:
         return (value.copy(), error.copy()) if with_error else value.copy()
 
     def _averaged_pair(self, first: str, second: str) -> tuple[Array, Array]:
-        value, error = self._outputs.cov(first, second)
         shapes = [self.compiled.families[name].shape for name in (first, second)]
         sizes = [math.prod(shape) for shape in shapes]
         known = [self._spread(name) for name in (first, second)]
-        value, error = (a.reshape(sizes).copy() for a in (value, error))
+        if first == second and sizes[0] == 1:
+            value, error = known[0]
+        else:
+            value, error = self._outputs.cov(first, second)
+        value, error = (np.array(a).reshape(sizes) for a in (value, error))
         error += ROUNDING * np.multiply.outer(*(self._root_mean_square(name) for name in (first, second)))
         if first == second:
             value, error = (value + value.T) / 2, (error + error.T) / 2
@@ -274,23 +276,17 @@ class NumericLaw:
 
     # -- one-dimensional laws -----------------------------------------------------------------------------------
 
-    def _mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
-        """Conditional means and variances of members over draws of p-ring; not `split`, in one piece; `dense`, for
-        densities."""
+    def _mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture:
+        """Conditional means and variances of members over draws of p-ring: see `Outputs.mixture`."""
         family = self.compiled.families[name]
         if name in self._together and box != family.ranges:
             return self._mixture(name, family.ranges, split, dense).member(place(box, family.ranges))
-        key = name, box, split, dense
-        if key not in self._mixtures:
-            if not math.prod(b - a for a, b in box):
-                raise ProgramError(f"{name} has no members")
-            number = self.compiled.families[name].kind == "scalar" and name not in self.compiler.random
-            if number and name not in self.compiler.scores:
-                value, _ = self._members_of(self.compiler.mean(name), name, box)
-                self._mixtures[key] = Mixture((), value, np.zeros_like(value))
-            else:
-                self._mixtures[key] = self._outputs.mixture(name, box, split, dense)
-        return self._mixtures[key]
+        if not math.prod(b - a for a, b in box):
+            raise ProgramError(f"{name} has no members")
+        if family.kind == "scalar" and name not in self.compiler.random | self.compiler.scores.keys():
+            value, _ = self._members_of(self.compiler.mean(name), name, box)
+            return Mixture((), value, np.zeros_like(value))
+        return self._outputs.mixture(name, box, split, dense)
 
     def _ask(self, name: str, method: str, order: int, with_error: bool) -> Any:
         family, box, single = self.member(name)
@@ -307,10 +303,16 @@ class NumericLaw:
             self._moments[key] = self._from_mixture(family, box, method, order) if found is None else found
         return self._moments[key]
 
-    def _from_mixture(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array]:
+    def _from_mixture(self, family: str, box: Box, method: str, *order: int) -> tuple[Array, Array]:
+        each = self._outputs.by_rules(family, box)
+        if each:
+            shape = [b - a for a, b in box]
+            found = [self._from_mixture(family, member, method, *order) for member in each]
+            value, error = (np.reshape([pair[k] for pair in found], shape) for k in (0, 1))
+            return value, error
         mixture = self._mixture(family, box)
-        value, error = mixture.moment(order) if method == "moment" else mixture.standardised(order)
-        if (method, order) == ("moment", 2):  # values that agree to rounding are one value
+        value, error = getattr(mixture, method)(*order)
+        if (method, *order) == ("moment", 2):  # values that agree to rounding are one value
             constant = value + error <= np.square(ROUNDING * mixture.expected()[0])
             value, error = np.where(constant, 0.0, value), np.where(constant, 0.0, error)
         return value, error
@@ -335,7 +337,7 @@ class NumericLaw:
         family, box, _ = self.member(name)
         keys = {"var": ("moment", 2), "kurtosis": ("standardised", 4)}
         if ask == "mean":
-            return (family, box, True, False) in self._mixtures
+            return self._outputs.knows(family, box)
         return (family, box, *keys[ask]) in self._moments
 
     def _integrated(self, family: str, box: Box, method: str, order: int) -> tuple[Array, Array] | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.limit.law.averaging import Averaging
 from tensorprog.limit.law.panels import Panels
 
-__all__ = ["Marginals", "Mixture", "Nodes", "Summand", "binned", "crossing"]
+__all__ = ["Mixture", "Nodes", "Summand", "binned", "crossing"]
 
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
@@ -261,7 +261,7 @@ class Mixture:
         Shapes    grid (points,) -> (1 + sets, points)
         """
         if self.panels is not None:  # the second of two sets is off by its error
-            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), False)
             return np.stack([value, value, value + error / 3])
         values = self._averaged(_normal_density, grid, np.zeros(()))
         return np.concatenate([self.rule.value(values)[None], values])
@@ -269,7 +269,7 @@ class Mixture:
     def density(self, grid: Array) -> tuple[Array, Array]:
         """Density of one variable with at most one summand."""
         if self.panels is not None:
-            value, error = self.panels.density(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), False)
             return value, np.where(np.isfinite(value), error + self._off(grid, value), error)
         if not self.smoothed:
             values = self._averaged(_normal_density, grid, np.zeros(()))
@@ -345,7 +345,7 @@ class Mixture:
     def cdf(self, grid: Array) -> tuple[Array, Array]:
         """Distribution function of one variable with at most one summand; of draws where they are not Gaussian."""
         if self.panels is not None:
-            value, error = self.panels.cdf(grid, float(self.mean), float(self.var))
+            value, error = self.panels.averaged(grid, float(self.mean), float(self.var), True)
             return value, error + self._off(grid, np.minimum(value, 1 - value))
         values = self._averaged(_normal_cdf, grid, np.zeros(()), 1.0)
         below = self.rule.value(values)
@@ -396,35 +396,6 @@ class _Still:
 
     values: Array
     apart: Mixture
-
-
-class Marginals:
-    """Mixtures of several variables, one for each member, where their joint law does not matter."""
-
-    def __init__(self, each: Sequence[Mixture], shape: tuple[int, ...]) -> None:
-        self.each, self.shape = each, shape
-
-    def _asked(self, method: str, *args: Any) -> tuple[Array, Array]:
-        found = [getattr(one, method)(*args) for one in self.each]
-        value, error = (np.array([np.reshape(f[k], ()) for f in found]).reshape(self.shape) for k in (0, 1))
-        return value, error
-
-    def expected(self) -> tuple[Array, Array]:
-        """Mean and error."""
-        return self._asked("expected")
-
-    def moment(self, order: int) -> tuple[Array, Array]:
-        """Central moment and its error."""
-        return self._asked("moment", order)
-
-    def standardised(self, order: int) -> tuple[Array, Array]:
-        """E (y - mu)**order / var**(order / 2) and its error; nan for a constant."""
-        return self._asked("standardised", order)
-
-    def member(self, key: tuple[int | slice, ...]) -> Mixture:
-        """The mixture of one member."""
-        one = self.each[int(np.ravel_multi_index(cast("tuple[int, ...]", key), self.shape))]
-        return one.member((0,) * len(self.shape))
 
 
 def crossing(function: Callable[[Array], Array], low: Array, high: Any, most: int = 200) -> Array:

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.rules import product_points
-from tensorprog.gaussian.several import normal_points, standard_errors
+from tensorprog.gaussian.several import REPLICATES, normal_points, standard_errors
 from tensorprog.language.errors import MemoryLimitError
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import position_names
-from tensorprog.limit.law.averaging import ORDERS, Averaging, Quadrature, converge
+from tensorprog.limit.law.averaging import ORDERS, Averaging, converge
 from tensorprog.limit.law.conditional_moments import (
     DrawSource,
     Given,
@@ -34,14 +34,12 @@ from tensorprog.limit.law.conditional_moments import (
     SeveralLayers,
     is_linear,
 )
-from tensorprog.limit.law.intervals import TAME
 from tensorprog.limit.law.joint import Joint
-from tensorprog.limit.law.mixture import Marginals, Mixture, Summand
+from tensorprog.limit.law.mixture import Mixture, Summand
 from tensorprog.limit.law.panels import panels
 from tensorprog.limit.law.summands import LinearVector, ScoreBlock, Summands
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Term
-from tensorprog.limit.moment.replicates import REPLICATES
 from tensorprog.limit.moment.values import IndexedValues
 
 __all__ = ["Outputs"]
@@ -51,7 +49,8 @@ Array = NDArray[Any]
 Finish = Callable[[Sequence[tuple[Array, ...]], int], tuple[Array, Array]]
 UNSEEN = 14.0  # a set of that many times the mass of a draw is missed once in a million times
 CONFIRMING = 1 << 8  # draws per replicate that confirm a product rule
-MOST_MARGINALS = 16  # members whose laws are found one by one
+MOST_ALONE = 16  # members whose laws are found one by one
+TOGETHER = 64  # members whose covariance comes with their law
 JOINT_DRAWS = 1 << 11  # per replicate
 FINE_AIM = 1e-6  # where conditional Gaussians are averaged, which is cheap
 JOINT_AIM = 1e-9  # as many draws as there may be
@@ -66,6 +65,9 @@ class Outputs:
     def __init__(self, compiler: Compiler, accuracy: float | None, max_memory: int, seed: int) -> None:
         self.compiler, self.netsor = compiler, compiler.netsor
         self.accuracy, self.max_memory, self.seed = accuracy, max_memory, seed
+        self._mixtures: dict[tuple[Any, ...], Mixture] = {}
+        self._summands: dict[tuple[str, Box, bool], Summands] = {}
+        self._covs: dict[str, tuple[Array, Array]] = {}  # of small families, from the draws of their mixtures
 
     def linear(self, name: str) -> bool:
         """Whether a vector is linear in Gaussian variables given the draws, so conditionally Gaussian."""
@@ -117,20 +119,46 @@ class Outputs:
 
     # -- one variable ---------------------------------------------------------------------------------------------
 
-    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture | Marginals:
+    def mixture(self, name: str, box: Box, split: bool = True, dense: bool = False) -> Mixture:
         """Conditional means and variances of members over draws of p-ring, as many as the accuracy asks for.
 
-        `dense`: for densities and distribution functions, which need more than moments do.
+        `dense`: for densities and distribution functions, which need more of a rule than moments do.
         """
-        if name in self.compiler.scores and not self.compiler.layered:
-            return self._score(name, box)
-        if not self._apart(name):
-            return self._drawn_mixture(name, box)
-        if split and not dense:
-            marginals = self._marginals(name, box)
-            if marginals is not None:
-                return marginals
-        return self._linear_mixture(name, box, split, dense)
+        key: tuple[Any, ...] = name, box, split
+        if key not in self._mixtures:
+            if name in self.compiler.scores and not self.compiler.layered:
+                self._mixtures[key] = self._score(name, box)
+            elif self._apart(name):
+                self._mixtures[key] = self._by_rules(name, box, split) or self._by_draws(name, box, split)
+            else:
+                self._mixtures[key] = self._drawn_mixture(name, box)
+        found = self._mixtures[key]
+        rough = dense and found.rule.orders and any(s.panels is None for s in found.summands)
+        if not rough or found.disagreement() <= (self.accuracy or FINE_AIM):
+            return found
+        drawn = *key, "drawn"
+        if drawn not in self._mixtures:
+            self._mixtures[drawn] = self._by_draws(name, box, split)
+        return self._mixtures[drawn]
+
+    def knows(self, name: str, box: Box) -> bool:
+        """Whether the mixture of members is at hand."""
+        return (name, box, True) in self._mixtures
+
+    def by_rules(self, name: str, box: Box) -> list[Box]:
+        """Members one by one, where a rule serves each of them, as joint laws do not matter; else nothing."""
+        members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
+        if not 1 < len(members) <= MOST_ALONE or not self._apart(name):
+            return []
+        blocks = (block for member in members for block in self._parts(name, member).blocks)
+        few = all(block.sampler.dim in ORDERS for block in blocks)
+        return members if few and all(self.mixture(name, member).rule.orders for member in members) else []
+
+    def _parts(self, name: str, box: Box, split: bool = True) -> Summands:
+        key = name, box, split
+        if key not in self._summands:
+            self._summands[key] = Summands(self.compiler, [LinearVector(self.compiler, name, box)], split)
+        return self._summands[key]
 
     def _score(self, name: str, box: Box) -> Mixture:
         """Scores of one layer are Gaussian."""
@@ -141,114 +169,79 @@ class Outputs:
         variance = np.broadcast_to(found, [b - a for a, b in box])
         return Mixture((), np.zeros(variance.shape), variance, moment.error / float(np.max(found, initial=1e-300)))
 
-    def _marginals(self, name: str, box: Box) -> Marginals | None:
-        """Member by member, where each has so few scores that a rule serves; joint laws do not matter."""
-        members = [tuple((i, i + 1) for i in index) for index in product(*(range(*span) for span in box))]
-        if not 1 < len(members) <= MOST_MARGINALS:
-            return None
-        found = []
-        for member in members:
-            summands = Summands(self.compiler, [LinearVector(self.compiler, name, member)])
-            if any(block.sampler.dim > max(ORDERS) for block in summands.blocks):
-                return None
-            found.append(self._linear_mixture(name, member, True))
-            if not found[-1].rule.orders:
-                return None
-        return Marginals(found, tuple(stop - start for start, stop in box))
+    def _by_rules(self, name: str, box: Box, split: bool) -> Mixture | None:
+        """The law of linear vectors behind one layer from their independent blocks, each averaged by a rule.
 
-    def _linear_mixture(self, name: str, box: Box, split: bool, dense: bool = False) -> Mixture:
-        """The law of linear vectors behind one layer from their independent blocks: by rules, or by draws of each.
-
-        That buys precision: the kurtosis of attention has an error of 1e-8, where plain draws of all scores reach 3e-4
-        in several times the time.
+        None where a block has none, or where its error is large, or draws contradict it.  That buys precision: the
+        kurtosis of attention has an error of 1e-8, where draws of all scores reach 3e-4 in several times the time.
         """
-        vector = LinearVector(self.compiler, name, box)
-        summands = Summands(self.compiler, [vector], split)
+        summands = self._parts(name, box, split)
         mean, var = summands.beside(0)
-        panelled: list[Summand] = []
-        left: list[tuple[ScoreBlock, Quadrature | None]] = []
+        own: list[Summand] = []
         for block in summands.blocks:
-            rule = self.quadrature(block, var)
-            if rule is not None and rule.panels is not None:
-                panelled.append(_by_rule(block, rule))
-            else:
-                left.append((block, rule))
-        by_rules = [_by_rule(b, r) for b, r in left if r is not None] if all(r is not None for _, r in left) else []
-        if len(by_rules) == len(left):
-            own = (*panelled, *by_rules)
-            smoothed = bool(own) and not var.any() and not any(s.var.any() or s.panels is not None for s in own)
-            found = Mixture(own, mean, var, summands.error, smoothed, Averaging(orders=True) if own else Averaging())
-            if not left:
-                return found
-            value, error = found.standardised(4)
-            aim = FINE_AIM if self.accuracy is None else self.accuracy
-            if np.all(error <= aim * np.abs(value)) and (not dense or found.disagreement() <= aim):
-                other = self._by_draws(name, summands, [block for block, _ in left], panelled, np.inf, CONFIRMING)
-                if _agree(found.moment(2), other.moment(2)):
-                    return found
-        # mean and variance of every draw are kept, twice while they are put together
-        heads = sum(block.size for block, _ in left)
-        most = self.max_memory // (64 * REPLICATES * max(1, math.prod(vector.members) * heads))
-        return self._by_draws(name, summands, [block for block, _ in left], panelled, FINE_AIM, most)
+            rule = _by_rule(block, var)
+            if rule is None:
+                return None
+            own.append(rule)
+        smoothed = bool(own) and not var.any() and not any(s.var.any() or s.panels is not None for s in own)
+        found = Mixture(tuple(own), mean, var, summands.error, smoothed, Averaging(orders=bool(own)))
+        if all(s.panels is not None for s in own):
+            return found
+        value, error = found.standardised(4)
+        if not np.all(error <= (self.accuracy or FINE_AIM) * np.abs(value)):
+            return None
+        other = self._by_draws(name, box, split, np.inf, CONFIRMING)
+        return found if _agree(found.moment(2), other.moment(2)) else None
 
     def _by_draws(
-        self, name: str, summands: Summands, drawn: Sequence[ScoreBlock], known: Sequence[Summand], aim: float,
-        most: int,
-    ) -> Mixture:  # fmt: skip
-        """The same by draws over the normals of some blocks, the others as they are."""
+        self, name: str, box: Box, split: bool, aim: float = FINE_AIM, most: int | None = None
+    ) -> Mixture:
+        """The same by draws over the normals of all blocks."""
+        summands = self._parts(name, box, split)
         mean, var = summands.beside(0)
-        value, error = Mixture(tuple(known), mean, var, rule=Averaging(orders=True)).standardised(4)
-        with np.errstate(invalid="ignore"):
-            relative = float(np.max(np.nan_to_num(error / np.abs(value)), initial=0.0)) / 2
-        regions = [block.region for block in drawn]
-        kept: list[Mixture] = []
+        blocks, kept = summands.blocks, list[Mixture]()
+        if most is None:  # mean and variance of every draw are kept, twice while they are put together
+            numbers = mean.size * sum(block.size for block in blocks)
+            most = self.max_memory // (64 * REPLICATES * max(1, numbers))
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
             each = [np.stack(arrays) for arrays in zip(*results, strict=True)]
             weights = np.full(each[0].shape[:2], 1 / each[0].shape[1])
-            own = [Summand(m, v, weights, b.count) for m, v, b in zip(each[::2], each[1::2], drawn, strict=True)]
-            own += [_repeated(summand, len(results)) for summand in known]
+            own = [Summand(m, v, weights, b.count) for m, v, b in zip(each[::2], each[1::2], blocks, strict=True)]
             smoothed = not var.any() and not any(s.var.any() for s in own)
-            found = Mixture(tuple(own), mean, var, summands.error + relative, smoothed)
-            hidden = [region.hidden(UNSEEN / draws) for region in regions]
+            found = Mixture(tuple(own), mean, var, summands.error, smoothed)
+            hidden = [block.region.hidden(UNSEEN / draws) for block in blocks]
             if any(np.any(second) for second, _ in hidden):
-                found = replace(found, relative_error=found.relative_error + _relative(found, drawn, hidden))
+                found = replace(found, relative_error=found.relative_error + _relative(found, blocks, hidden))
             kept[:] = [found]
             return found.standardised(4)
 
-        members = mean.size
-        self._averaged(ScoreBlocks(drawn), _conditional, finish, f"the law of {name}", members, aim=aim, most=most)
+        def read(found: Sequence[tuple[ScoreBlock, Array]]) -> tuple[Array, ...]:
+            return tuple(part for block, points in found for part in block.conditional(points))
+
+        self._averaged(ScoreBlocks(blocks), read, finish, f"the law of {name}", mean.size, aim=aim, most=most)
         return kept[0]
 
-    def quadrature(self, block: ScoreBlock, fixed: Array | None = None) -> Quadrature | None:
-        """Two rules for the normals of a block; None where there are too many of them.
-
-        `fixed`: variances that stand beside those of the block, over the members of its first function.
-        """
-        dim = block.sampler.dim
-        if dim == 1:
-            numbers = sum(math.prod(f.members) for f in block.vectors)
-            beside = np.zeros(numbers) if fixed is None else np.ravel(fixed)
-            found = panels(
-                lambda z: block.at(z[:, None]),
-                lambda low, high: block.effects(low[:, None], high[:, None]),
-                np.tile(beside, block.size),
-            )
-            one, two = found.points()
-            return Quadrature((one[:, None], two[:, None]), found.both_weights(), found)
-        if dim not in ORDERS or block.region.steepest > TAME:
-            return None
-        (one, first), (two, second) = (product_points(dim, order) for order in ORDERS[dim])
-        return Quadrature((one, two), (first, second))
-
     def _drawn_mixture(self, name: str, box: Box) -> Mixture:
-        """The law of a variable from draws, each with its conditional mean and variance, or of the variable itself."""
+        """The law of a variable from draws, each with its conditional mean and variance, or of the variable itself.
+
+        The same draws give the covariance of a small family.
+        """
         source = self._source([(name, box)], by_parts=True)
         members = tuple(b - a for a, b in box)
         zero = np.zeros(members)
+        whole = box == self.netsor.families[name].ranges and 1 < zero.size <= TOGETHER
         kept: list[Mixture] = []
 
+        def read(found: Given) -> tuple[Array, ...]:
+            both = found.gaussian()
+            return (*both, *(part[None] for part in _seconds(found, 0, (*members, *members)))) if whole else both
+
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
+            if whole:
+                sums = [[part.sum(axis=0) * len(results) / draws for part in each[-3:]] for each in results]
+                self._covs[name] = _covariance([1], sums, source.relative)
+                results = [each[:-3] for each in results]
             mean = np.stack([r[0] for r in results])[:, :, None]
             known = len(results[0]) > 1
             var = np.stack([r[1] for r in results])[:, :, None] if known else np.zeros_like(mean)
@@ -257,9 +250,9 @@ class Outputs:
             return kept[0].standardised(4)
 
         # mean and variance of every draw are kept, or values alone, twice while they are put together
-        numbers = math.prod(members)
-        most = self.max_memory // ((64 if self.compiler.layered else 32) * REPLICATES * max(1, numbers))
-        self._averaged(source, lambda found: found.gaussian(), finish, f"the law of {name}", numbers, most=most)
+        most = self.max_memory // ((64 if self.compiler.layered else 32) * REPLICATES * max(1, zero.size))
+        results = zero.size**2 if whole else zero.size
+        self._averaged(source, read, finish, f"the law of {name}", results, width=source.numbers(zero.size), most=most)
         return kept[0]
 
     # -- several --------------------------------------------------------------------------------------------------
@@ -355,121 +348,114 @@ class Outputs:
             raise MemoryLimitError(
                 f"the covariance of {first} and {second} has shape {shape}; it would not fit in max_memory"
             )
-        if self._apart(first, second):
-            return self._linear_cov(first, second, shape)
+        if first == second and not self._apart(first) and math.prod(families[first].shape) <= TOGETHER:
+            self.mixture(first, families[first].ranges)
+            if first in self._covs:
+                return self._covs[first]
         variables = [(name, families[name].ranges) for name in dict.fromkeys((first, second))]
-        other = len(variables) - 1
-        source = self._source(variables)
+        other, known, blocks = len(variables) - 1, np.zeros(shape), []
+        source: DrawSource
+        if self._apart(first, second):
+            summands = Summands(self.compiler, [LinearVector(self.compiler, *each) for each in variables])
+            source, blocks = ScoreBlocks(summands.blocks), summands.blocks
+            if summands.fixed is not None:
+                known = summands.fixed.cov(0, other, {}, 1)[0]
+                source.relative = summands.fixed.error
+            if not blocks:
+                return known, source.relative * np.abs(known)
+        else:
+            source = self._source(variables)
+        counts = [block.count for block in blocks] or [1]
 
-        def read(found: Given) -> tuple[Array, ...]:
-            means = [found.mean(k) for k in range(other + 1)]
-            one, two = (mean.reshape(len(mean), -1) for mean in (means[0], means[other]))
-            total, known = (one.T @ two).reshape(shape), found.cov(0, other)
-            total = total if known is None else total + known.sum(axis=0)
-            return total, one.sum(axis=0, keepdims=True), two.sum(axis=0, keepdims=True)
-
-        def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
-            value = _centred(*(np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)))
-            return value, standard_errors([_centred(*r) for r in results]) + source.relative * np.abs(value)
-
-        return self._averaged(source, read, finish, _covariance(first, second), math.prod(shape), summed=True)
-
-    def _linear_cov(self, first: str, second: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """Covariances of linear vectors behind one layer from their independent blocks, as in `_linear_mixture`."""
-        names = [first] if first == second else [first, second]
-        vectors = [LinearVector(self.compiler, name, self.netsor.families[name].ranges) for name in names]
-        other = len(names) - 1
-        summands = Summands(self.compiler, vectors)
-        known = np.zeros(shape) if summands.fixed is None else summands.fixed.cov(0, other, {}, 1)[0]
-        wrong = np.zeros(shape)
-        blocks = []
-        for block in summands.blocks:
-            rule = self.quadrature(block)
-            found = None if rule is None else self._cov_by_rule(block, rule, other, shape)
-            if found is None or not np.all(found[1] <= FINE_AIM * np.abs(found[0]).max(initial=0.0)):
-                blocks.append(block)
-            else:
-                known, wrong = known + found[0], wrong + found[1]
-        if not blocks:
-            return known, wrong + summands.error * np.abs(known)
-        regions = [block.region for block in blocks]
-
-        def read(found: Sequence[tuple[ScoreBlock, Array]]) -> tuple[Array, ...]:
-            return tuple(part.sum(axis=0) for block, own in found for part in _seconds(block, own, other, shape))
+        def read(found: Any) -> tuple[Array, ...]:
+            each = [_GivenBlock(block, points) for block, points in found] if blocks else [found]
+            return tuple(part for one in each for part in _seconds(one, other, shape))
 
         def finish(results: Sequence[tuple[Array, ...]], draws: int) -> tuple[Array, Array]:
-            def total(parts: Sequence[Array]) -> Any:
-                own = (parts[3 * k : 3 * k + 3] for k in range(len(blocks)))
-                return sum(block.count * _centred(*three) for block, three in zip(blocks, own, strict=True))
-
-            value = np.asarray(known + total([np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)]))
-            error = standard_errors([total(r) for r in results]) + wrong + summands.error * np.abs(value)
-            for block, region in zip(blocks, regions, strict=True):
-                hidden = region.hidden(UNSEEN / draws)[0]
+            value, error = _covariance(counts, results, source.relative, known)
+            for block in blocks:
+                hidden = block.region.hidden(UNSEEN / draws)[0]
                 error = error + block.count * _spread_over(block, hidden, other, shape)
             return value, error
 
-        what = _covariance(first, second)
-        return self._averaged(ScoreBlocks(blocks), read, finish, what, math.prod(shape), summed=True, aim=FINE_AIM)
-
-    def _cov_by_rule(
-        self, block: ScoreBlock, rule: Quadrature, other: int, shape: tuple[int, ...]
-    ) -> tuple[Array, Array]:
-        """A block's covariance by two rules, and its error."""
-        each = []
-        for points, weights in zip(rule.points, rule.weights, strict=True):
-            total: Any = 0.0
-            one: Any = 0.0
-            two: Any = 0.0
-            step = len(_chunks(points, block, math.prod(shape))[0])
-            for start in range(0, len(points), step):
-                more, m, n = _seconds(block, points[start : start + step], other, shape)
-                own = weights[start : start + step]
-                total, one, two = (t + np.tensordot(own, x, 1) for t, x in ((total, more), (one, m), (two, n)))
-            each.append(block.count * _centred(total, one, two))
-        error = 3 * np.abs(each[1] - each[0])
-        if rule.panels is not None:
-            found, mass = rule.panels, rule.panels.masses[:, None]
-            with np.errstate(invalid="ignore", over="ignore"):
-                size = np.abs(found.mean).max(axis=1), found.var.max(axis=1)
-                slack = mass * (found.var_slack + found.mean_slack * (2 * size[0] + found.mean_slack))
-                slack = np.where(mass > 0, np.nan_to_num(slack, nan=np.inf), 0.0).sum(axis=0)
-            error = error + block.count * _spread_over(block, slack, other, shape)
-        return each[0], error
-
-def _conditional(found: Sequence[tuple[ScoreBlock, Array]]) -> tuple[Array, ...]:
-    """Means and variances of every block."""
-    return tuple(part for block, own in found for part in block.conditional(own))
+        aim = FINE_AIM if blocks else None
+        what = f"the covariance of {first} and {second}"
+        return self._averaged(source, read, finish, what, math.prod(shape), summed=True, aim=aim)
 
 
-def _by_rule(block: ScoreBlock, rule: Quadrature) -> Summand:
-    """The first vector of a block at the nodes of both rules."""
-    shape = (block.size, *block.vectors[0].members)
-    if rule.panels is not None:
-        own = rule.panels.reshaped(slice(0, math.prod(shape)), shape)
-        mean, var, weights = own.sets()
-        return Summand(mean, var, weights, block.count, own)
-    each = []
-    for points in rule.points:
-        pieces = []
-        for part in _chunks(points, block, math.prod(shape)):
-            pieces.append(block.conditional(part))
-        each.append([np.concatenate([p[k] for p in pieces]) for k in (0, 1)])
-    return Summand(_stacked([e[0] for e in each]), _stacked([e[1] for e in each]), _stacked(rule.weights), block.count)
+class _GivenBlock:
+    """Functions of a block given the draws of its scores."""
+
+    def __init__(self, block: ScoreBlock, points: Array) -> None:
+        self.block, self.values, self.draws = block, block.draw(points), len(points)
+
+    def mean(self, k: int) -> Array:
+        """Means of the summands of a function.
+
+        Shapes    (draws, heads, *members)
+        """
+        return self.block.mean(k, self.values, self.draws)
+
+    def cov(self, k: int, m: int) -> Array:
+        """Covariances of two functions, summed over heads.
+
+        Shapes    (draws, *members of k, *members of m)
+        """
+        return self.block.cov(k, m, self.values, self.draws)
 
 
-def _seconds(block: ScoreBlock, points: Array, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Conditional second moments of two functions of a block, summed over heads, and their means.
+def _by_rule(block: ScoreBlock, fixed: Array) -> Summand | None:
+    """A block at the nodes of two rules for its normals, panels if there is one; None where there are too many.
 
-    Shapes    points (draws, dim) -> (draws, *shape), (draws, heads, members) twice
+    `fixed`: variances that stand beside those of the block, over the members.
     """
-    values, count = block.draw(points), len(points)
-    total = block.cov(0, other, values, count)
-    m = block.mean(0, values, count).reshape(count, block.size, -1)
-    n = m if not other else block.mean(1, values, count).reshape(count, block.size, -1)
-    if m.any() and n.any():
-        total = total + np.einsum("dhi,dhj->dij", m, n, optimize=True).reshape(count, *shape)
-    return total, m, n
+    dim, shape = block.sampler.dim, (block.size, *block.vectors[0].members)
+    if dim == 1:
+        found = panels(
+            lambda z: block.at(z[:, None]),
+            lambda low, high: block.effects(low[:, None], high[:, None]),
+            np.tile(np.ravel(fixed), block.size),
+        ).reshaped(shape)
+        return Summand(*found.sets(), block.count, found)
+    if dim not in ORDERS or not block.region.smooth:
+        return None
+    rules = [product_points(dim, order) for order in ORDERS[dim]]
+    step = ScoreBlocks([block]).together(math.prod(shape), "")
+    each = []
+    for points, _ in rules:
+        pieces = [block.conditional(points[start : start + step]) for start in range(0, len(points), step)]
+        each.append([np.concatenate(parts) for parts in zip(*pieces, strict=True)])
+    mean, var = (_stacked([parts[k] for parts in each]) for k in (0, 1))
+    return Summand(mean, var, _stacked([weights for _, weights in rules]), block.count)
+
+
+def _seconds(found: Given | _GivenBlock, other: int, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Second moments of two variables given draws, and their means: sums over the draws.
+
+    Shapes    (*shape), (heads, members), (heads, others)
+    """
+    one = found.mean(0)
+    heads = one.shape[1] if isinstance(found, _GivenBlock) else 1
+    one = one.reshape(len(one), heads, -1)
+    two = found.mean(1).reshape(len(one), heads, -1) if other else one
+    total = np.tensordot(one, two, ((0, 1), (0, 1))).reshape(shape)
+    known = found.cov(0, other)
+    return total if known is None else total + known.sum(axis=0), one.sum(axis=0), two.sum(axis=0)
+
+
+def _covariance(
+    counts: Sequence[int], results: Sequence[Sequence[Array]], relative: float, known: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """A covariance and its error from second moments and means in each replicate, block after block."""
+
+    def total(parts: Sequence[Array]) -> Array:
+        found = known
+        for count, second, one, two in zip(counts, parts[::3], parts[1::3], parts[2::3], strict=True):
+            found = found + count * (second - (one.T @ two).reshape(second.shape))
+        return np.asarray(found)
+
+    value = total([np.mean(arrays, axis=0) for arrays in zip(*results, strict=True)])
+    return value, standard_errors([total(parts) for parts in results]) + relative * np.abs(value)
 
 
 def _spread_over(block: ScoreBlock, slack: Array, other: int, shape: tuple[int, ...]) -> Array:
@@ -499,26 +485,6 @@ def _relative(mixture: Mixture, blocks: Sequence[ScoreBlock], hidden: Sequence[t
         return float(np.max(np.maximum(second / total, fourth / (4 * total**2)), initial=0.0))
 
 
-def _repeated(summand: Summand, sets: int) -> Summand:
-    """What a rule gives, beside replicates."""
-    def wide(values: Array) -> Array:
-        return np.broadcast_to(values[:1], (sets, *values.shape[1:]))
-
-    return Summand(wide(summand.mean), wide(summand.var), wide(summand.weights), summand.count)
-
-
-def _covariance(first: str, second: str) -> str:
-    return f"the covariance of {first} and {second}"
-
-
-def _centred(total: Array, one: Array, two: Array) -> Array:
-    """Second moments without the products of means, summed over heads.
-
-    Shapes    total any, one (heads, members), two (heads, others) -> as total
-    """
-    return np.asarray(total - (one.T @ two).reshape(total.shape))
-
-
 def _stacked(sets: Sequence[Array]) -> Array:
     """Arrays of different lengths as one, filled up with zeros."""
     result = np.zeros((len(sets), max(map(len, sets)), *sets[0].shape[1:]))
@@ -526,7 +492,3 @@ def _stacked(sets: Sequence[Array]) -> Array:
         result[k, : len(values)] = values
     return result
 
-
-def _chunks(points: Array, block: ScoreBlock, results: int) -> list[Array]:
-    step = ScoreBlocks([block]).together(results, "")
-    return [points[start : start + step] for start in range(0, len(points), step)]

@@ -42,6 +42,7 @@ NARROW = 1e-7  # deviation over the way of the mean at which a normal density is
 DEPTH = 60  # halvings for a point
 CHUNK = 1 << 19  # numbers held at once
 TINIEST = 1e-290  # variances
+MEMBERED = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")  # with axes of members
 DIVERGES = 0.98  # exponent from which an integral of a power diverges
 
 
@@ -104,13 +105,11 @@ class Panels:
     def member(self, place: Any) -> Panels:
         """Of one member, or several."""
         key = (Ellipsis, *place)
-        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
-        return replace(self, **{name: getattr(self, name)[key] for name in names})
+        return replace(self, **{name: getattr(self, name)[key] for name in MEMBERED})
 
-    def reshaped(self, members: slice, shape: tuple[int, ...]) -> Panels:
-        """Some of the members along one axis, in another shape."""
-        names = ("mean", "var", "mean_slack", "var_slack", "checked_mean", "checked_var")
-        found = {name: getattr(self, name)[..., members] for name in names}
+    def reshaped(self, shape: tuple[int, ...]) -> Panels:
+        """The members along one axis in another shape."""
+        found = {name: getattr(self, name) for name in MEMBERED}
         return replace(self, **{name: a.reshape(*a.shape[:-1], *shape) for name, a in found.items()})
 
     @cached_property
@@ -127,10 +126,6 @@ class Panels:
         half = ((self.high - self.low) / 2)[:, None]
         z = ((self.high + self.low) / 2)[:, None] + half * nodes
         return np.asarray(half * weights * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi))
-
-    def points(self) -> tuple[Array, Array]:
-        """Nodes z of the rule, and of the one that confirms it."""
-        return _nodes(self.low, self.high, NODES).reshape(-1), _nodes(self.low, self.high, CHECKS).reshape(-1)
 
     def sets(self) -> tuple[Array, Array, Array]:
         """Means, variances and weights by the rule, and by one with other nodes that shows all that is not known.
@@ -151,27 +146,22 @@ class Panels:
             moved = self.mean_slack[:, None] * np.where(self.checked_mean < centre, -1.0, 1.0)
             mean[1, :few] = (self.checked_mean + moved).reshape(few, *tail)
             var[1, :few] = (self.checked_var + self.var_slack[:, None]).reshape(few, *tail)
-        weights[1, :few] = self.both_weights()[1]
-        return mean, var, weights
-
-    def both_weights(self) -> tuple[Array, Array]:
-        """Weights of the rule, and of the one that confirms it, with the last panels twice."""
         others = self.weights(CHECKS)
         others[[0, -1]] *= 2
-        return self.weights(NODES).reshape(-1), others.reshape(-1)
+        weights[1, :few] = others.reshape(-1)
+        return mean, var, weights
 
     # -- one variable -------------------------------------------------------------------------------------------
 
-    def density(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
-        """Density of the variable beside an independent N(mean, var), and its error.
+    def averaged(self, grid: Array, mean: float, var: float, cumulative: bool) -> tuple[Array, Array]:
+        """Density or distribution function of the variable beside an independent N(mean, var), and its error.
 
         Shapes    grid (points,) -> two arrays (points,)
         """
-        return self._averaged(grid, mean, var, cumulative=False)
-
-    def cdf(self, grid: Array, mean: float, var: float) -> tuple[Array, Array]:
-        """Distribution function, likewise."""
-        return self._averaged(grid, mean, var, cumulative=True)
+        size = max(1, CHUNK // (len(self.low) * NODES))
+        parts = [_Points(self, grid[k : k + size], mean, var, cumulative).found() for k in range(0, len(grid), size)]
+        value, error = (np.concatenate([np.zeros(0), *each]) for each in ([p[k] for p in parts] for k in (0, 1)))
+        return value, error
 
     def atoms(self, var: float) -> bool:
         """Whether the variable takes some value with positive probability, beside an independent Gaussian."""
@@ -202,13 +192,6 @@ class Panels:
             if not (np.abs(found - value) <= 1e-6 * size).any():
                 found = np.append(found, value)
         return np.sort(found)
-
-    def _averaged(self, grid: Array, mean: float, var: float, cumulative: bool) -> tuple[Array, Array]:
-        size = max(1, CHUNK // (len(self.low) * NODES))
-        parts = [_Points(self, grid[k : k + size], mean, var, cumulative).found() for k in range(0, len(grid), size)]
-        if not parts:
-            return np.zeros(0), np.zeros(0)
-        return np.concatenate([value for value, _ in parts]), np.concatenate([error for _, error in parts])
 
 
 class _Points:
@@ -249,7 +232,7 @@ class _Points:
         left, right = _matrix(NODES, -1.0, 0.0), _matrix(NODES, 0.0, 1.0)
         lost = ~cells & (panels.masses > 0)
         if lost.any():
-            self.error += self._bound(np.flatnonzero(lost))
+            self.error += panels.masses[lost].sum() if self.cumulative else np.inf  # only their mass is known
         for depth in range(DEPTH):
             again = self._settle(points, which, low, high, mean, var, depth == DEPTH - 1)
             if not again.size:
@@ -269,10 +252,6 @@ class _Points:
         known = np.isinf(self.value)
         with np.errstate(invalid="ignore"):
             return self.value, np.where(known, 0.0, self.error + 64 * EPS * self.value)
-
-    def _bound(self, which: Array) -> Array:
-        """No more than this comes of panels of which only the mass is known."""
-        return np.full(self.grid.shape, self.panels.masses[which].sum() if self.cumulative else np.inf)
 
     def _settle(
         self, points: Array, which: Array, low: Array, high: Array, mean: Array, var: Array, last: bool
@@ -348,13 +327,9 @@ class _Points:
         points, low, high, mean, rises, y = (a[chosen] for a in (points, low, high, mean, rises, y))
         below, above = np.full(len(y), -1.0), np.full(len(y), 1.0)
         nodes = gauss_legendre(NODES)[0]
-        scale = np.array([1 / np.prod(2 * (x - np.delete(nodes, k))) for k, x in enumerate(nodes)])
 
         def at(t: Array) -> Array:
-            away = t[:, None] - nodes
-            away = np.where(away == 0, 1e-300, away)
-            terms = scale / away
-            return np.asarray((terms * mean).sum(axis=1) / terms.sum(axis=1))
+            return np.asarray((_interpolation(nodes, t) * mean).sum(axis=1))
 
         for _ in range(54):
             t = (below + above) / 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from tensorprog.language.evaluate import BATCH, Open, align, broadcast, contract
 from tensorprog.language.expr import Affine
 from tensorprog.language.linalg import psd_cholesky
 from tensorprog.limit.memory import Budget, budgeted, need
-from tensorprog.limit.moment.indexed import Equations, Term, difference
-from tensorprog.limit.moment.values import Factored, IndexedValues, Value
+from tensorprog.limit.moment.indexed import Term, difference
+from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Covariance"]
 
 Array = NDArray[Any]
-RANK = "r"
+RANK, MEMBERS = "r", "m"
 DRAWN_AT_ONCE = 1 << 18  # normals, where one draw takes fewer
 
 
@@ -108,10 +108,9 @@ class Covariance:
         """Draws of N(0, covariance), for the covariance of one family with itself.
 
         Shapes    (size, *members)
-        Scale     blocks of members that are independent, or whose covariances multiply, are drawn by factors of their
-                  own
+        Scale     blocks of members that are independent are drawn by factors of their own
         Raises    ProgramError for a size or seed that is none, or two families; MemoryLimitError if the draws, or the
-                  covariance of members that no structure separates, do not fit
+                  covariance of members that are not independent, do not fit
         """
         size, seed = check_count("size", size, 0), check_count("seed", seed, 0)
         shape = self.shape[: len(self._first)]
@@ -130,17 +129,16 @@ class Covariance:
 
 @dataclass(frozen=True)
 class Root:
-    """A square root of a covariance, for draws: one factor for each group of positions whose covariances multiply.
+    """A square root of a covariance, for draws: members that differ in an `independent` position are independent.
 
-    Members that differ in an `independent` position are independent.  Positions in no group have no effect, so that
-    their members are equal.
+    Those of the `others` have one factor; members of positions that are neither are equal.
     """
 
     positions: tuple[str, ...]
     independent: tuple[str, ...]
-    groups: tuple[tuple[str, ...], ...]
-    factors: tuple[Open, ...]  # over the independent positions that matter, the members of the group as one axis, RANK
-    shape: tuple[int, ...]  # of the normals: independent positions, then groups
+    others: tuple[str, ...]
+    factor: Open  # over the independent positions that matter, the members of the others as one axis, RANK
+    shape: tuple[int, ...]  # of the normals: independent positions, then the others
 
     @classmethod
     def of(cls, moment: IndexedValues, positions: Sequence[str]) -> Root:
@@ -148,39 +146,31 @@ class Root:
         same = {name: difference(Affine.index(name), Affine.index(f"{name}_")) for name in positions}
         independent = tuple(name for name in positions if all(same[name] in term.equations for term in moment.terms))
         moment = moment.read({f"{name}_": Affine.index(name) for name in independent}, moment.ranges)
-        groups = _groups(moment, [name for name in positions if name not in independent])
+        found = {name.rstrip("_") for term in moment.terms for name in _indices(term)}
+        lead = tuple(name for name in independent if name in found)
+        others = tuple(name for name in positions if name in found and name not in independent)
         sizes = {name: moment.ranges[name][1] - moment.ranges[name][0] for name in positions}
-        factors = []
-        for number, group in enumerate(groups):
-            part = IndexedValues(tuple(_over(term, group, groups) for term in moment.terms), moment.ranges)
-            lead = tuple(name for name in independent if any(name in _indices(term) for term in part.terms))
-            members, blocks = (math.prod(sizes[name] for name in names) for names in (group, lead))
-            need(
-                6 * blocks * members**2,
-                f"factoring the whole covariance of {members} members, which no structure separates,",
-                "draw with law.sample(size, keep=...), or raise max_memory",
-            )
-            dense = part.dense((*lead, *group, *(f"{name}_" for name in group))).value
-            blocked = dense.reshape(*(sizes[name] for name in lead), members, members)
-            factors.append(Open((*lead, f"g{number}", RANK), psd_cholesky(blocked)))
-        shape = (*(sizes[name] for name in independent), *(math.prod(sizes[name] for name in g) for g in groups))
-        return cls(tuple(positions), independent, groups, tuple(factors), shape)
+        members, blocks = (math.prod(sizes[name] for name in names) for names in (others, lead))
+        need(
+            6 * blocks * members**2,
+            f"factoring the whole covariance of {members} members, which are not independent,",
+            "draw with law.sample(size, keep=...), or raise max_memory",
+        )
+        dense = moment.dense((*lead, *others, *(f"{name}_" for name in others))).value
+        blocked = dense.reshape(*(sizes[name] for name in lead), members, members)
+        shape = (*(sizes[name] for name in independent), members)
+        return cls(tuple(positions), independent, others, Open((*lead, MEMBERS, RANK), psd_cholesky(blocked)), shape)
 
     def draws(self, normals: Array, shape: Sequence[int]) -> Array:
         """Gaussian draws from standard normals.
 
         Shapes    normals (draws, *self.shape) -> (draws, *shape)
         """
-        names = [f"g{number}" for number in range(len(self.groups))]
-        axes = (BATCH, *self.independent, *names)
-        value = Open(axes, normals)
-        for name, factor in zip(names, self.factors, strict=True):
-            ranked = tuple(RANK if axis == name else axis for axis in value.axes)
-            value = contract(factor, Open(ranked, value.data), [RANK])
+        value = contract(self.factor, Open((BATCH, *self.independent, RANK), normals), [RANK])
         sizes = dict(zip((BATCH, *self.positions), (len(normals), *shape), strict=True))
-        full = (BATCH, *self.independent, *(name for group in self.groups for name in group))
-        split = Open(full, align(value, axes).reshape([sizes[name] for name in full]))
-        return broadcast(split, (BATCH, *self.positions), sizes)
+        full = (BATCH, *self.independent, *self.others)
+        split = align(value, (BATCH, *self.independent, MEMBERS)).reshape([sizes[name] for name in full])
+        return broadcast(Open(full, split), (BATCH, *self.positions), sizes)
 
 
 def _written(equation: Affine, names: Mapping[str, str]) -> str:
@@ -195,45 +185,3 @@ def _written(equation: Affine, names: Mapping[str, str]) -> str:
 
 def _indices(term: Term[Value]) -> set[str]:
     return {*term.value.axes, *(name for equation in term.equations for name in equation.indices)}
-
-
-def _touched(names: Iterable[str], positions: Collection[str]) -> frozenset[str]:
-    """The positions among names, second copies counting as their first."""
-    return frozenset(name.rstrip("_") for name in names) & frozenset(positions)
-
-
-def _groups(moment: IndexedValues, positions: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Positions that covariances connect.
-
-    A single term is the product of its factors and equations; what has no position belongs to the empty group, which
-    comes first.  Several terms are taken as one.
-    """
-    if len(moment.terms) > 1:
-        links = [_touched((name for term in moment.terms for name in _indices(term)), positions)]
-    else:
-        pieces = [piece for term in moment.terms for piece in _pieces(term)]
-        links = [frozenset(), *(_touched(names, positions) for names, _, _ in pieces)]
-    groups: list[frozenset[str]] = []
-    for link in links:
-        meeting = [group for group in groups if group & link]
-        groups = [group for group in groups if group not in meeting] + [link.union(*meeting)]
-    groups = list(dict.fromkeys(groups))
-    return tuple(tuple(name for name in positions if name in group) for group in groups)
-
-
-def _pieces(term: Term[Value]) -> list[tuple[Sequence[str], Equations, tuple[Value, ...]]]:
-    """Indices of each equation and of each factor of a term, and the equation or the factor."""
-    equations = [(equation.indices, frozenset({equation}), ()) for equation in term.equations]
-    return [*equations, *((factor.axes, frozenset(), (factor,)) for factor in term.value.factors)]
-
-
-def _over(term: Term[Value], group: Sequence[str], groups: Sequence[Sequence[str]]) -> Term[Value]:
-    """The equations and factors of a term that belong to one group: the first that has all their positions."""
-    known = {name for other in groups for name in other}
-    equations: Equations = frozenset()
-    value = Value.of(1.0)
-    for names, forms, factors in _pieces(term):
-        touched = _touched(names, known)
-        if next(other for other in groups if touched <= set(other)) == group:
-            equations, value = equations | forms, reduce(Factored.kept, factors, value)
-    return Term(equations, value)

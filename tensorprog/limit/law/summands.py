@@ -7,9 +7,7 @@ converge quickly, and moments and characteristic functions of the sum are powers
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +22,7 @@ from tensorprog.language.ir import Range
 from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
-from tensorprog.limit.law.intervals import TAME, Moving, Steepness
+from tensorprog.limit.law.intervals import Moving
 from tensorprog.limit.moment.averages import LinearCovariance, linear_mean
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
@@ -34,8 +32,6 @@ __all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 Structure = list[tuple[Equations, frozenset[str]]]  # equations of the terms of a covariance, axes of their values
-PROBES, SAME = 24, 1e-12  # draws that tell whether a mean is affine, and to what accuracy
-FITTED = 256  # normals on which the mean may depend: a fit takes their number to the third power
 HEAD = "%"  # the index of the summands of a block
 
 
@@ -59,13 +55,13 @@ class LinearVector:
 
 @dataclass(frozen=True)
 class Region:
-    """How fast the fastest argument of a function moves, in units of its structure; and on boxes of given masses means
-    and variances at the centres, and what functions that are not tame (see `Steepness`) may do to means and deviations.
+    """Means and variances at the centres of boxes of given masses, and how far functions may move means and deviations
+    that are not followed (see `Moving`); `smooth` if all functions are, and have no kink.
 
     Shapes    mass (boxes,), mean, var, more_mean, more_sd (boxes, numbers)
     """
 
-    steepest: float
+    smooth: bool
     mass: Array
     mean: Array
     var: Array
@@ -174,49 +170,23 @@ class ScoreBlock:
 
         Shapes    low, high (boxes, dim) -> four arrays (boxes, numbers)
         """
-        reader = Moving(self.sampler, low, high)
+        reader = Moving(self.sampler, (low + high) / 2, (high - low) / 2)
         return self._ranges(len(low), [reader, reader.halved()])
 
     def conditional(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance of the summands of the first function; what is Gaussian in the mean is in the variance.
+        """Mean and variance of the summands of the first function.
 
         Shapes    points (draws, dim) -> (draws, heads, *members) twice
         """
         values, count = self.draw(points), len(points)
-        mean, var = self.mean(0, values, count), self.var(0, values, count)
-        if self.drift is None:
-            return mean, var
-        centre, square = self.drift
-        return np.full_like(mean, centre), var + square
-
-    @cached_property
-    def drift(self) -> tuple[float, float] | None:
-        """If the one summand has a mean a + g.z and its variance does not change along g: a and g.g.
-
-        A Gaussian whose mean moves so is a Gaussian again, however narrow it is given the scores.
-        """
-        dim = self.sampler.dim
-        several = self.size * math.prod(self.vectors[0].members) > 1
-        if several or not 1 < dim <= FITTED or self.region.steepest > TAME:
-            return None
-        z = np.random.default_rng(1).standard_normal((2 * dim + PROBES, dim))
-        mean, var = (a.reshape(-1) for a in self.at(z)[:2])
-        design = np.concatenate([np.ones((len(z), 1)), z], axis=1)
-        found = np.linalg.lstsq(design, mean, rcond=None)[0]
-        size = float(np.linalg.norm(found[1:]))
-        if size == 0 or np.abs(design @ found - mean).max() > SAME * size:
-            return None
-        along = found[1:] / size
-        moved = self.at(z + np.outer(1 + np.arange(len(z)) % 3, along))[1].reshape(-1)
-        return (float(found[0]), size**2) if np.all(np.abs(moved - var) <= SAME * np.abs(var)) else None
+        return self.mean(0, values, count), self.var(0, values, count)
 
     @cached_property
     def region(self) -> Region:
-        """How fast functions are anywhere in the region of the normals."""
-        reader = Steepness(self.sampler)
-        readers = [copy(reader), reader.halved()]
-        ranges = self._ranges(reader.boxes, readers)
-        return Region(max(each.steepest for each in (reader, *readers)), reader.mass(), *ranges)
+        """What functions do anywhere in the region of the normals."""
+        reader = Moving.region(self.sampler)
+        ranges = self._ranges(reader.boxes, [reader, reader.halved()])
+        return Region(not reader.bends, reader.mass(), *ranges)
 
     def _ranges(self, count: int, readers: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
         """Means and variances by the first reader, and how far they may be off by the halves that the other gives."""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, align, contract, evaluate, gather, multiply
 from tensorprog.language.expr import Expr, Variable, product_of, variables
 from tensorprog.language.ir import MatMul, Range
@@ -32,8 +33,7 @@ from tensorprog.limit.memory import need
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, written
 from tensorprog.limit.moment.recurrences import box_ranges, merged
-from tensorprog.limit.moment.replicates import REPLICATE, REPLICATES, members_read, point_sets
-from tensorprog.limit.moment.values import Value
+from tensorprog.limit.moment.values import REPLICATE, Value, members_read
 
 __all__ = ["Paths"]
 

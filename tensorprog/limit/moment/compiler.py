@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
+from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Range
 from tensorprog.limit.form.definitions import Box
@@ -20,7 +21,6 @@ from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recurrences import Recurrences
 from tensorprog.limit.moment.reduced import Reduced, any_reduces, together
-from tensorprog.limit.moment.replicates import REPLICATES
 from tensorprog.limit.moment.values import IndexedValues, Value
 
 __all__ = ["Compiler"]

@@ -32,8 +32,7 @@ from tensorprog.limit.memory import keep, need
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.products import ProductOfFunctions, factors_of
 from tensorprog.limit.moment.recursion import Recursion
-from tensorprog.limit.moment.replicates import REPLICATE, Settled, settled
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Value
 
 __all__ = ["Numbers", "initial_draws", "inside_mask"]
 
@@ -56,7 +55,7 @@ def inside_mask(inside: Sequence[tuple[Affine, Range]], ranges: Ranges) -> Open 
 class Numbers(Recursion[Value, IndexedValues]):
     """Definition 1 in numbers with errors.
 
-    Values may have the axis REPLICATE (`replicates`): replicates of draws, whose spread is part of the error once they
+    Values may have the axis REPLICATE (`values`): replicates of draws, whose spread is part of the error once they
     are settled, or draws of scores.
 
     Raises    NotCompiledError for what this version does not compile, NotFiniteError for moments that are not finite
@@ -96,7 +95,7 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def settle(self, found: Settled) -> Settled:
         """One number for all replicates."""
-        return settled(found)
+        return found.settled()
 
     @property
     def in_part(self) -> bool:

@@ -31,8 +31,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, Part, Pa
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.recursion import Forms, Recursion
-from tensorprog.limit.moment.replicates import REPLICATE
-from tensorprog.limit.moment.values import Value, room
+from tensorprog.limit.moment.values import REPLICATE, Value, room
 
 __all__ = ["ProductOfFunctions", "factors_of", "written"]
 

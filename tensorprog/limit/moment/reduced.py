@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.rules import product_points
-from tensorprog.gaussian.several import ORDERS, spread_factor, standard_errors
+from tensorprog.gaussian.several import ORDERS, REPLICATES, point_sets, spread_factor, standard_errors
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError
 from tensorprog.language.evaluate import COORDINATE, Open, Scope, broadcast, contract, evaluate, gather
 from tensorprog.language.expr import (
@@ -51,8 +51,7 @@ from tensorprog.limit.memory import pieces
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
 from tensorprog.limit.moment.products import factors_of, renamed, written
-from tensorprog.limit.moment.replicates import REPLICATE, REPLICATES, point_sets
-from tensorprog.limit.moment.values import IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
 
 __all__ = ["Reduced", "any_reduces", "reduces", "sums_over_vectors", "together"]
 

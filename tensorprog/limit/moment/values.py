@@ -6,22 +6,24 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate, compact
+from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.evaluate import Open, affine_values, align, broadcast, contract, gather, union
-from tensorprog.language.expr import Affine
-from tensorprog.language.ir import Range
+from tensorprog.language.expr import Affine, Variable
+from tensorprog.language.ir import Family, Range
 from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
-__all__ = ["Factored", "IndexedValues", "Value", "room"]
+__all__ = ["REPLICATE", "Factored", "IndexedValues", "Settled", "Value", "members_read", "room"]
 
 Array = NDArray[Any]
 Ranges = Mapping[str, Range]
+REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
 
@@ -122,6 +124,15 @@ class Value:
         first = (slice(0, 1),) * len(self.axes)
         both = (self.estimate.value, self.estimate.error)
         return not (any(part[first].any() for part in both) or any(part.any() for part in both))
+
+    def settled(self) -> Value:
+        """The mean over replicates of draws; its statistical error is part of the error."""
+        if REPLICATE not in self.axes:
+            return self
+        axes = tuple(name for name in self.axes if name != REPLICATE)
+        each = self.aligned((REPLICATE, *axes))
+        error = standard_errors(each.value) + each.error.mean(axis=0)
+        return Value(axes, Estimate(np.asarray(each.value.mean(axis=0)), error))
 
     @property
     def factors(self) -> tuple[Value, ...]:
@@ -280,6 +291,11 @@ class IndexedValues(Indexed[Value]):
             terms = tuple(Term(t.equations, t.value.widened(name, self.ranges[name], ranges[name])) for t in terms)
         return IndexedValues(terms, ranges)
 
+    def settled(self) -> IndexedValues:
+        """The mean over replicates of draws."""
+        ranges = {name: span for name, span in self.ranges.items() if name != REPLICATE}
+        return IndexedValues(self.mapped(Value.settled).terms, ranges)
+
     def dense(self, axes: Sequence[str]) -> Estimate:
         """All values over the full grid of the axes named."""
         sizes = {name: self.ranges[name][1] - self.ranges[name][0] for name in axes}
@@ -330,6 +346,21 @@ class IndexedValues(Indexed[Value]):
     def size(self) -> float:
         """A bound on the entries."""
         return sum(float(term.value.bound.value) for term in self.terms)
+
+
+Settled = TypeVar("Settled", IndexedValues, Value)
+
+
+def members_read(
+    values: Array, reference: Variable, family: Family, ranges: Mapping[str, Range], *after: str
+) -> Open:
+    """The members of a family that a reference reads, for every replicate.
+
+    Shapes    values (replicates, *members, *after) -> over REPLICATE, the indices of the reference and `after`
+    """
+    slots = {str(k): slot for k, slot in enumerate(reference.slots)}
+    starts = {str(k): start for k, (start, _) in enumerate(family.ranges)}
+    return gather(Open((REPLICATE, *slots, *after), values), slots, ranges, starts)
 
 
 def _starts(ranges: Ranges) -> dict[str, int]:
