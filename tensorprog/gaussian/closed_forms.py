@@ -231,7 +231,7 @@ class NumericMoments(PairMoments[Estimate]):
 
     @cached_property
     def distance(self) -> Estimate:
-        """E V / sd V before the law is multiplied by exponentials."""
+        """E V / sd V."""
         if self.first.distance is not None:
             return self.first.distance  # type: ignore[no-any-return]
         a, b, m = self.first.a, self.first.b, self.law.mx

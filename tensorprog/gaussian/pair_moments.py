@@ -221,7 +221,7 @@ class PairMoments(ABC, Generic[V]):
     @property
     @abstractmethod
     def distance(self) -> V:
-        """E V / sd_V before the law is multiplied by exponentials."""
+        """E V / sd_V."""
 
     @abstractmethod
     def one_sign(self) -> V:

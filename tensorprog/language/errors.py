@@ -116,12 +116,13 @@ class WorkerError(TensorprogError):
     exit_code = 3
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return 'did you mean x?' for the closest known name, else the known names, else ''."""
+def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) -> str:
+    """Return 'did you mean x?' for the closest known name, else `otherwise`, by default the known names."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]}?"
-    return f"known names: {', '.join(sorted(known)[:12])}" if known else ""
+    listed = f"known names: {', '.join(sorted(known)[:12])}" if known else ""
+    return listed if otherwise is None else otherwise
 
 
 def fail(message: str, span: Span = Span(), fix: str = "") -> ProgramError:

@@ -326,9 +326,8 @@ def affine(expr: Expr, names: Names) -> Affine:
             return None
         if isinstance(part, Variable):
             known = [*names.indices, *names.constants]
-            hint = did_you_mean(part.name, known)
-            raise fail(f"{part.name} is not an index or a constant", fix=hint if "mean" in hint else
-                       f"declare it under indices or constants{f'; {hint}' if hint else ''}")
+            raise fail(f"{part.name} is not an index or a constant",
+                       fix=did_you_mean(part.name, known, "declare it under indices or constants"))
         value = constant_value(part, names.constants)
         if not math.isfinite(value) or value != int(value) or abs(value) > MAX_INTEGER:
             raise fail(f"the index expression {expr} is not made of whole numbers")
@@ -411,10 +410,9 @@ def parse_statement(text: str, names: Names, span: Span = Span()) -> ParsedState
         target, value = reader.target(body[0].targets[0]), body[0].value
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in INSTRUCTIONS):
             called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
-            hint = did_you_mean(called, INSTRUCTIONS) if called and called not in ATOMS else ""
-            right = _product(value) or f"Nonlin({_text(value)})"
+            fix = f"{_text(body[0].targets[0])} = {_product(value) or f'Nonlin({_text(value)})'}"
             raise _Error("the right side must be MatMul(...), Nonlin(...) or Dot(...)", value,
-                         hint if "mean" in hint else f"{_text(body[0].targets[0])} = {right}")
+                         fix if called in ATOMS else did_you_mean(called, INSTRUCTIONS, fix))
         first = reader.weight if value.func.id == "MatMul" else reader.expression
         args = (*map(first, value.args[:1]), *map(reader.expression, value.args[1:]))
         keywords = tuple((keyword.arg or "**", ast.unparse(keyword.value)) for keyword in value.keywords)

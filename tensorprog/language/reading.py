@@ -182,9 +182,8 @@ def data_path(name: str, base: Path | None) -> Path:
         if not path.is_relative_to(folder):
             raise DataError("is a link that leaves the program's folder", "copy the file beside the program")
         if not path.exists():
-            near = sorted(entry.name for entry in path.parent.glob("*")) if path.parent.is_dir() else []
-            hint = did_you_mean(path.name, near)
-            raise DataError("does not exist", hint if "mean" in hint else "paths are relative to the program file")
+            near = sorted(entry.name for entry in path.parent.glob("*"))
+            raise DataError("does not exist", did_you_mean(path.name, near, "paths are relative to the program file"))
         if not stat.S_ISREG(path.stat().st_mode):
             raise DataError("is not a plain file")
     except (OSError, RuntimeError):
@@ -292,10 +291,8 @@ def load(
         with path.open("rb") as stream:
             raw = stream.read(4 * MAX_TEXT + 1)
     except FileNotFoundError:
-        folder = path.parent if path.parent.is_dir() else None
-        near = [entry.name for entry in folder.glob("*.y*ml")] if folder else []
-        hint = did_you_mean(path.name, sorted(near))
-        raise fail(f"there is no file {shown}", fix=hint if "mean" in hint else "") from None
+        near = sorted(entry.name for entry in path.parent.glob("*.y*ml"))
+        raise fail(f"there is no file {shown}", fix=did_you_mean(path.name, near, "")) from None
     except (OSError, ValueError) as error:
         raise fail(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:

@@ -101,8 +101,8 @@ class Checker:
         """A width where it is used: it is declared."""
         self.used.add(name)
         if name not in self.widths and name not in self.unknown:
-            hint = did_you_mean(name, sorted(self.widths))
-            self.error(f"{name} is not a declared width", span, hint if "mean" in hint else f"widths: {{{name}: n/2}}")
+            fix = did_you_mean(name, sorted(self.widths), f"widths: {{{name}: n/2}}")
+            self.error(f"{name} is not a declared width", span, fix)
 
 
 def statement_parts(statement: Statement) -> tuple[Expr, ...]:
@@ -234,15 +234,14 @@ def check_values(
     if isinstance(value, Table) and value.shape != shape:
         asked = f"its indices [{','.join(indices)}] ask for {shape}" if indices else "it has no indices"
         checker.error(f"{what} has shape {value.shape}, but {asked}", span)
-    elif isinstance(value, Table) and not np.isfinite(value.array).all():
+        return
+    if checker.doubtful(value) or (isinstance(value, Expr) and not is_closed(checker, value, indices, what, span)):
+        return
+    values = value.array if isinstance(value, Table) else evaluated(checker, value, indices, what, span)
+    if values is not None and not np.isfinite(values).all():
         checker.error(f"{what} has entries that are not finite", span)
-    elif isinstance(value, Expr) and not checker.doubtful(value) and is_closed(checker, value, indices, what, span):
-        values = evaluated(checker, value, indices, what, span)
-        finite = values is None or bool(np.isfinite(values).all())
-        if values is not None and sign and not (finite and (values >= 0).all()):
-            checker.error(f"{what} must be finite and not negative", span, "a variance is the square of a scale")
-        elif not finite:
-            checker.error(f"{what} is not finite for some indices", span)
+    elif values is not None and sign and not (values >= 0).all():
+        checker.error(f"{what} must not be negative", span, "a variance is the square of a scale")
 
 
 def check_constant(checker: Checker, constant: ConstantDef) -> None:
@@ -267,33 +266,36 @@ def check_initial(checker: Checker, initial: Initial, family: Family) -> None:
     if initial.data is not None:
         check_data(checker, initial, members)
         return
+    joint, size = initial.joint, checker.size(initial.joint)
     if isinstance(initial.cov, Table):
         if initial.cov.shape not in ((members, members), (*family.shape, *family.shape)):
             checker.error(f"{what}: cov has shape {initial.cov.shape}, not {(members, members)}", initial.span)
-        else:
-            check_semidefinite(checker, initial.cov.array.reshape(members, members), what, initial.span)
-        return
-    if checker.doubtful(initial.cov) or not is_closed(
-            checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, copies=True):
-        return
-    joint = initial.joint
-    size = checker.size(joint)
-    if size > 20_000:
-        checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
-                      "let fewer indices appear with a second copy")
-    elif not joint:
-        check_values(checker, initial.cov, initial.indices, f"the cov of {initial.name}", initial.span, sign=True)
+            return
+        values: NDArray[np.float64] | None = initial.cov.array
     else:
+        called = f"the cov of {initial.name}"
+        if not joint:
+            check_values(checker, initial.cov, initial.indices, called, initial.span, sign=True)
+            return
+        if checker.doubtful(initial.cov) or not is_closed(
+                checker, initial.cov, initial.indices, called, initial.span, copies=True):
+            return
+        if size > 20_000:
+            checker.error(f"{what}: a joint covariance of {size} members is too large", initial.span,
+                          "let fewer indices appear with a second copy")
+            return
         rest = [name for name in initial.indices if name not in joint]
         axes = [*rest, *joint, *(f"{name}_" for name in joint)]
-        values = evaluated(checker, initial.cov, axes, f"the cov of {initial.name}", initial.span)
-        if values is not None and size <= 2000:
-            blocks = values.reshape(-1, size, size)
-            for block in blocks[: max(1, 10**9 // size**3)]:
-                before = len(checker.problems)
-                check_semidefinite(checker, block, what, initial.span)
-                if len(checker.problems) > before:
-                    break
+        values = evaluated(checker, initial.cov, axes, called, initial.span)
+        if size > 2000:  # looked at where it is used
+            return
+    if values is None:
+        return
+    for block in values.reshape(-1, size, size)[: max(1, 10**9 // size**3)]:
+        before = len(checker.problems)
+        check_semidefinite(checker, block, what, initial.span)
+        if len(checker.problems) > before:
+            break
 
 
 def check_data(checker: Checker, initial: Initial, members: int) -> None:

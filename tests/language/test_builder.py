@@ -220,7 +220,7 @@ MISTAKES = {
     "weight index": (lambda P, i, j, u: P.weight("A[k]"), "k is not an index"),
     "weight shape": (lambda P, i, j, u: P.weight("A", shape="d"), "two widths by name"),
     "weight width": (lambda P, i, j, u: P.weight("A", shape=("d", "n")), "d is not a declared width"),
-    "negative variance": (lambda P, i, j, u: P.weight("A", -1), "must be finite and not negative"),
+    "negative variance": (lambda P, i, j, u: P.weight("A", -1), "must not be negative"),
     "covariance": (lambda P, i, j, u: P.initial("A[i]", cov=[[1, 2], [2, 1]]), "cov has shape (2, 2), not (3, 3)"),
     "two covariances": (lambda P, i, j, u: P.initial("A[i]", cov=2, gram=np.eye(3)), "both give its covariance"),
     "text array": (lambda P, i, j, u: P.initial("A[i]", mean=["a", "b", "c"]), "an array of real numbers is needed"),
