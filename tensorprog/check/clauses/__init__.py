@@ -20,8 +20,7 @@ from tensorprog.check.clauses.context import DIVERGES, NETSOR_PLUS, NOT_COVERED,
 from tensorprog.check.clauses.extensions import averages, induction, one_layer, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Fix, Grade, Report, Standing
-from tensorprog.check.clauses.scores import bounded, operands, scales, variance
-from tensorprog.check.clauses.weights import dedicated, different, transposes
+from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
 from tensorprog.check.graph import Structure
 from tensorprog.check.limit_numbers import LimitNumbers
 from tensorprog.check.rewrites import normalize

@@ -54,17 +54,11 @@ def rule(
 
 
 @dataclass(frozen=True)
-class Maker:
-    """A MatMul that makes one side of a score."""
+class Maker(Operand):
+    """One side of a score that a MatMul makes, which stands at a position."""
 
-    operand: Operand
     position: int
     statement: MatMul
-
-    @property
-    def dot(self) -> int:
-        """The position of the score."""
-        return self.operand.dot
 
 
 @dataclass
@@ -97,15 +91,15 @@ class Context:
 
     def makers(self, operands: Iterable[Operand]) -> Iterator[Maker]:
         """The MatMuls that make some operands, with each operand that they make."""
-        for operand in operands:
-            statement = None if operand.definer is None else self.netsor.body[operand.definer]
-            if operand.definer is not None and isinstance(statement, MatMul):
-                yield Maker(operand, operand.definer, statement)
+        for o in operands:
+            statement = None if o.definer is None else self.netsor.body[o.definer]
+            if o.definer is not None and isinstance(statement, MatMul):
+                yield Maker(o.dot, o.side, o.reference, o.definer, o.definer, statement)
 
     def pairs(self, dot: int) -> Iterator[tuple[Maker, Maker]]:
         """Pairs of MatMuls that make the left and the right operand of a score."""
         made = list(self.makers(self.sides[dot]))
-        yield from ((one, two) for one in made for two in made if (one.operand.side, two.operand.side) == SIDES)
+        yield from ((one, two) for one in made for two in made if (one.side, two.side) == SIDES)
 
     def comparable(self, left: Maker, right: Maker) -> bool:
         """Whether clause (b) asks for different weights: of initial vectors, transposes and zeros other rules speak."""

@@ -1,4 +1,4 @@
-"""Scores: their operands are MatMul outputs of bounded inputs, their means vanish, and their variances do not.
+"""Scores: their operands are bounded inputs times weights of their own, their means vanish, their variances do not.
 
 A score on the scale n**-0.5 has a limit only if its mean is 0: else it grows like sqrt(n), and its scale is to be 1/n.
 """
@@ -8,23 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensorprog.check.clauses.context import (
-    ASSUMPTION,
-    DIVERGES,
-    NOT_COVERED,
-    Context,
-    Maker,
-    rule,
-    shown_place,
-)
+from tensorprog.check.clauses.context import ASSUMPTION, DIVERGES, NOT_COVERED, Context, Maker, rule, shown_place
 from tensorprog.check.clauses.report import Finding, Fix, Replacement, Says
 from tensorprog.check.graph import Operand
 from tensorprog.check.limit_numbers import ScoreMean
-from tensorprog.language.expr import Call, Constant, Expr, IndexValue, Number, Variable, slots_of, walk
-from tensorprog.language.facts import FAILS, HOLDS
+from tensorprog.language.expr import (
+    Call,
+    Constant,
+    Expr,
+    IndexValue,
+    Number,
+    Variable,
+    replace_variables,
+    slots_of,
+    walk,
+)
+from tensorprog.language.facts import FAILS, HOLDS, Verdict
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Statement, Weight
 
-__all__ = ["average_fix", "bounded", "mean_of", "operands", "renamed", "scales", "variance"]
+__all__ = ["bounded", "dedicated", "different", "operands", "scales", "transposes", "variance"]
 
 EXACT = 1e-9  # an error that is rounding
 SHOWN = 1e-4  # a relative error that four digits show
@@ -34,7 +36,7 @@ BOUND = 10  # stands for any bound of a clip
 # -- means -------------------------------------------------------------------------------------------------------------
 
 
-def mean_of(check: Context, position: int) -> tuple[bool, str]:
+def _mean_of(check: Context, position: int) -> tuple[bool, str]:
     """Whether the mean of a score as written is known to be other than zero, and what is known of it.
 
     All parts of one score have one mean.
@@ -67,7 +69,7 @@ def _told(mean: ScoreMean, product: str) -> str:
     )
 
 
-def average_fix(dot: Statement) -> Fix:
+def _average_fix(dot: Statement) -> Fix:
     """The score as an average."""
     assert isinstance(dot, Dot)
     return Fix("an average", (replace(dot, scale="1/n"),))
@@ -79,7 +81,7 @@ def _not_centred(check: Context) -> dict[int, str]:
     for dot in check.scores:
         makers = [None if o.definer is None else check.netsor.body[o.definer] for o in check.sides[dot]]
         if all(s is None or (isinstance(s, Nonlin) and not s.inputs) for s in makers):
-            grows, why = mean_of(check, dot)
+            grows, why = _mean_of(check, dot)
             if grows:
                 found[dot] = why
     return found
@@ -92,23 +94,23 @@ def scales(check: Context) -> Iterator[Finding]:
     for dot, why in _not_centred(check).items():
         yield check.finding(
             "fails", (dot,), f"the mean of the score {check.text(dot)} is {why}, so it grows like sqrt(n) and diverges",
-            (average_fix(check.source(dot)), independent), DIVERGES,
+            (_average_fix(check.source(dot)), independent), DIVERGES,
         )
     for dot in check.scores:
         for left, right in check.pairs(dot):
             weight = left.statement.weight.name
             name = check.rewritten.initials.get(weight)
-            verdict, _ = check.structure.same_weight_in_score(left.operand, right.operand)
+            verdict, _ = check.structure.same_weight_in_score(left, right)
             if name is None or verdict is HOLDS or {left.position, right.position} & check.zeros:
                 continue
-            grows, why = mean_of(check, dot)
+            grows, why = _mean_of(check, dot)
             then = "so it grows like sqrt(n) and diverges" if grows else "and no theorem covers such a score"
             yield check.finding(
                 verdict,
                 (dot,),
                 f"initial vectors {name} that may depend on each other stand in both operands of the score "
                 f"{check.text(dot)}: its mean is {why}, {then}",
-                (average_fix(check.source(dot)), independent),
+                (_average_fix(check.source(dot)), independent),
                 DIVERGES if grows else NOT_COVERED,
                 ((left.position, dot), (right.position, dot)),
                 (check.weight(weight),),
@@ -132,11 +134,11 @@ def operands(check: Context) -> Iterator[Finding]:
         unsure = not check.rewritten.complete or "an initial vector of too many members" in names.values()
         what = " and ".join(f"{name}, {kind}," for name, kind in names.items())
         message = f"{what} in the score {check.text(dot)}: a score takes two MatMul outputs"
-        grows, why = mean_of(check, dot)
+        grows, why = _mean_of(check, dot)
         fixes = [_own_products(check, dot, wrong)]
         if grows:
             message += f". Its mean is {why}, so the score grows like sqrt(n)"
-            fixes.insert(0, average_fix(check.source(dot)))
+            fixes.insert(0, _average_fix(check.source(dot)))
         definers = [o.definer for o in wrong if o.definer is not None]
         message += "" if check.rewritten.complete else "; the program is too long for the rewrites that might mend it"
         verdict: Says = "unknown" if unsure and not grows else "fails"
@@ -235,7 +237,7 @@ def _clipped(check: Context, definers: Sequence[int], culprit: int | None) -> Fi
     whole = whole or [Variable(old, slots_of(check.declared[old]))]
     clips = tuple(Nonlin(replace(vector, name=new), _clip(vector)) for vector in whole)
     readers = dict.fromkeys(reader for definer in definers for reader in _readers(check, definer, old))
-    return Fix(statements=clips, replacements=tuple(r for reader in readers for r in renamed(reader, old, new)))
+    return Fix(statements=clips, replacements=tuple(r for reader in readers for r in _renamed(reader, old, new)))
 
 
 def _readers(check: Context, definer: int, name: str) -> Iterator[Statement]:
@@ -245,7 +247,7 @@ def _readers(check: Context, definer: int, name: str) -> Iterator[Statement]:
     yield from (written,) if name in between else (s for s in check.written.body if s.target.name in between)
 
 
-def renamed(reader: Statement, old: str, new: str) -> Iterator[Replacement]:
+def _renamed(reader: Statement, old: str, new: str) -> Iterator[Replacement]:
     """What a statement reads of a family, replaced by members of another."""
     for read in reader.inputs:
         if read.name == old:
@@ -257,6 +259,127 @@ def _clipped_term(check: Context, term: Variable, position: int) -> Fix:
     if check.structure.score_dependent.isdisjoint(check.structure.definers(position, term)):
         return Fix(replacements=(Replacement(term, _clip(term), check.text(position)),))
     return Fix(impossible=f"{term} depends on scores, and a clip of it would put weights behind scores")
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "dedicated weights", f"{ASSUMPTION} (a)",
+    "clause (a): the weights that make score operands make nothing else",
+)
+def dedicated(check: Context) -> Iterator[Finding]:
+    """Clause (a): a weight that makes a score operand makes nothing else."""
+    makers = list(check.makers(check.operands))
+    done = {maker.position for maker in makers}  # these, and what was told
+    for maker in makers:
+        for other in check.structure.weight_uses(maker.statement.weight.name):
+            if other in done:
+                continue
+            verdict, witness = check.structure.same_member(maker.position, other, read_by=maker)
+            if verdict is HOLDS:
+                continue
+            done.add(other)
+            one, two = check.written_product(maker.position), check.written_product(other)
+            may = "makes" if verdict is FAILS else "may make"
+            message = (
+                f"clause (a): {two.matrix} {may} {two.target}, which is no operand of a score, and {one.matrix} makes "
+                f"{one.target}, an operand of the score {check.text(maker.dot)}: the same matrix{shown_place(witness)}."
+                " A weight that makes a score operand may make nothing else"
+            )
+            yield check.used_again(verdict, maker.position, other, message, [(maker.position, maker.dot)])
+
+
+@rule(
+    "weights of one score differ", f"{ASSUMPTION} (b)",
+    "clause (b): the two weights of each score differ; sharing across scores is allowed",
+)
+def different(check: Context) -> Iterator[Finding]:
+    """Clause (b): the two weights of one score differ, for all values of its indices."""
+    for dot in check.scores:
+        for left, right in check.pairs(dot):
+            if check.comparable(left, right):
+                verdict, witness = check.structure.same_weight_in_score(left, right)
+                if verdict is not HOLDS:
+                    yield _tied(check, left, right, verdict, witness)
+
+
+def _tied(check: Context, left: Maker, right: Maker, verdict: Verdict, witness: dict[str, int]) -> Finding:
+    one, two, dot = check.written_product(left.position), check.written_product(right.position), check.source(left.dot)
+    assert isinstance(dot, Dot)
+    alone = one.target == two.target
+    pair = f"both operands, {dot.left} and {dot.right}," if alone else f"{one.target} and {two.target}"
+    grows, why = _mean_of(check, left.dot)
+    message = (
+        f"clause (b): {pair} {'are' if verdict is FAILS else 'may be'} made by the same matrix, {one.matrix}"
+        + (f" and {two.matrix}" if two.matrix != one.matrix else "")
+        + f"{shown_place(witness)}, but the two weights of one score must differ. The mean of {dot.target} is {why}, "
+        + ("so the score grows like sqrt(n) and diverges" if grows else "and no theorem covers the score")
+    )
+    fixes = [_separate(check, dot, two, alone)]
+    makers = (maker for maker in check.makers(check.operands) if maker.statement.weight.name == one.weight.name)
+    if {check.text(maker.dot) for maker in makers} == {check.text(left.dot)}:  # in no score but this
+        fixes.insert(0, _average_fix(dot))
+    return check.finding(
+        FAILS if grows else verdict,
+        (left.position, right.position),
+        message,
+        fixes,
+        DIVERGES if grows else NOT_COVERED,
+        ((left.position, left.dot), (right.position, right.dot)),
+        (check.weight(one.weight.name),),
+    )
+
+
+def _separate(check: Context, dot: Dot, product: MatMul, alone: bool) -> Fix:
+    """A weight of its own for the right operand of a score; a family of its own too, where one makes both operands."""
+    name = product.target.name
+    key = Variable(check.fresh(f"{name}_key"), product.target.slots) if alone else product.target
+    own = check.own_weight(key.name, product.weight.name)
+    made: list[Statement] = [replace(product, target=key, weight=replace(product.weight, name=own.name))]
+    changed: list[Replacement] = []
+    if alone and dot.right.name == name:
+        made.append(replace(dot, right=replace(dot.right, name=key.name)))
+    elif alone:
+        reads = [s for s in check.written.body if s.target.name == dot.right.name and isinstance(s, Nonlin)]
+        if dot.left.name != dot.right.name:
+            changed += (each for reader in reads for each in _renamed(reader, name, key.name))
+        else:  # a vector with itself: the right one becomes a copy that reads the new family
+            copy = check.fresh(f"{dot.right.name}_key")
+            for reader in reads:
+                expr = replace_variables(reader.expr, lambda v: replace(v, name=key.name) if v.name == name else None)
+                made.append(replace(reader, target=replace(reader.target, name=copy), expr=expr))
+            made.append(replace(dot, right=replace(dot.right, name=copy)))
+    return Fix("separate weights", tuple(made), (own,), tuple(changed))
+
+
+@rule("transposes", "Yang 2020 (arXiv 2006.14548), NetsorT")
+def transposes(check: Context) -> Iterator[Finding]:
+    """No matrix is used both as it is and transposed.
+
+    Source    Yang 2020 (arXiv 2006.14548), NetsorT: the limit of W^T y is a Gaussian variable plus, for each W x that y
+              depends on, a multiple of E[dZ^y / dZ^(W x)] Z^x
+    """
+    for weight in check.netsor.weights:
+        uses: dict[bool, list[int]] = {False: [], True: []}
+        for position in check.structure.weight_uses(weight.name):
+            uses[check.product(position).transposed].append(position)
+        for position in uses[True]:
+            met = [(plain, *check.structure.same_member(plain, position)) for plain in uses[False]]
+            possible = [entry for entry in met if entry[1] is not HOLDS]
+            if not possible:
+                continue
+            plain, verdict, witness = next((entry for entry in possible if entry[1] is FAILS), possible[0])
+            one, two = check.product(plain), check.product(position)
+            chain = check.structure.chain(plain, position) or check.structure.chain(position, plain)
+            message = (
+                f"{two} and {one} {'use' if verdict is FAILS else 'may use'} the same matrix{shown_place(witness)}"
+                + (f", and one depends on the other through {check.chain_text(chain)}" if chain else "")
+                + ". A matrix and its transpose together need NetsorT, where the limit of "
+                f"{two.target} has a further term: for each {one.weight} x that {two.vector} depends on, "
+                "a multiple of Z^x"
+            )
+            yield check.used_again(verdict, plain, position, message, (chain,) if chain else ())
 
 
 # -- variances ---------------------------------------------------------------------------------------------------------
@@ -279,7 +402,7 @@ def _regular(check: Context) -> bool:
         len(weights) == len(makers) == len(check.operands) == 2 * len(check.scores)
         and all(check.netsor.body[dot] == check.source(dot) for dot in check.scores)
         and all(variance is not None and variance[0] > 0 for variance in variances)
-        and all(_apart(check, maker.dot, maker.operand.reference) for maker in makers)
+        and all(_apart(check, maker.dot, maker.reference) for maker in makers)
     )
 
 

@@ -30,7 +30,7 @@ from tensorprog.limit.form.definitions import place
 from tensorprog.limit.form.sums_of_functions import Part, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.memory import pieces
-from tensorprog.limit.moment.compilable import refuse_cells
+from tensorprog.limit.moment.compilable import refuse_cells, refuse_sums
 from tensorprog.limit.moment.compiler import Compiler
 from tensorprog.limit.moment.indexed import Equations, Term
 from tensorprog.limit.moment.numbers import initial_draws
@@ -119,10 +119,14 @@ class Conditioned(Compiler):
         """Nothing: every draw keeps its own numbers."""
         return found
 
-    def _compute(self, f: str, g: str, ranges: Mapping[str, Range]) -> IndexedValues:
+    def _uncentred(
+        self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
+    ) -> IndexedValues:
         if self.is_finite(f):
             return self._empirical(f, g, ranges)
-        return super()._compute(f, g, ranges)
+        for name in (f, g) if self.whole.layered else ():
+            refuse_sums(self.whole, name)
+        return super()._uncentred(f, g, ranges, at)
 
     def average_of(self, position: int, ranges: Mapping[str, Range]) -> Value:
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""

@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
-from tensorprog.language.ir import Dot, Netsor, Statement
+from tensorprog.language.ir import Dot, MatMul, Netsor, Statement
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
 from tensorprog.limit.form.sums_of_functions import Part, Parts
+from tensorprog.limit.moment.products import factors_of
+from tensorprog.limit.moment.reduced import sums_over_vectors
 
-__all__ = ["bases_of", "refuse_cells", "uncompiled"]
+__all__ = ["bases_of", "refuse_cells", "refuse_sums", "uncompiled"]
 
 
 class Compiled(Protocol):
@@ -65,7 +67,12 @@ def _asked(shape: Shape) -> Iterator[list[Callable[[], Any]]]:
     yield [partial(refuse_operands, shape, statement) for statement in body if isinstance(statement, Dot)]
     if layered or shape.random & shape.parts.carried:
         yield [partial(refuse_cells, shape)]
-    if not layered:
+    if layered:  # second moments given the scores are needed of what weights multiply, of averages, and of outputs
+        products = (statement.vector.name for statement in body if isinstance(statement, MatMul))
+        integrands = (v.name for s in body if isinstance(s, Dot) and s.scale == "1/n" for v in s.inputs)
+        for names in ((*products, *integrands), netsor.outputs):
+            yield [partial(refuse_sums, shape, name) for name in dict.fromkeys(names)]
+    else:
         averages = [s for s in body if isinstance(s, Dot) and s.scale == "1/n" and s.target.name in shape.random]
         yield [partial(refuse_cells, shape, [v.name for v in s.inputs]) for s in averages]
 
@@ -115,3 +122,22 @@ def _recurring(shape: Compiled, name: str) -> Statement:
     """The statement of a family that reads earlier members, or what is made of them."""
     positions = shape.netsor.families[name].statements
     return shape.netsor.body[positions[-1]]
+
+
+def refuse_sums(shape: Compiled, name: str) -> None:
+    """Refuse a vector behind several layers that is a nonlinear function of several vectors, sums over them inside.
+
+    Its moments would be found point by point for each draw, which takes minutes.
+
+    Raises    NotCompiledError
+    """
+    if name not in shape.random or shape.netsor.families[name].kind != "vector":
+        return
+    if any(sums_over_vectors(shape.parts, factor) for part in shape.parts.of(name)
+           for factor in factors_of(shape.parts, part)):  # fmt: skip
+        statements = [shape.netsor.body[position] for position in shape.netsor.families[name].statements]
+        raise not_compiled(
+            next((s for s in statements if not isinstance(s, MatMul)), statements[0]),
+            f"{name} depends on scores, and is a nonlinear function of several vectors with a sum over an index in it",
+            "a function of the sum alone, a linear function, or a weight between the two",
+        )
