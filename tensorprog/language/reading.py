@@ -425,7 +425,7 @@ class Reader:
                                'quote it: "max(a, b)"')
                 cut = not any(_is_open(part.value, closing=True)
                               for part in (key, value) if isinstance(part, ScalarNode))
-                self.broken.add(first_word(name))
+                self.broken.update(re.findall(r"^[^\W\d]\w*", name))
             elif known is not None and name not in known:
                 self.error(f"there is no {what} {name}", span, did_you_mean(name, list(known)))
                 if what == "section":  # what it declares is missing elsewhere, for this reason alone
