@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from tensorprog.language.expr import Expr, Number, Variable, fold, is_call, linear_arguments, variables
-from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Statement
+from tensorprog.language.expr import Expr, Number, Variable, fold, is_call, linear_arguments
+from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 
 __all__ = ["Demand", "Form", "demand", "form_of", "has_constant", "vectors_of"]
@@ -71,16 +71,12 @@ def vectors_of(netsor: Netsor) -> frozenset[str]:
     return frozenset(name for name, family in netsor.families.items() if family.kind == "vector")
 
 
-def _vector_inputs(statement: Statement, vectors: Collection[str]) -> Iterator[Variable]:
-    references = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs
-    return (reference for reference in references if reference.name in vectors)
-
-
 def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
     """Work backwards from what is reported."""
     vectors = vectors_of(netsor)
     needed = upstream(netsor, kept)
     body = [statement for statement in netsor.body if statement.target.name in needed]
+    read = [vectors.intersection(reference.name for reference in statement.inputs) for statement in body]
     seen = {name for name in kept if name in vectors}
     inner: set[str] = set()
     siblings: dict[str, set[str]] = {}
@@ -90,16 +86,15 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
     before = -1
     while before != len(seen) + len(inner):
         before = len(seen) + len(inner)
-        for names in siblings.values():  # products of one weight are drawn together
-            if names & inner:
-                inner |= names
-        for statement in body:
-            names = {reference.name for reference in _vector_inputs(statement, vectors)}
+        for products in siblings.values():  # products of one weight are drawn together
+            if products & inner:
+                inner |= products
+        for statement, names in zip(body, read, strict=True):
             if not isinstance(statement, Nonlin):
                 inner |= names
             else:
-                seen |= names if statement.target.name in seen else set()
-                inner |= names if statement.target.name in inner else set()
+                seen |= names if statement.target.name in seen else frozenset()
+                inner |= names if statement.target.name in inner else frozenset()
     parent = {name: name for name in vectors}
 
     def root(name: str) -> str:
@@ -112,7 +107,7 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
 
     of_weight: dict[str, tuple[str, str]] = {}
     explicit = set()
-    for statement in body:
+    for statement, names in zip(body, read, strict=True):
         target = statement.target.name
         if isinstance(statement, Dot):
             join(statement.left.name, statement.right.name)
@@ -123,8 +118,8 @@ def demand(netsor: Netsor, kept: Collection[str]) -> Demand:
         elif target in inner:
             if form_of(statement.expr, vectors) is Form.NONLINEAR:
                 explicit.add(target)
-            for reference in _vector_inputs(statement, vectors):
-                join(target, reference.name)
+            for name in names:
+                join(target, name)
     members: dict[str, list[str]] = {}
     for name in netsor.families:
         if name in vectors and name in needed:

@@ -305,14 +305,12 @@ def as_expr(value: Any) -> Expr:
     raise ProgramError(f"{value!r} cannot stand in an expression: {hint}")
 
 
-def call(name: str, *args: Operand, column: int = 0, **keywords: Operand) -> Expr:
-    """Apply the atom `name`: checks the number of arguments and fills in default parameters.
+def call(name: str, *args: Operand, column: int = 0, params: Mapping[str, Operand] | None = None) -> Expr:
+    """Apply the atom `name`; the number of arguments is checked, and parameters that are left out have their default.
 
     Raises    ProgramError naming the atom and how it is written
     """
-    atom = ATOMS.get(name)
-    if atom is None:
-        raise ProgramError(f"there is no function {name}; {did_you_mean(name, [*ATOMS, *REDUCTIONS])}")
+    atom = ATOMS[name]
     given = [as_expr(arg) for arg in args]
     if name == "negative" and len(given) == 1 and isinstance(given[0], Number):
         return Number(-given[0].value)
@@ -323,7 +321,7 @@ def call(name: str, *args: Operand, column: int = 0, **keywords: Operand) -> Exp
     if not atom.arity <= len(given) <= atom.arity + len(names):
         raise ProgramError(f"{name} takes ({signature}), not {len(given)} arguments")
     values: dict[str, Expr] = dict(zip(names, given[atom.arity :], strict=False))
-    for key, value in keywords.items():
+    for key, value in (params or {}).items():
         if key not in names or key in values:
             problem = "is given twice" if key in values else f"is not one of its parameters ({signature})"
             raise ProgramError(f"{name}: {key} {problem}")
@@ -384,9 +382,7 @@ class Function:
             return reduce(lambda x, y: call(PAIRWISE[name], x, y, column=column), args[1:], as_expr(args[0]))
         if name not in ATOMS:
             raise ProgramError(Problem(f"{name} acts over indices", fix=f"{name}[i](x[i])"))
-        if "column" in params:
-            raise ProgramError(f"{name}: column is not one of its parameters")
-        return call(name, *args, column=column, **params)  # type: ignore[arg-type]  # column was refused
+        return call(name, *args, column=column, params=params)
 
     def __getitem__(self, indices: Any) -> Callable[[Operand], Expr]:
         """The function over the indices given, to be applied to one expression."""

@@ -189,7 +189,7 @@ class Comparison(Shown):
 
     def blocks(self) -> list[Block]:
         """The table of the variables, and that of the averages, below what is compared with what."""
-        tables = [self.table()] * bool(self.rows) + [self.average_table()] * bool(self.averages)
+        tables = [table for table in (self.table(), self.average_table()) if table[1]]
         shown: list[Block] = [Grid("" if k else self.title, tuple(header), tuple(map(tuple, cells)))
                               for k, (header, cells) in enumerate(tables)]
         return [*(shown or [paragraph(self.title)]), paragraph(BRACKETS, note=True)]

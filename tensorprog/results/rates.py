@@ -86,9 +86,7 @@ class Rate(Shown):
         """The rate in a line."""
         return [paragraph(self)]
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields; None for numbers that do not exist."""
-        return plain_fields(self)
+    to_json = plain_fields
 
 
 def fit(
@@ -104,6 +102,8 @@ def fit(
     Raises    ProgramError if fewer widths stand out from the noise than numbers are fitted (two, corrected three), or
               fewer than three from a noise floor
     """
+    from scipy.special import gammaincc
+
     n, d = np.asarray(width, dtype=np.float64), np.asarray(values, dtype=np.float64)
     mean = d.mean(axis=1)
     stated = np.sqrt((np.asarray(errors, dtype=np.float64) ** 2).mean(axis=1))
@@ -126,8 +126,9 @@ def fit(
     degrees = len(terms) - fitted
     used, left_out = (tuple(int(k) for k in n[which]) for which in (use, ~use))
     correction, correction_se = (float(found[2]), float(deviations[2])) if corrected else (0.0, 0.0)
-    return Rate(float(found[1]), float(deviations[1]), math.exp(found[0]), misfit, degrees, _chance(misfit, degrees),
-                scatter, used, left_out, correction, correction_se, float(shift))
+    p = float(gammaincc(degrees / 2, misfit / 2)) if degrees else math.nan
+    return Rate(float(found[1]), float(deviations[1]), math.exp(found[0]), misfit, degrees, p, scatter, used, left_out,
+                correction, correction_se, float(shift))
 
 
 def _enough(use: Array, least: int, what: str) -> None:
@@ -146,16 +147,11 @@ def _least_squares(terms: Array, mean: Array, error: Array) -> tuple[Array, Arra
     """
     from scipy.optimize import least_squares
 
-    def curve(x: Array) -> Array:
-        values: Array = np.exp(np.minimum(terms @ x, 700.0)) / error
-        return values
-
     def residuals(x: Array) -> Array:
-        return curve(x) - mean / error
+        return np.asarray((np.exp(np.minimum(terms @ x, 700.0)) - mean) / error)
 
     def slopes(x: Array) -> Array:
-        values: Array = curve(x)[:, None] * terms
-        return values
+        return np.asarray((np.exp(np.minimum(terms @ x, 700.0)) / error)[:, None] * terms)
 
     seen, weight = mean > 0, mean / error
     start = np.linalg.lstsq(terms[seen] * weight[seen, None], np.log(mean[seen]) * weight[seen])[0]
@@ -170,12 +166,6 @@ def _scatter(values: Array, stated: Array) -> float:
         return math.nan
     squares = ((values - values.mean(axis=1, keepdims=True)) / stated[:, None]) ** 2
     return math.sqrt(float(squares.sum()) / (count * (repeats - 1)))
-
-
-def _chance(chi2: float, degrees: int) -> float:
-    from scipy.special import gammaincc
-
-    return float(gammaincc(degrees / 2, chi2 / 2)) if degrees else math.nan
 
 
 def rate(
