@@ -23,8 +23,8 @@ from tensorprog.limit.draw.sampler import Sampler
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.form.sums_of_functions import Part
 from tensorprog.limit.law.intervals import Moving
-from tensorprog.limit.moment.averages import LinearCovariance, linear_mean
 from tensorprog.limit.moment.compiler import Compiler
+from tensorprog.limit.moment.given_scores import LinearCovariance, linear_mean
 from tensorprog.limit.moment.indexed import Equations, canonical, difference, solve
 
 __all__ = ["HEAD", "LinearVector", "ScoreBlock", "Summands"]

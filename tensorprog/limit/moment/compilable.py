@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tensorprog.language.errors import NotCompiledError, Problem
-from tensorprog.language.ir import Dot, MatMul, Netsor, Statement
+from tensorprog.language.ir import Dot, MatMul, Netsor
 from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import is_layered, not_compiled, pieced, random_families, single
 from tensorprog.limit.form.sums_of_functions import Part, Parts
@@ -111,17 +111,11 @@ def refuse_cells(shape: Compiled, names: Iterable[str] | None = None) -> None:
     read = bases_of(part for name in sorted(vectors - parts.carried) for part in parts.of(name)) | vectors
     for name in sorted(parts.carried & read):
         raise not_compiled(
-            _recurring(shape, name),
+            shape.netsor.body[families[name].statements[-1]],  # which reads earlier members
             f"{name} is carried along a recurrence without a MatMul, and depends on scores or is read together with "
             "vectors that do",
             f"a MatMul in the recurrence, or {name} affine in its earlier members, as in a residual stream",
         )
-
-
-def _recurring(shape: Compiled, name: str) -> Statement:
-    """The statement of a family that reads earlier members, or what is made of them."""
-    positions = shape.netsor.families[name].statements
-    return shape.netsor.body[positions[-1]]
 
 
 def refuse_sums(shape: Compiled, name: str) -> None:
