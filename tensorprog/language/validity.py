@@ -21,6 +21,7 @@ from tensorprog.language.evaluate import index_array
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
+    Affine,
     Call,
     Constant,
     Expr,
@@ -371,10 +372,13 @@ def check_masks(checker: Checker, order: Sequence[int | Loop]) -> None:
             if isinstance(node, Reduction) and node.reducer in ("softmax", "logsumexp", "max"):
                 hidden = _hidden(node.arg, known)
                 place = None if hidden is None else first_place(checker, hidden, node.indices)
+                what, span = f"{node.reducer}[{', '.join(node.indices)}]", statement.span.at(node.column)
                 if place is not None:
-                    what = f"{node.reducer}[{', '.join(node.indices)}]"
-                    checker.error(f"{what}: every entry is masked{place}", statement.span.at(node.column),
+                    checker.error(f"{what}: every entry is masked{place}", span,
                                   "leave at least one entry of each row unmasked")
+                elif hidden is not None and not _looked_at(checker, hidden, node.indices):
+                    checker.error(f"{what}: its mask is too large to tell whether some row has every entry masked",
+                                  span, "leave the first or the last entry of each row unmasked, or the diagonal")
 
 
 def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> str | None:
@@ -388,6 +392,21 @@ def first_place(checker: Checker, condition: Expr, over: Sequence[str] = ()) -> 
         return None
     place = ", ".join(f"{name}={checker.netsor.ranges[name][0] + k}" for name, k in zip(free, found[0], strict=True))
     return f" at {place}" if place else ""
+
+
+def _looked_at(checker: Checker, hidden: Expr, over: Sequence[str]) -> bool:
+    """Whether a mask is small enough to look at, or one entry of each row is seen: the first, last or diagonal one."""
+    ranges = checker.netsor.ranges
+    free = sorted(constants_and_indices(hidden) & checker.netsor.index.keys() - {*over})
+    if checker.size([*free, *over]) <= MAX_CHECKED:
+        return True
+    if checker.size(free) > MAX_CHECKED:
+        return False
+    spans = [ranges[name] for name in over]
+    columns = [[Affine((), start) for start, _ in spans], [Affine((), stop - 1) for _, stop in spans]]
+    columns += [[Affine.index(name)] for name in free if len(over) == 1 and ranges[name] == spans[0]]
+    entries = [substitute(hidden, dict(zip(over, column, strict=True))) for column in columns]
+    return bool((np.min([index_array(checker.netsor, entry, free) for entry in entries], axis=0) == 0).all())
 
 
 def check_infinity(checker: Checker, expr: Expr, statement: Nonlin, bound: bool = False) -> None:
