@@ -44,7 +44,7 @@ def expressions(draw: Any, leaves: list[Expr], indices: list[Any], depth: int = 
     if kind == "operator":
         return call(draw(st.sampled_from(["add", "subtract", "multiply", "divide"])), draw(inner), draw(inner))
     if kind == "clip":
-        return call("clip", draw(inner), -1, hi=draw(st.integers(1, 3)))
+        return call("clip", draw(inner), -1, draw(st.integers(1, 3)))
     if kind == "power":
         return draw(inner) ** draw(st.integers(0, 3))
     if kind == "minmax":
