@@ -66,7 +66,7 @@ class Law(NumericLaw, Shown):
                   divided by the square root of their number
         Source    Hron et al. 2020 (arXiv 2006.10540)
         """
-        if self.compiler.layered:
+        if self.recursion.layered:
             raise NotCompiledError(
                 "infinite_heads is for one layer of scores and infinite widths; here vectors have random moments, from "
                 "scores or finite widths that they depend on"

@@ -1,6 +1,6 @@
 """What users ask of a limit: moments, densities, quantiles and draws of its variables, with errors.
 
-In goes a program, through the compiler of `moment` and the draws of `draw`; out come numbers, each with its error.
+In goes a program, through the recursion of `moment` and the draws of `draw`; out come numbers, each with its error.
 
     law                   the questions; answers in closed form where there is one
     outputs               averages over draws of scores: laws of one variable, joint laws, covariances
