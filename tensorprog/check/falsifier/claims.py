@@ -303,12 +303,12 @@ def _modulus(d: Declaration, line: Line) -> Iterator[Problem]:
         values = f"{d.name}({low!r}) = {a:.9g}, {d.name}({high!r}) = {b:.9g}"
         yield Problem(f"{d.name} jumps, so it has no modulus: {values}", fix=unknown)
         return
-    steep = line.endless_slope({0.0, *(d.kinks or ()), *line.bends, *(low for low, _ in line.brackets)})
+    steep = next(line.endless_slopes({0.0, *(d.kinks or ()), *line.bends, *(low for low, _ in line.brackets)}), None)
     if steep is not None:
-        at, trend = steep
-        slopes, steps = (", ".join(f"{v:.3g}" for v in values) for values in (trend.ratio, trend.at))
+        shown = [0, len(steep.steps) // 2, -1]
+        slopes, steps = (", ".join(f"{v:.3g}" for v in values[shown]) for values in (steep.slopes, np.abs(steep.steps)))
         yield Problem(
-            f"{d.name} has no modulus: slopes grow without bound next to {_text(at)}: "
+            f"{d.name} has no modulus: slopes grow without bound next to {_text(steep.at)}: "
             f"{slopes} over distances {steps}",
             fix=unknown,
         )

@@ -31,8 +31,6 @@ Direction = str  # "equal", "varied", "shifted", or the name of the only family 
 NARROW = 1e-11  # relative distance of the two sides of a jump
 PIECE = 1 << 21  # numbers that one evaluation reads at most
 CELLS = 4  # places of each grid that are looked at closely
-FINE = 10.0 ** -np.array([4.0, 6, 8, 10, 12])  # distances over which an infinite slope rises more than twofold
-FINEST = 10.0 ** -np.array([16.0, 24, 32, 48, 64])  # ... and at 0, where numbers are as fine as one likes
 SWITCHES = (*COMPARISONS, "sign", "step")
 BOOLEAN = (*SWITCHES, "logical_and", "logical_or")
 SUMS = ("add", "subtract")
@@ -316,15 +314,10 @@ class Probe:
 
     def _steep(self, f: Line, line: Direction) -> Iterator[Witness]:
         """A point at which the slope is infinite."""
-        points = self.grid[np.abs(self.grid) <= 10]
-        for sign, steps in itertools.product((1.0, -1.0), (FINE, np.concatenate([FINE, FINEST]))):
-            x = points[points != 0] if steps is FINE else np.zeros(1)
-            slopes = f.slopes_over(x, sign * np.tile(steps[:, None], len(x)))
-            endless = (slopes[1:] > 2 * slopes[:-1]).all(axis=0) & (slopes[1] * steps[1] > 1e-6)
-            for at in x[endless]:
-                found = self._witness("slope", at + sign * np.array([0.0, *steps[:3]]), line)
-                if self._divides(found):
-                    yield found
+        for steep in f.endless_slopes(self.grid[np.abs(self.grid) <= 10]):
+            whole = self._witness("slope", steep.at + np.array([0.0, *steep.steps]), line)
+            if self._divides(whole) and self._steady(whole):
+                yield self._witness("slope", np.array(whole.at)[[0, 1, 3, 5]], line)
 
     def _divides(self, witness: Witness) -> bool:
         """Whether no division by 0 stands behind the values of a witness."""
