@@ -123,15 +123,6 @@ def racing(x: Array, size: Array, power: float) -> Trend | None:
     return Trend((a, b, c), (math.inf, math.inf, math.inf), (before - power, after - power))
 
 
-@dataclass(frozen=True)
-class Endless:
-    """A place, shrinking distances on one side of it, and the slopes over them."""
-
-    at: float
-    steps: Array
-    slopes: Array
-
-
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +165,7 @@ class Line:
     x: the points of all grids, and others
     most: brackets that are followed from one grid
     rounding: of values, relative to their size; 0 where it is judged otherwise
+    places: where slopes without bound are looked for
     """
 
     def __init__(
@@ -183,8 +175,9 @@ class Line:
         x: Array | None = None,
         most: int = MOST,
         rounding: float = 64 * EPS,
+        places: Iterable[float] = (0.0,),
     ) -> None:
-        self.f, self.most, self.rounding = f, most, rounding
+        self.f, self.most, self.rounding, self.places = f, most, rounding, places
         self.grids = declared.grids() if grids is None else grids
         self.x = declared.points() if x is None else x
         self.v = f(self.x)
@@ -452,14 +445,14 @@ class Line:
                 return place, width * step
         return place, math.inf
 
-    def endless_slopes(self, places: Iterable[float]) -> Iterator[Endless]:
-        """Those of some places on one side of which slopes grow without bound as distances shrink, as far as resolved.
+    def endless_slopes(self) -> Iterator[tuple[float, Array, Array]]:
+        """Places next to which slopes grow without bound as distances shrink, the (signed) distances and the slopes.
 
         The slope is taken to be endless if it rises from each decade of distances to the next about as much as before
         or more, as log(1/distance) and powers do, down to where numbers or values are too coarse to tell: what is steep
         but Lipschitz settles before.  The changes of the value shrink, else they are a jump's.
         """
-        x = np.array(sorted({p for p in places if abs(p) <= FAR}))
+        x = np.array(sorted({p for p in self.places if abs(p) <= FAR}))
         x = x[np.isfinite(self.shaken(x))]
         for sign in (1.0, -1.0):
             there = x + sign * DECADES[:, None]
@@ -475,7 +468,7 @@ class Line:
                 rise = np.diff(slopes)
                 steadily = (rise > 0).all() and (rise[1:] > 0.8 * rise[:-1]).all() and slopes[-1] > 1.5 * slopes[0]
                 if steadily and (changes[1:] < 0.9 * changes[:-1]).all():
-                    yield Endless(float(x[k]), sign * DECADES[: len(slopes)], slopes)
+                    yield float(x[k]), sign * DECADES[: len(slopes)], slopes
 
     def slopes(self, x: Array) -> Array:
         """The largest slope found from each point over several short steps, less what rounding may add."""
